@@ -68,16 +68,16 @@ class _ReleaseRecorder:
         self.initial[batch.name] = models[: self._kept(batch)].clone()
         return Array(*pack(models.numpy()))
 
-    def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
+    def __call__(self, batch: TrialBatch, server_round: ServerRound) -> None:
         """Record a round as clients see it, and the adaptive clipping norms of all trials."""
-        kept = stored_tensors(self.view, made.first(self._kept(batch)))
+        kept = stored_tensors(self.view, server_round.first(self._kept(batch)))
         if self.noise_seeds:
             kept["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
         self.rounds[batch.name].append({name: value.clone() for name, value in kept.items()})
-        if made.side.norms_array is not None:
-            self.norms[batch.name].append(made.side.norms_array)
-        if self.checkpoint_every is not None and batch.first == 0 and made.number % self.checkpoint_every == 0:
-            self.checkpoints[made.number] = made.models[-1][0].clone()
+        if server_round.side.norms_array is not None:
+            self.norms[batch.name].append(server_round.side.norms_array)
+        if self.checkpoint_every is not None and batch.first == 0 and server_round.number % self.checkpoint_every == 0:
+            self.checkpoints[server_round.number] = server_round.models[-1][0].clone()
         self.on_round(batch.count)
 
     def kept(self, batch: TrialBatch) -> dict[str, Tensor]:
@@ -88,10 +88,10 @@ class _ReleaseRecorder:
         if self._kept(batch) == 0:
             return {}
         trials, rounds = torch.tensor(list(batch.trials)[: self._kept(batch)]), self.rounds[batch.name]
-        told = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
-        named = {name: value for one in rounds for name, value in one.items()}
-        return told | {
-            name: torch.stack([one[name] if name in one else torch.full_like(value, torch.nan) for one in rounds])
+        tensors = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
+        named = {name: value for round in rounds for name, value in round.items()}
+        return tensors | {
+            name: torch.stack([round[name] if name in round else torch.full_like(value, torch.nan) for round in rounds])
             for name, value in named.items()
         }
 
@@ -103,7 +103,7 @@ def build_server_app(
     plan: RunPlan,
     batches: Sequence[TrialBatch],
     sink: ResultSink,
-    clock: FederationTimestamps | None = None,
+    timestamps: FederationTimestamps | None = None,
     on_round: _OnRound = lambda trials: None,
     strategy: type[TrialBatchStrategy] = TrialBatchStrategy,
     on_release: OnRelease | None = None,
@@ -114,7 +114,9 @@ def build_server_app(
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
-        run_federation(plan, batches, watched, sink, clock or FederationTimestamps(), on_round, strategy, on_release)
+        run_federation(
+            plan, batches, watched, sink, timestamps or FederationTimestamps(), on_round, strategy, on_release
+        )
 
     return app
 
@@ -124,7 +126,7 @@ def run_federation(
     batches: Sequence[TrialBatch],
     grid: ReplyTimeoutGrid,
     sink: ResultSink,
-    clock: FederationTimestamps,
+    timestamps: FederationTimestamps,
     on_round: _OnRound,
     strategy: type[TrialBatchStrategy] = TrialBatchStrategy,
     on_release: OnRelease | None = None,
@@ -133,17 +135,17 @@ def run_federation(
     torch.set_num_threads(plan.federation.threads)
     federation = load_federation(plan.federation)
     roster = discover_clients(grid, federation)
-    clock.ready = time.monotonic()
+    timestamps.ready = time.monotonic()
     for wave in waves(batches):
         _play_wave(plan, federation, roster, grid, wave, sink, on_round, strategy, on_release)
         give_back_freed_memory()
-    clock.finished = time.monotonic()
+    timestamps.finished = time.monotonic()
 
 
 def _play_wave(
     plan: RunPlan,
     federation: LoadedFederation,
-    roster: ClientRoles,
+    roles: ClientRoles,
     grid: Grid,
     wave: tuple[TrialBatch, ...],
     sink: ResultSink,
@@ -195,24 +197,24 @@ def _play_wave(
         opening = _secrets_log(plan, federation, challenger)
         time_limit = config.run.client_time_limit
         strategy = strategy_of_server(
-            public, roster, challenger, wave, size, time_limit, recorder, round_queries, is_over, opening
+            public, roles, challenger, wave, size, time_limit, recorder, round_queries, is_over, opening
         )
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.flower_rounds, evaluate_fn=background)
         background.settle()
         if opening is not None and opening.exact is not None and wave[0].first == 0:
             second = SecondSeed(
                 public,
-                roster,
+                roles,
                 federation.model.layout,
                 challenger,
                 strategy_of_server,
-                lambda kind, other, batches: kind(
-                    public, roster, other, batches, size, time_limit, lambda batch, made: None
+                lambda kind, challenger, batches: kind(
+                    public, roles, challenger, batches, size, time_limit, lambda batch, made: None
                 ),
                 opening.exact.initial,
             )
             opening.exact.check_second_seed(wave[0], second.repeated)
-    found_by = (evaluator, *round_queries, *(one for one in (stopping, opening) if one is not None))
+    found_by = (evaluator, *round_queries, *(selector for selector in (stopping, opening) if selector is not None))
     for batch in wave:
         columns = _distribution_columns(plan, batch, recorder.norms[batch.name])
         for source in found_by:

@@ -130,14 +130,14 @@ class ReleaseMetrics:
         records = release.federation.test_records
         outputs = TestOutputs(release.logits, release.federation.test.labels, records.label_range)
         columns = columns_of(self.metrics)
-        found = {metric: metric_function(metric)(outputs) for metric in columns}
-        named = {columns[metric]: values for metric, values in found.items()}
+        metrics_found = {metric: metric_function(metric)(outputs) for metric in columns}
+        metric_columns = {columns[metric]: values for metric, values in metrics_found.items()}
         if self.on_release is not None:
-            self.on_release(release.number, {metric: float(found[metric][0]) for metric in self.metrics})
+            self.on_release(release.number, {metric: float(metrics_found[metric][0]) for metric in self.metrics})
         final = {}
         if release.is_last and outputs.logits.shape[2] == 2 and Metric.AUROC not in columns:
             final = {metric_column(Metric.AUROC): auroc(outputs)}
-        return TrialBatchColumns(trials=named | final, releases=named)
+        return TrialBatchColumns(trials=metric_columns | final, releases=metric_columns)
 
 
 def pooled_epsilon_star(star: StarSettings, release: ReleaseWithOutputs) -> TrialBatchColumns:
@@ -149,17 +149,19 @@ def pooled_epsilon_star(star: StarSettings, release: ReleaseWithOutputs) -> Tria
     distributions; it is NaN if the sets are large enough for a value. For the last release, columns with p-values of
     the normal fits are added.
     """
-    fitted, counted, least, fit = (np.full(release.batch.count, np.nan) for _ in range(4))
+    fitted, counted_records, smallest, fit = (np.full(release.batch.count, np.nan) for _ in range(4))
     trials, seed = np.array(release.batch.trials), release.federation.public.data_seed
     for rows, members, population in release.members_and_population():
         fitted[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
         if release.is_last or release.number == 0:
-            counted[rows] = empirical_epsilon_star(members, population, star.delta, star.counted_cut)
-            least[rows] = least_of_few(members, population, star.delta, star.counted_cut)
+            counted_records[rows] = empirical_epsilon_star(members, population, star.delta, star.counted_cut)
+            smallest[rows] = least_of_few(members, population, star.delta, star.counted_cut)
         if release.is_last:
             fit[rows] = fits_of_trials(members, population, trials[rows], seed)
-    found = {"epsilon_star": fitted, "epsilon_star_counted": counted, "epsilon_star_least": least}
-    return TrialBatchColumns(trials={**found, FIT: fit} if release.is_last else found, releases=found)
+    columns_found = {"epsilon_star": fitted, "epsilon_star_counted": counted_records, "epsilon_star_least": smallest}
+    return TrialBatchColumns(
+        trials={**columns_found, FIT: fit} if release.is_last else columns_found, releases=columns_found
+    )
 
 
 def loss_threshold(release: ReleaseWithOutputs) -> TrialBatchColumns:
@@ -173,12 +175,12 @@ def loss_threshold(release: ReleaseWithOutputs) -> TrialBatchColumns:
     advantage = np.empty(release.batch.count)
     for rows, members, population in release.members_and_population():
         advantage[rows] = membership_attack(members, population).advantage
-    own = release.differing_losses.mean(axis=1)
-    guess = record_membership_guess(own, release.common_losses)
+    own_losses = release.differing_losses.mean(axis=1)
+    guess = record_membership_guess(own_losses, release.common_losses)
     # A small loss on x, and a large one on its replacement if there is one, are evidence that x was a member.
     stand_in = release.replacement_losses.mean(axis=1) if release.replacement_losses.shape[1] else 0.0
-    found = {"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
-    return TrialBatchColumns(trials={**found, "record_score": stand_in - own})
+    columns_found = {"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
+    return TrialBatchColumns(trials={**columns_found, "record_score": stand_in - own_losses})
 
 
 @dataclass
@@ -255,18 +257,20 @@ class ReleaseEvaluator:
         for batch in self.batches:
             release = self._release(batch, server_round, arrays[batch.name])
             for finding in self.findings:
-                found = finding(release)
-                for name, values in found.releases.items():
+                batch_columns = finding(release)
+                for name, values in batch_columns.releases.items():
                     self._by_release[batch.name, name].append(values)
-                self._found[batch.name] = self._found.get(batch.name, TrialBatchColumns()) | replace(found, releases={})
+                self._found[batch.name] = self._found.get(batch.name, TrialBatchColumns()) | replace(
+                    batch_columns, releases={}
+                )
             if self.stopping is not None:
                 self._last[batch.name] = release  # evaluated again once training has ended in all trials
         give_back_freed_memory()
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the result columns of a batch of trials, from all functions and all releases evaluated so far."""
-        own = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
-        releases = {name: np.stack(values, axis=1) for name, values in own.items()}
+        columns_of_kind = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
+        releases = {name: np.stack(values, axis=1) for name, values in columns_of_kind.items()}
         return self._found[batch.name] | TrialBatchColumns(releases=releases)
 
     def _release(self, batch: TrialBatch, number: int, array: Floats32) -> ReleaseWithOutputs:

@@ -43,8 +43,8 @@ class ReplyTimeoutGrid(DelegatingGrid):
 
     def nodes_in_order(self) -> Sequence[int] | None:
         """Return the node ID of each partition, in order of partitions; None if the engine does not know them."""
-        known = getattr(self.grid, "nodes_in_order", None)
-        return None if known is None else known()
+        known_nodes = getattr(self.grid, "nodes_in_order", None)
+        return None if known_nodes is None else known_nodes()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and return the replies: all of them, or those so far after a failed call or an interruption.
@@ -53,12 +53,12 @@ class ReplyTimeoutGrid(DelegatingGrid):
         """
         unsent, waiting = list(messages), set[str]()
         wait = getattr(self.grid, "wait_for_replies", None)
-        most = _UNDER_WAY if wait is None else len(unsent)
+        most_messages = _UNDER_WAY if wait is None else len(unsent)
         replies: list[Message] = []
         last_sign = time.monotonic()
         while unsent or waiting:
-            if unsent and len(waiting) < most:
-                room = most - len(waiting)
+            if unsent and len(waiting) < most_messages:
+                room = most_messages - len(waiting)
                 waiting.update(sent_ids(self.grid, unsent[:room]))
                 del unsent[:room]
             arrived = list(self.grid.pull_messages(waiting))
@@ -90,18 +90,18 @@ def discover_clients(grid: ReplyTimeoutGrid, federation: LoadedFederation) -> Cl
         time.sleep(0.05)
     if len(nodes) != expected:
         raise FederationError(f"{len(nodes)} clients registered, the configuration names {expected}")
-    known = grid.nodes_in_order()
-    if known is None:
+    known_nodes = grid.nodes_in_order()
+    if known_nodes is None:
         answers = _ask(grid, federation, nodes)
-        known = [answers[partition] for partition in sorted(answers)]
+        known_nodes = [answers[partition] for partition in sorted(answers)]
         if sorted(answers) != list(range(expected)):
-            held = f"clients hold partitions {sorted(answers)}"
-            raise FederationError(f"{held}, the configuration names 0 to {expected - 1}")
+            problem = f"clients hold partitions {sorted(answers)}"
+            raise FederationError(f"{problem}, the configuration names 0 to {expected - 1}")
     else:
-        _ask(grid, federation, [known[client] for client in _clients_asked_early(federation)])
+        _ask(grid, federation, [known_nodes[client] for client in _clients_asked_early(federation)])
     colluders = {insider: federation.colluders(insider) for insider in federation.insiders}
     shards = tuple(federation.units_of(client) for client in range(len(federation.shards)))
-    return ClientRoles(known, federation.holders, colluders, shards, federation.units)
+    return ClientRoles(known_nodes, federation.holders, colluders, shards, federation.units)
 
 
 def _clients_asked_early(federation: LoadedFederation) -> list[int]:
@@ -111,20 +111,20 @@ def _clients_asked_early(federation: LoadedFederation) -> list[int]:
     """
     cohort = federation.public.cohort(1)
     apart = {*federation.insiders, *islice(federation.holders, _MOST_ASKED // 2)}
-    others = range(federation.public.nodes) if cohort is None else cohort.tolist()
-    return [*apart, *islice((one for one in others if one not in apart), _MOST_ASKED - len(apart))]
+    other_clients = range(federation.public.nodes) if cohort is None else cohort.tolist()
+    return [*apart, *islice((client for client in other_clients if client not in apart), _MOST_ASKED - len(apart))]
 
 
 def _ask(grid: ReplyTimeoutGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
     """Ask nodes for their partitions, and return the node ID of each partition, keyed by partition."""
     config = RecordDict({MessageRecordName.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
     questions = [Message(config, node, f"query.{NonTrainingQuery.IDENTIFY}") for node in nodes]
-    found = {}
+    partitions_by_node = {}
     for reply in ReplyTimeoutGrid(grid.grid, _START_SECONDS, grid.is_interrupted).send_and_receive(questions):
         if reply.has_error():
             raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
         answer = reply.content.config_records.get(MessageRecordName.CONFIG)
         if answer is None or Key.PARTITION not in answer:
             raise FederationError("a client did not say which partition it holds")
-        found[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id
-    return found
+        partitions_by_node[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id
+    return partitions_by_node

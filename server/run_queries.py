@@ -50,10 +50,10 @@ def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger
         federation.public.mechanism.clients_add_noise
         and federation.public.threat_model.adversary is not Adversary.SERVER
     )
-    known = {
+    known_seeds = {
         insider: (insider, *federation.colluders(insider)) if knows_some else () for insider in federation.insiders
     }
-    return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known.items()}
+    return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known_seeds.items()}
 
 
 def federated_losses(plan: RunPlan) -> StarSettings | None:

@@ -48,33 +48,38 @@ class BatchResult:
         `prior` is the insider's prior belief in D, in (0, 1). It affects beliefs and wins, because the insider guesses
         the data set with the larger posterior belief.
         """
-        found, rounds = self.columns, range(1, self.rounds + 1)
-        in_rounds = {**nan_columns(columns_of(ResultTable.ROUNDS), (self.batch.count, self.rounds)), **found.rounds}
+        batch_columns, rounds = self.columns, range(1, self.rounds + 1)
+        in_rounds = {
+            **nan_columns(columns_of(ResultTable.ROUNDS), (self.batch.count, self.rounds)),
+            **batch_columns.rounds,
+        }
         of_releases = {
             **nan_columns(columns_of(ResultTable.RELEASES), (self.batch.count, len(self.evaluated))),
-            **found.releases,
+            **batch_columns.releases,
         }
         frames = {"trials": self._trials_frame(prior), "rounds": self._frame(in_rounds, round=rounds)}
         frames["releases"] = self._frame(of_releases, round=self.evaluated)
-        if found.clients:
-            clients = next(iter(found.clients.values())).shape[2]
-            frames["clients"] = self._frame(found.clients, round=self.evaluated, client=range(clients))
-        if told := found.insiders:
-            if "log_odds" in told:  # adds each insider's belief in the true data set, and whether its guess was right
-                odds = told["log_odds"]
-                told = {"log_odds": odds, **_believed(odds, self.membership.bits[:, None], prior)}
-            frames["insiders"] = self._frame(told, insider=found.insider_clients)
-        if found.residuals:
-            frames["residuals"] = self._frame(found.residuals, round=rounds)
-        if found.targets:
-            frames["targets"] = self._frame({"is_in": self.membership.is_in, **found.targets}, target=self.targets)
-        if found.canaries:  # decoys follow the canaries
-            directions = next(iter(found.canaries.values())).shape[2]
-            frames["canaries"] = self._frame(found.canaries, round=rounds, canary=range(directions))
-        if found.opened:
-            frames["opened"] = self._frame(found.opened, round=rounds)
-        if found.tallies:
-            frames["tallies"] = pd.DataFrame(found.tallies)
+        if batch_columns.clients:
+            clients = next(iter(batch_columns.clients.values())).shape[2]
+            frames["clients"] = self._frame(batch_columns.clients, round=self.evaluated, client=range(clients))
+        if table := batch_columns.insiders:
+            if "log_odds" in table:  # adds each insider's belief in the true data set, and whether its guess was right
+                odds = table["log_odds"]
+                table = {"log_odds": odds, **_believed(odds, self.membership.bits[:, None], prior)}
+            frames["insiders"] = self._frame(table, insider=batch_columns.insider_clients)
+        if batch_columns.residuals:
+            frames["residuals"] = self._frame(batch_columns.residuals, round=rounds)
+        if batch_columns.targets:
+            frames["targets"] = self._frame(
+                {"is_in": self.membership.is_in, **batch_columns.targets}, target=self.targets
+            )
+        if batch_columns.canaries:  # decoys follow the canaries
+            directions = next(iter(batch_columns.canaries.values())).shape[2]
+            frames["canaries"] = self._frame(batch_columns.canaries, round=rounds, canary=range(directions))
+        if batch_columns.opened:
+            frames["opened"] = self._frame(batch_columns.opened, round=rounds)
+        if batch_columns.tallies:
+            frames["tallies"] = pd.DataFrame(batch_columns.tallies)
         return frames
 
     def _frame(self, columns: Table, **axes: Iterable[int]) -> pd.DataFrame:
@@ -82,18 +87,18 @@ class BatchResult:
 
         `axes` has for each further axis its name and the labels of its positions.
         """
-        places = np.meshgrid(*(np.array(list(one)) for one in (self.batch.trials, *axes.values())), indexing="ij")
-        index = dict(zip(("trial", *axes), places, strict=True))
+        grid_axes = np.meshgrid(*(np.array(list(axis)) for axis in (self.batch.trials, *axes.values())), indexing="ij")
+        index = dict(zip(("trial", *axes), grid_axes, strict=True))
         return pd.DataFrame({name: values.reshape(-1) for name, values in {**index, **columns}.items()})
 
     def _trials_frame(self, prior: float) -> pd.DataFrame:
         bits = self.membership.is_in[:, 0]  # with several targets, those of the first one
-        found = {**nan_columns(columns_of(ResultTable.TRIALS), (self.batch.count,)), **self.columns.trials}
-        final = np.asarray(found.pop("log_odds"), dtype=np.float64)
+        columns_found = {**nan_columns(columns_of(ResultTable.TRIALS), (self.batch.count,)), **self.columns.trials}
+        final = np.asarray(columns_found.pop("log_odds"), dtype=np.float64)
         index = {"bit": bits.astype(np.int8), "log_odds": final, **_believed(final, bits, prior)}
         if not np.isfinite(final).all():
             index["won"] = np.full(self.batch.count, np.nan)
-        return self._frame(index | found)
+        return self._frame(index | columns_found)
 
 
 ResultSink = Callable[[BatchResult], None]  # a function that stores the result of a finished batch of trials
@@ -133,8 +138,8 @@ class TargetOutputsCollector:
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        places = [len(self.evaluated) * third // 3 - 1 for third in (1, 2, 3)] if self.keeps_white_box_features else []
-        self._looked_at = {self.evaluated[place] for place in places}
+        thirds = [len(self.evaluated) * third // 3 - 1 for third in (1, 2, 3)] if self.keeps_white_box_features else []
+        self._looked_at = {self.evaluated[index] for index in thirds}
 
     def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
         """Collect the outputs of a release; for the last release, return two columns for the table of targets.
@@ -166,8 +171,10 @@ class TargetOutputsCollector:
             **self._losses_by_value(federation, release.models),
         }
         if self._seen:
-            found = WhiteBoxFeatures.over_releases(self._seen.pop(name))
-            self._outputs[name] |= {part: torch.from_numpy(getattr(found, part)).float() for part in WHITE_BOX}
+            features = WhiteBoxFeatures.over_releases(self._seen.pop(name))
+            self._outputs[name] |= {
+                output_name: torch.from_numpy(getattr(features, output_name)).float() for output_name in WHITE_BOX
+            }
         return TrialBatchColumns(targets=told)
 
     def _losses_by_value(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:

@@ -32,8 +32,8 @@ def means_by_unit(values: Floats, units: Integers) -> Floats:
     >>> means_by_unit(np.array([[1.0, 5.0, 3.0]]), np.array([4, 7, 4])).tolist()
     [[2.0, 5.0]]
     """
-    _, own, counts = np.unique(units, return_inverse=True, return_counts=True)
-    order, starts = np.argsort(own, kind="stable"), np.cumsum(counts) - counts
+    _, unit_index, counts = np.unique(units, return_inverse=True, return_counts=True)
+    order, starts = np.argsort(unit_index, kind="stable"), np.cumsum(counts) - counts
     if not counts.size:
         return values[..., :0]
     means: Floats = np.add.reduceat(values[..., order], starts, axis=-1) / counts
@@ -69,9 +69,9 @@ class UserLosses:
 
 def has_losses_of_users(federation: LoadedFederation) -> bool:
     """Return whether the unit is the user, with enough users among members and population for their Epsilon*."""
-    others = federation.population_records.user
-    is_known = federation.public.mechanism.unit is Unit.USER and others is not None
-    return is_known and len(np.unique(_required(others))) >= _FEWEST and len(federation.common.labels) >= _FEWEST
+    user = federation.population_records.user
+    is_known = federation.public.mechanism.unit is Unit.USER and user is not None
+    return is_known and len(np.unique(_required(user))) >= _FEWEST and len(federation.common.labels) >= _FEWEST
 
 
 def of_users(star: StarSettings | None, release: ReleaseWithOutputs) -> TrialBatchColumns:
@@ -81,25 +81,25 @@ def of_users(star: StarSettings | None, release: ReleaseWithOutputs) -> TrialBat
     the users' mean losses. It is NaN if a trial has too few users. Column `test_accuracy_user`, (trials,), is the
     accuracy per test user, averaged over users.
     """
-    found: dict[str, Floats] = {}
+    columns_found: dict[str, Floats] = {}
     if star is not None and has_losses_of_users(release.federation):
         values = np.full(release.batch.count, np.nan)
         for rows, members, population in _members_and_population(release):
             if members.shape[1] >= _FEWEST:
                 values[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
-        found["epsilon_star_user"] = values
+        columns_found["epsilon_star_user"] = values
     users, accuracy = release.federation.test_records.user, {}
     is_of_classes = not release.federation.test_records.has_quantities
     if users is not None and is_of_classes and release.federation.public.mechanism.unit is Unit.USER:
         right = (release.logits.argmax(dim=2) == release.federation.test.labels).double().cpu().numpy()
         accuracy["test_accuracy_user"] = means_by_unit(right, users).mean(axis=1)
-    return TrialBatchColumns(trials={**found, **accuracy}, releases=found)
+    return TrialBatchColumns(trials={**columns_found, **accuracy}, releases=columns_found)
 
 
 def _members_and_population(release: ReleaseWithOutputs) -> Iterator[tuple[Flags, Floats, Floats]]:
-    others = means_by_unit(release.population_losses, _required(release.federation.population_records.user))
+    population_losses = means_by_unit(release.population_losses, _required(release.federation.population_records.user))
     for rows, members in audit_of(release.federation.public).member_losses(UserLosses.of(release)):
-        yield rows, members, others[rows]
+        yield rows, members, population_losses[rows]
 
 
 def _required(users: Integers | None) -> Integers:

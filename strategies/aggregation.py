@@ -47,15 +47,15 @@ _NOISY_STRATEGIES = tuple(
 )
 
 
-def new_strategy(public: Federation) -> Strategy:
+def new_strategy(federation: Federation) -> Strategy:
     """Return a new Flower strategy of the kind that a federation names; raises `InputError` if it cannot be made."""
-    name = public.aggregation
+    name = federation.aggregation
     assert name is not None, "called only where an aggregation is named"
-    if (named := AGGREGATIONS.get(name)) is None:
+    if (aggregation := AGGREGATIONS.get(name)) is None:
         return own_strategy(name)
-    values = _setting_values(public)
-    arguments = {argument: values[setting] for argument, setting in named.arguments.items()}
-    strategy: Strategy = getattr(flwr.serverapp.strategy, named.strategy)(
+    values = _setting_values(federation)
+    arguments = {argument: values[setting] for argument, setting in aggregation.arguments.items()}
+    strategy: Strategy = getattr(flwr.serverapp.strategy, aggregation.strategy)(
         min_train_nodes=1, min_available_nodes=1, **arguments
     )
     return strategy
@@ -76,36 +76,37 @@ def own_strategy(name: str) -> Strategy:
     return made
 
 
-def require_playable(public: Federation) -> None:
+def require_playable(federation: Federation) -> None:
     """Raise `InputError` if the aggregation of a federation cannot be made, or cannot act on what it would get."""
-    new_strategy(public)
-    name = public.aggregation
-    named = AGGREGATIONS.get(name or "")
+    new_strategy(federation)
+    name = federation.aggregation
+    aggregation = AGGREGATIONS.get(name or "")
     blind = f"aggregation = {name!r} compares the models of single clients, and gets the released mean alone"
-    sees_clients = public.aggregates_clients or named is None or not named.compares_clients
+    sees_clients = federation.aggregates_clients or aggregation is None or not aggregation.compares_clients
     require(sees_clients, f"{blind}: accepted with it are private = false and strategy = dp-fedavg; {_AUDIT_IT}")
-    adjacency = public.mechanism.adjacency
-    is_of_clients = not public.aggregates_clients or adjacency.unit is Unit.CLIENT
+    adjacency = federation.mechanism.adjacency
+    is_of_clients = not federation.aggregates_clients or adjacency.unit is Unit.CLIENT
     foreign = f"adjacency is {str(adjacency)!r} with aggregation = {name!r}, which gets the models of clients"
     require(is_of_clients, f"{foreign}: accepted are those of clients")
-    has_canaries = public.aggregates_clients and public.canaries > 0
+    has_canaries = federation.aggregates_clients and federation.canaries > 0
     require(
-        not has_canaries, f"canaries is {public.canaries} with aggregation = {name!r} without a claim: leave one out"
+        not has_canaries,
+        f"canaries is {federation.canaries} with aggregation = {name!r} without a claim: leave one out",
     )
 
 
-def proximal_weight(public: Federation) -> float:
+def proximal_weight(federation: Federation) -> float:
     """Return the weight of the proximal term with which clients train, at least 0."""
-    contribution = public.mechanism.contribution
+    contribution = federation.mechanism.contribution
     return contribution.schedule.proximal if isinstance(contribution, LocalTraining) else 0.0
 
 
-def _setting_values(public: Federation) -> dict[str, float]:
-    optimizer = public.mechanism.optimizer
+def _setting_values(federation: Federation) -> dict[str, float]:
+    optimizer = federation.mechanism.optimizer
     return {
         "learning-rate": optimizer.learning_rate,
         "momentum": optimizer.momentum,
-        "proximal-mu": proximal_weight(public),
+        "proximal-mu": proximal_weight(federation),
     }
 
 
@@ -192,16 +193,16 @@ class BatchAggregation:
         available
             Clients that take part, by number, with the rows of their trials; None for all.
         """
-        asked = np.zeros((len(self._trials), self._public.clients), dtype=np.bool_)
+        is_asked = np.zeros((len(self._trials), self._public.clients), dtype=np.bool_)
         for client, rows in available.items():
-            asked[slice(None) if rows is None else rows, client] = True
-        for row, one in enumerate(self._trials):
-            clients = np.flatnonzero(asked[row]).tolist()
-            one.requests = self._configured(one, server_round, models[row], clients) if clients else {}
-            asked[row] = False
-            asked[row, list(one.requests)] = True
-        chosen = np.flatnonzero(asked.any(axis=0)).tolist()
-        return {client: None if asked[:, client].all() else np.flatnonzero(asked[:, client]) for client in chosen}
+            is_asked[slice(None) if rows is None else rows, client] = True
+        for row, trial in enumerate(self._trials):
+            clients = np.flatnonzero(is_asked[row]).tolist()
+            trial.requests = self._configured(trial, server_round, models[row], clients) if clients else {}
+            is_asked[row] = False
+            is_asked[row, list(trial.requests)] = True
+        chosen = np.flatnonzero(is_asked.any(axis=0)).tolist()
+        return {client: None if is_asked[:, client].all() else np.flatnonzero(is_asked[:, client]) for client in chosen}
 
     def of_clients(
         self, server_round: int, models: Tensor, updates: Mapping[int, tuple[Integers | None, Floats32]]
@@ -219,15 +220,15 @@ class BatchAggregation:
             parameters). An update is the model before training minus the model after it.
         """
         moved = models.clone()
-        for row, one in enumerate(self._trials):
+        for row, trial in enumerate(self._trials):
             replies = list[Message]()
-            for client, request in sorted(one.requests.items()):
+            for client, request in sorted(trial.requests.items()):
                 rows, sent = updates[client]
-                place = row if rows is None else int(np.searchsorted(rows, row))
-                trained = models[row] - torch.tensor(sent[place])
-                replies.append(self._reply(one, request, trained, self._records[client]))
+                row_sent = row if rows is None else int(np.searchsorted(rows, row))
+                trained = models[row] - torch.tensor(sent[row_sent])
+                replies.append(self._reply(trial, request, trained, self._records[client]))
             if replies:
-                moved[row] = self._aggregated(one, server_round, replies, models[row])
+                moved[row] = self._aggregated(trial, server_round, replies, models[row])
         return moved
 
     def of_mean(self, server_round: int, models: Tensor, mean: Tensor) -> Tensor:
@@ -244,21 +245,23 @@ class BatchAggregation:
         """
         moved = models.clone()
         clients = range(self._public.clients)
-        for row, one in enumerate(self._trials):
-            requests = self._configured(one, server_round, models[row], clients)
+        for row, trial in enumerate(self._trials):
+            requests = self._configured(trial, server_round, models[row], clients)
             if requests:
-                reply = self._reply(one, next(iter(requests.values())), models[row] - mean[row], 1)
-                moved[row] = self._aggregated(one, server_round, [reply], models[row])
+                reply = self._reply(trial, next(iter(requests.values())), models[row] - mean[row], 1)
+                moved[row] = self._aggregated(trial, server_round, [reply], models[row])
         return moved
 
     def _configured(
-        self, one: _TrialStrategy, server_round: int, model: Tensor, clients: Collection[int]
+        self, strategy: _TrialStrategy, server_round: int, model: Tensor, clients: Collection[int]
     ) -> dict[int, Message]:
         """Return the messages to clients that a strategy makes, by client; they must be what our clients understand."""
         arrays = self._arrays(model)
         nodes = [FIRST_NODE + client for client in clients]
-        with self._drawing(one.trial, server_round, 0), self._named_errors(server_round, "configure_train"):
-            messages = list(one.strategy.configure_train(server_round, arrays, one.config, _AvailableNodes(nodes)))
+        with self._drawing(strategy.trial, server_round, 0), self._named_errors(server_round, "configure_train"):
+            messages = list(
+                strategy.strategy.configure_train(server_round, arrays, strategy.config, _AvailableNodes(nodes))
+            )
         found = dict[int, Message]()
         checked = set[int]()  # contents that were looked at: most strategies send one content to all clients
         for message in messages:
@@ -277,40 +280,42 @@ class BatchAggregation:
         records = list(message.content.array_records.values())
         is_model = len(records) == 1 and (records[0] is arrays or dict(records[0]) == dict(arrays))
         self._require(is_model, server_round, "it sends clients other arrays than the model")
-        settings = {key: value for one in message.content.config_records.values() for key, value in one.items()}
-        other = [key for key in settings if key not in _UNDERSTOOD]
-        wanted = "clients of this run follow [training] and understand server-round and proximal-mu alone"
-        self._require(not other, server_round, f"it sends clients the setting {(other or [''])[0]!r}: {wanted}")
+        settings = {key: value for record in message.content.config_records.values() for key, value in record.items()}
+        keys = [key for key in settings if key not in _UNDERSTOOD]
+        accepted = "clients of this run follow [training] and understand server-round and proximal-mu alone"
+        self._require(not keys, server_round, f"it sends clients the setting {(keys or [''])[0]!r}: {accepted}")
         proximal = proximal_weight(self._public)
-        asked = settings.get("proximal-mu", proximal)
-        said = f"it sends clients proximal-mu = {asked!r}, and [training] has proximal-mu = {proximal:g}"
-        self._require(asked == proximal, server_round, f"{said}: accepted are equal values")
+        requested = settings.get("proximal-mu", proximal)
+        problem = f"it sends clients proximal-mu = {requested!r}, and [training] has proximal-mu = {proximal:g}"
+        self._require(requested == proximal, server_round, f"{problem}: accepted are equal values")
 
-    def _reply(self, one: _TrialStrategy, request: Message, model: Tensor, records: int) -> Message:
+    def _reply(self, strategy: _TrialStrategy, request: Message, model: Tensor, records: int) -> Message:
         """Return the reply of a client to a strategy: its model, and its number of records as weight."""
-        weight = getattr(one.strategy, "weighted_by_key", "num-examples")
+        weight = getattr(strategy.strategy, "weighted_by_key", "num-examples")
         name = next(iter(request.content.array_records))
         content = RecordDict({name: self._arrays(model), "metrics": MetricRecord({weight: records})})
         return Message(content, reply_to=request)
 
-    def _aggregated(self, one: _TrialStrategy, server_round: int, replies: Sequence[Message], before: Tensor) -> Tensor:
+    def _aggregated(
+        self, strategy: _TrialStrategy, server_round: int, replies: Sequence[Message], before: Tensor
+    ) -> Tensor:
         """Return the model that a strategy makes of replies, float32 (parameters,); `before` if it makes none."""
-        with self._drawing(one.trial, server_round, 1), self._named_errors(server_round, "aggregate_train"):
-            arrays, _ = one.strategy.aggregate_train(server_round, list(replies))
+        with self._drawing(strategy.trial, server_round, 1), self._named_errors(server_round, "aggregate_train"):
+            arrays, _ = strategy.strategy.aggregate_train(server_round, list(replies))
         if arrays is None:
             return before
         expected = dict(zip(self._layout.names, self._layout.shapes, strict=True))
-        found = {name: tuple(array.shape) for name, array in arrays.items()}
-        self._require(found == expected, server_round, "it returned arrays of other names or shapes than the model's")
+        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+        self._require(shapes == expected, server_round, "it returned arrays of other names or shapes than the model's")
         return self._layout.flatten({name: torch.from_numpy(array.numpy()) for name, array in arrays.items()})
 
     def _arrays(self, model: Tensor) -> ArrayRecord:
-        named = self._layout.of_one(model)
-        return ArrayRecord({name: Array(*pack(values.numpy())) for name, values in named.items()})
+        tensors = self._layout.of_one(model)
+        return ArrayRecord({name: Array(*pack(values.numpy())) for name, values in tensors.items()})
 
-    def _require(self, condition: bool, server_round: int, what: str) -> None:
+    def _require(self, condition: bool, server_round: int, problem: str) -> None:
         if not condition:
-            raise FederationError(f"round {server_round}: aggregation {self._public.aggregation!r}: {what}")
+            raise FederationError(f"round {server_round}: aggregation {self._public.aggregation!r}: {problem}")
 
     @contextmanager
     def _named_errors(self, server_round: int, method: str) -> Iterator[None]:

@@ -43,7 +43,7 @@ class ClientRoles:
     @property
     def victim(self) -> int:
         """Partition (client number) of the client that holds the first target."""
-        return next(client for client, held in self.targets.items() if 0 in held)
+        return next(client for client, target in self.targets.items() if 0 in target)
 
 
 @dataclass(frozen=True)
@@ -65,63 +65,63 @@ class CalledClients:
 
 
 def call_of(
-    public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+    federation: Federation, roles: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
     """Return the clients that are asked to contribute to a round, and the secret sample of units, if there is one."""
-    call = _without_canaries(public, roster, challenger, batch, server_round)
-    coins = challenger.coins(batch.trials, server_round, public.canaries)
-    if isinstance(public.mechanism.contribution, PrivateTraining):
-        told: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()} if coins.size else {}
-        asked = (replace(one, more=one.more | told) if one.client == roster.victim else one for one in call.asked)
+    call = _without_canaries(federation, roles, challenger, batch, server_round)
+    coins = challenger.coins(batch.trials, server_round, federation.canaries)
+    if isinstance(federation.mechanism.contribution, PrivateTraining):
+        settings: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()} if coins.size else {}
+        asked = (replace(one, more=one.more | settings) if one.client == roles.victim else one for one in call.asked)
         return replace(call, asked=tuple(asked))
     trials = list(batch.trials)
     added = (
-        ContributingClient(public.clients + one, None, {Key.COINS: coins[:, one].tobytes(), Key.TRIALS: trials})
-        for one in range(public.canaries)
+        ContributingClient(federation.clients + one, None, {Key.COINS: coins[:, one].tobytes(), Key.TRIALS: trials})
+        for one in range(federation.canaries)
     )
     return replace(call, asked=(*call.asked, *added))
 
 
 def _without_canaries(
-    public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+    federation: Federation, roles: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
-    participation = public.mechanism.participation
+    participation = federation.mechanism.participation
     if not participation.is_sampled:
-        turn = public.eligible_units(server_round)
-        whose = range(public.clients) if turn is None else turn.tolist()
-        of_steps = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None
+        turn = federation.eligible_units(server_round)
+        whose = range(federation.clients) if turn is None else turn.tolist()
+        of_steps = _samples_of_steps(federation, roles, challenger, batch, server_round) if turn is None else None
         return CalledClients(tuple(ContributingClient(client) for client in whose), of_steps)
-    match public.mechanism.unit:
+    match federation.mechanism.unit:
         case Unit.RECORD | Unit.USER:
-            taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[ContributingClient]()
-            for client, shard in enumerate(roster.shards):
+            taking_part, asked = np.zeros((batch.count, roles.units), dtype=np.bool_), list[ContributingClient]()
+            for client, shard in enumerate(roles.shards):
                 drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
                 taking_part[:, shard] = drawn
                 asked.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
             return CalledClients(tuple(asked), torch.from_numpy(taking_part))
         case Unit.CLIENT:
-            drawn = challenger.client_participation(batch.trials, server_round, public.clients, participation.rate)
-            there = [client for client in range(public.clients) if drawn[:, client].any()]
+            drawn = challenger.client_participation(batch.trials, server_round, federation.clients, participation.rate)
+            there = [client for client in range(federation.clients) if drawn[:, client].any()]
             called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
             return CalledClients(called, torch.from_numpy(drawn))
         case _:
-            assert_never(public.mechanism.unit)
+            assert_never(federation.mechanism.unit)
 
 
 def _samples_of_steps(
-    public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+    federation: Federation, roles: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Tensor | None:
     """Return which records clients sample for the first DP-SGD step of a round, bool (trials, units).
 
     The samples are drawn again from the same seeds. None if clients sample no records, or if the audit does not open
     secrets.
     """
-    if not public.mechanism.is_sampled or not audit_of(public).opens_secrets(public):
+    if not federation.mechanism.is_sampled or not audit_of(federation).opens_secrets(federation):
         return None
-    taking_part = np.zeros((batch.count, roster.units), dtype=np.bool_)
-    for client, shard in enumerate(roster.shards):
+    taking_part = np.zeros((batch.count, roles.units), dtype=np.bool_)
+    for client, shard in enumerate(roles.shards):
         draws = ClientRandomness(challenger.noise_seed(client), tuple(batch.trials))
-        taking_part[:, shard] = step_sample(public.mechanism, len(shard), draws, server_round)
+        taking_part[:, shard] = step_sample(federation.mechanism, len(shard), draws, server_round)
     return torch.from_numpy(taking_part)
 
 
@@ -139,8 +139,8 @@ class ReceivedContribution:
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
         """Return the client's checked sum, float32; `shape` is (trials of the batch, parameters)."""
-        own = shape if self.rows is None else (len(self.rows), shape[1])
-        return read_array(self.reply, Key.SUM, own, np.float32, self.client, server_round, finite)
+        own_shape = shape if self.rows is None else (len(self.rows), shape[1])
+        return read_array(self.reply, Key.SUM, own_shape, np.float32, self.client, server_round, finite)
 
 
 @dataclass(frozen=True)
@@ -162,36 +162,46 @@ class UnnoisedRoundSum:
 
 
 def receive(
-    public: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
+    federation: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
 ) -> UnnoisedRoundSum:
     """Check all contributions of a round; return their sum before noise, local sensitivity and quantile bits."""
-    mechanism, trials = public.mechanism, shape[0]
+    mechanism, trials = federation.mechanism, shape[0]
     total = sum_contributions(sent, shape, server_round)
-    sensitivity, bits, own = np.zeros(trials), torch.zeros(trials, dtype=torch.float64), None
-    for one in sent:
+    sensitivity, bits, own_share = np.zeros(trials), torch.zeros(trials, dtype=torch.float64), None
+    for contribution in sent:
         if mechanism.is_adaptive:
-            own_shape = (trials if one.rows is None else len(one.rows),)
-            said = read_array(one.reply, Key.WITHIN, own_shape, np.float64, one.client, server_round)
+            own_shape = (trials if contribution.rows is None else len(contribution.rows),)
+            within = read_array(
+                contribution.reply, Key.WITHIN, own_shape, np.float64, contribution.client, server_round
+            )
             # A client that contributes nothing sends 1/2, which is 0 when centred. With users as units, a client sends
             # 1/2 plus the sum of its users' centred bits.
-            accepted, named = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
-            if one.users:
-                accepted = tuple(0.5 * np.arange(1 - one.users, 1 + one.users + 1))
-                named = f"half of the whole numbers from {1 - one.users} to {1 + one.users}"
-            if not np.isin(said, accepted).all():
-                who = f"round {server_round}: client {one.client}"
-                raise FederationError(f"{who} sent '{Key.WITHIN}' other than {named}")
-            bits[slice(None) if one.rows is None else torch.from_numpy(one.rows)] += torch.from_numpy(said - 0.5)
-        if one.client == victim and mechanism.scaling is SensitivityKind.LOCAL:
-            sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round)
-        if one.client == victim and public.threat_model.adversary is Adversary.SERVER:
-            own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())
-    return UnnoisedRoundSum(total, sensitivity, bits, own)
+            accepted, accepted_text = (
+                ((0.0, 0.5, 1.0), "0, 1/2 and 1") if contribution.half_bits else ((0.0, 1.0), "0 and 1")
+            )
+            if contribution.users:
+                accepted = tuple(0.5 * np.arange(1 - contribution.users, 1 + contribution.users + 1))
+                accepted_text = f"half of the whole numbers from {1 - contribution.users} to {1 + contribution.users}"
+            if not np.isin(within, accepted).all():
+                sender = f"round {server_round}: client {contribution.client}"
+                raise FederationError(f"{sender} sent '{Key.WITHIN}' other than {accepted_text}")
+            bits[slice(None) if contribution.rows is None else torch.from_numpy(contribution.rows)] += torch.from_numpy(
+                within - 0.5
+            )
+        if contribution.client == victim and mechanism.scaling is SensitivityKind.LOCAL:
+            sensitivity = read_array(
+                contribution.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round
+            )
+        if contribution.client == victim and federation.threat_model.adversary is Adversary.SERVER:
+            own_share = torch.from_numpy(
+                read_array(contribution.reply, Key.SUM, shape, np.float32, victim, server_round).copy()
+            )
+    return UnnoisedRoundSum(total, sensitivity, bits, own_share)
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
     """Return the checked sum of the clients' contributions, float32 (trials, parameters)."""
-    arrays = [one._sum(shape, server_round, finite=False) for one in sent]
+    arrays = [contribution._sum(shape, server_round, finite=False) for contribution in sent]
     total = torch.zeros(shape)
     sums, are_finite = total.numpy(), True
     with np.errstate(over="ignore", invalid="ignore"):
@@ -213,24 +223,24 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
     return total
 
 
-def _require_short(one: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
+def _require_short(contribution: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
     """Raise `FederationError` if a contribution's L2 norm in one of its trials exceeds what clipping allows."""
-    longest = np.broadcast_to(one.longest, trials)
-    limits = longest if one.rows is None else longest[one.rows]
+    longest = np.broadcast_to(contribution.longest, trials)
+    limits = longest if contribution.rows is None else longest[contribution.rows]
     if np.isinf(limits).all():
         return
     for rows in cached_rows(*array.shape):
-        part = array[rows]
-        if (_lengths_at_most(part) <= limits[rows]).all():
+        rows_sent = array[rows]
+        if (_lengths_at_most(rows_sent) <= limits[rows]).all():
             continue
-        wide = part.astype(np.float64)
+        wide = rows_sent.astype(np.float64)
         # As `np.linalg.norm` but without temporary arrays; differences in the last bits do not matter here.
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
         if (lengths > limits[rows]).any():
             worst = int(np.argmax(lengths - limits[rows]))
-            said = f"client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
-            left = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
-            raise FederationError(f"round {server_round}: {said}, {left}")
+            said = f"client {contribution.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
+            allowed = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
+            raise FederationError(f"round {server_round}: {said}, {allowed}")
 
 
 _BLOCK = 2048
@@ -248,9 +258,9 @@ def _lengths_at_most(rows: Floats32) -> Floats:
     A bound exceeds the norm by about 0.02 %, and is computed faster than the exact norm.
     """
     whole = rows.shape[1] // _BLOCK * _BLOCK
-    blocks, rest = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
+    blocks, remaining = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
     with np.errstate(over="ignore"):
         squares = np.einsum("ijk,ijk->ij", blocks, blocks).sum(axis=1, dtype=np.float64)
-        squares += np.einsum("ij,ij->i", rest, rest)
-    found: Floats = np.sqrt(squares) * _MARGIN + 1e-16 * rows.shape[1]
-    return found
+        squares += np.einsum("ij,ij->i", remaining, remaining)
+    bounds: Floats = np.sqrt(squares) * _MARGIN + 1e-16 * rows.shape[1]
+    return bounds

@@ -85,29 +85,36 @@ class EpsilonStarQueries(RunQueries):
         for batch in self.batches:
             for kind, release in self._queries_in(exchange):
                 models = transcripts[batch.name].models[release - newest - 1].numpy()
-                said = self._sent_beside_models(batch, release) if kind == _MOMENTS else {}
-                arrays = ArrayRecord({key: Array(*pack(one)) for key, one in {models_key(0): models, **said}.items()})
+                arrays_beside = self._sent_beside_models(batch, release) if kind == _MOMENTS else {}
+                arrays = ArrayRecord(
+                    {key: Array(*pack(array)) for key, array in {models_key(0): models, **arrays_beside}.items()}
+                )
                 written += [to_owner(client, kind, batch, release, arrays, {}) for client in range(self.clients)]
         return written
 
     def answers(self, exchange: int) -> list[ReplyIdentity]:
         """Return the keys of the answers expected in an exchange."""
-        asked, clients = self._queries_in(exchange), range(self.clients)
+        queries_asked, clients = self._queries_in(exchange), range(self.clients)
         return [
-            ReplyIdentity(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients
+            ReplyIdentity(client, kind, batch.name)
+            for kind, _ in queries_asked
+            for batch in self.batches
+            for client in clients
         ]
 
-    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, messages: Mapping[ReplyIdentity, Message]) -> None:
         """Read the answers of an exchange of messages; raise `FederationError` if an answer is missing or invalid."""
         for batch in self.batches:
             for kind, release in self._queries_in(exchange):
-                replies = [found[ReplyIdentity(client, kind, batch.name)] for client in range(self.clients)]
-                told = [[_floats(one, key, batch, n, release) for key in _TOLD[kind]] for n, one in enumerate(replies)]
+                replies = [messages[ReplyIdentity(client, kind, batch.name)] for client in range(self.clients)]
+                values_told = [
+                    [_floats(reply, key, batch, n, release) for key in _TOLD[kind]] for n, reply in enumerate(replies)
+                ]
                 if kind == _MOMENTS:
-                    self._keep(batch, release, [ScoreMoments(*part) for part in told])
+                    self._keep(batch, release, [ScoreMoments(*moments) for moments in values_told])
                 else:
-                    ranges = [LossRange(*part) for part in told]
-                    _refuse_unsound([part.is_sound for part in ranges], "a range of losses", release)
+                    ranges = [LossRange(*moments) for moments in values_told]
+                    _refuse_unsound([loss_range.is_sound for loss_range in ranges], "a range of losses", release)
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
@@ -137,10 +144,10 @@ class EpsilonStarQueries(RunQueries):
         self._star[batch.name].append(star)
 
 
-def _refuse_unsound(sound: Sequence[bool], what: str, release: int) -> None:
+def _refuse_unsound(sound: Sequence[bool], subject: str, release: int) -> None:
     for client, is_sound in enumerate(sound):
         if not is_sound:
-            raise FederationError(f"round {release}: client {client} sent what cannot be {what}")
+            raise FederationError(f"round {release}: client {client} sent what cannot be {subject}")
 
 
 def _floats(reply: Message, key: Key, batch: TrialBatch, client: int, release: int) -> Floats:

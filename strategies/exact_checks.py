@@ -86,8 +86,8 @@ class ExactChecks:
 
     def __post_init__(self) -> None:
         # A challenger of its own, whose methods no server can have replaced.
-        told = self.challenger
-        self._own = SeededChallenger(told.seed, told.targets, told.who, told.prior)
+        challenger = self.challenger
+        self._own = SeededChallenger(challenger.seed, challenger.targets, challenger.who, challenger.prior)
 
     def chosen_rows(self, batch: TrialBatch, server_round: int) -> list[int]:
         """Return the indices, within a batch, of the trials whose sums are checked in a round."""
@@ -104,7 +104,7 @@ class ExactChecks:
         cells = batch.count * rounds
         number = min(_MOST, cells, int(cells / _EVERY + draw.random()))
         chosen = {divmod(int(cell), rounds) for cell in draw.choice(cells, size=number, replace=False)}
-        found = {(row, place + 1) for row, place in chosen}
+        found = {(row, round_index + 1) for row, round_index in chosen}
         if batch.first == 0:
             is_in = self._own.membership(batch.trials).is_in[:, 0]
             for side, server_round in ((True, 1), (False, rounds)):
@@ -137,10 +137,10 @@ class ExactChecks:
         began anew. A server of somebody else may refuse to begin anew; then nothing is noted.
         """
         try:
-            found, is_anew = repeated()
+            differences, is_anew = repeated()
         except Exception:  # a server of somebody else may need anything to begin
             return
-        for kind, share in found.items():
+        for kind, share in differences.items():
             self._note(batch, ExactRowKind.SECOND, batch.first, 0, int(kind), share)
         if not is_anew:
             self._note(batch, ExactRowKind.MODULES_WENT_ON, batch.first, 0, WHOLE, 1.0)
@@ -179,28 +179,28 @@ class ExactChecks:
         federation, public, trial = self.federation, self.federation.public, batch.first + row
         cell, size = self._cell(batch, sums, row), sums.total.shape[1]
         norm = public.mechanism.clipping_norm if sums.norms is None else float(sums.norms[row])
-        whole, others = ContributionTotals.zero(size), torch.zeros(size, dtype=torch.float64)
-        worst, longest, seen = (0.0, 1.0, WHOLE), (0.0, WHOLE), set[int]()
+        whole, tensor = ContributionTotals.zero(size), torch.zeros(size, dtype=torch.float64)
+        worst, longest, seen_units = (0.0, 1.0, WHOLE), (0.0, WHOLE), set[int]()
         for client in range(public.clients):
             if (sent := _sent_in(sums, client, row)) is None:
                 continue
-            own = recompute(federation, client, cell)
-            longest = max(longest, own.longest)
+            totals = recompute(federation, client, cell)
+            longest = max(longest, totals.longest)
             share = self._share(client, trial, sums.number, size)
             if public.ascent > 0 and client in federation.insiders:
-                share = sent - own.total  # it adds what it likes, and protects nobody by that
-            extent = ContributionTotals(own.total, own.sizes + share.abs(), 0.0, own.lengths, own.numbers)
-            gap = self._gap(sent - own.total - share, extent, (client,), cell, norm)
+                share = sent - totals.total  # it adds what it likes, and protects nobody by that
+            extent = ContributionTotals(totals.total, totals.sizes + share.abs(), 0.0, totals.lengths, totals.numbers)
+            gap = self._gap(sent - totals.total - share, extent, (client,), cell, norm)
             worst = max(worst, (*gap, client), key=_excess)
-            others += share
-            self._add_once(whole, own, seen, client, cell)
+            tensor += share
+            self._add_once(whole, totals, seen_units, client, cell)
         for canary in range(public.clients, public.nodes):
             if (sent := _sent_in(sums, canary, row)) is not None:
-                others += sent
+                tensor += sent
                 longest = max(longest, (float(sent.norm()), canary))
-        extent = ContributionTotals(whole.total, whole.sizes + others.abs(), 0.0, whole.lengths, whole.numbers)
+        extent = ContributionTotals(whole.total, whole.sizes + tensor.abs(), 0.0, whole.lengths, whole.numbers)
         clients = tuple(range(public.clients))
-        gap = self._gap(sums.total[row].double() - whole.total - others, extent, clients, cell, norm)
+        gap = self._gap(sums.total[row].double() - whole.total - tensor, extent, clients, cell, norm)
         worst = max(worst, (*gap, WHOLE), key=_excess)
         self._note(batch, ExactRowKind.SUM, trial, sums.number, worst[2], worst[0])
         self._note(batch, ExactRowKind.SUM_ALLOWED, trial, sums.number, worst[2], worst[1])
@@ -209,7 +209,7 @@ class ExactChecks:
         if public.mechanism.is_adaptive:
             self._check_bits(batch, sums, row, cell, whole.centred_bits)
         if not self._has_released:
-            self._check_release(batch, sums, row, whole.total + others)
+            self._check_release(batch, sums, row, whole.total + tensor)
 
     def _share(self, client: int, trial: int, number: int, size: int) -> Tensor:
         """Return the share of the noise that a client was to add, float64 (parameters,); 0 if clients add none."""
@@ -220,7 +220,7 @@ class ExactChecks:
         return mechanism.share_scale * noise_share(seed, [trial], number, size)[0].double()
 
     def _add_once(
-        self, whole: ContributionTotals, own: ContributionTotals, seen: set[int], client: int, cell: CheckedCell
+        self, totals: ContributionTotals, own: ContributionTotals, seen: set[int], client: int, cell: CheckedCell
     ) -> None:
         """Add a client's contributions to the sum over D, without those of units that another client counted."""
         numbers = [number for part in own.numbers for number in part.tolist()]
@@ -229,17 +229,17 @@ class ExactChecks:
             taking_part[sorted(seen)] = False
             own = recompute(self.federation, client, replace(cell, taking_part=taking_part))
         seen.update(numbers)
-        whole.total += own.total
-        whole.sizes += own.sizes
-        whole.centred_bits += own.centred_bits
-        whole.lengths += own.lengths
-        whole.numbers += own.numbers
+        totals.total += own.total
+        totals.sizes += own.sizes
+        totals.centred_bits += own.centred_bits
+        totals.lengths += own.lengths
+        totals.numbers += own.numbers
 
     def _gap(
-        self, apart: Tensor, found: ContributionTotals, clients: Sequence[int], cell: CheckedCell, norm: float
+        self, apart: Tensor, totals: ContributionTotals, clients: Sequence[int], cell: CheckedCell, norm: float
     ) -> tuple[float, float]:
         """Return the length of a difference and what rounding may make of it, both in clipping norms."""
-        gap, allowed = float(apart.norm()), found.rounding(operations(self.federation)) + 1e-30
+        gap, allowed = float(apart.norm()), totals.rounding(operations(self.federation)) + 1e-30
         # Looked into once: a difference that rounding explains is rare, and one that it does not ends the question.
         if gap > allowed and not self._has_broken:
             contribution = self.federation.public.mechanism.contribution
@@ -259,14 +259,14 @@ class ExactChecks:
         apart, allowed = abs(float(sums.centred_bits[row]) - centred_bits), 0.0
         if apart > 0 and cell.moment.norms is not None:
             ends = [RoundContext(cell.moment.number, cell.moment.norms * (1 + sign * _EDGE)) for sign in (1, -1)]
-            asked = [
+            clients = [
                 client for client in range(self.federation.public.clients) if _sent_in(sums, client, row) is not None
             ]
-            each = [
-                sum(recompute(self.federation, client, replace(cell, moment=end)).centred_bits for client in asked)
+            bit_rows = [
+                sum(recompute(self.federation, client, replace(cell, moment=end)).centred_bits for client in clients)
                 for end in ends
             ]
-            allowed = abs(each[0] - each[1])
+            allowed = abs(bit_rows[0] - bit_rows[1])
         self._note(batch, ExactRowKind.BITS, batch.first + row, sums.number, WHOLE, apart)
         self._note(batch, ExactRowKind.BITS_ALLOWED, batch.first + row, sums.number, WHOLE, allowed)
 
@@ -278,9 +278,9 @@ class ExactChecks:
             return
         self._has_released, victim = True, self.federation.victim
         true = recompute(self.federation, victim, self._cell(batch, sums, row)).total
-        each = [total - true + recompute(self.federation, victim, side).total for side in sides]
+        tensors = [total - true + recompute(self.federation, victim, side).total for side in sides]
         try:
-            present, again, absent = (self._released(sums, row, each[at]) for at in (0, 0, 1))
+            present, again, absent = (self._released(sums, row, tensors[at]) for at in (0, 0, 1))
         except Exception:  # a server of somebody else may keep anything between its rounds
             return
         if present is None or again is None or absent is None or not torch.equal(present, again):
@@ -309,9 +309,9 @@ class ExactChecks:
         the release is no sum with noise.
         """
         assert sums.release is not None, "asked only where the server adds the noise"
-        other = sums.total.clone()
-        other[row] = total.float()
-        released = sums.release(other)
+        tensor = sums.total.clone()
+        tensor[row] = total.float()
+        released = sums.release(tensor)
         if released.origin is ReleaseOrigin.NOT_A_SUM:
             return None
         return released.before_changes[row].double().clone()
@@ -329,10 +329,10 @@ class ExactChecks:
         for client in range(federation.public.clients):
             if (sent := _sent_in(sums, client, row)) is None:
                 continue
-            draws, own = ClientRandomness(self._own.noise_seed(client), (trial,)), federation.targets_of(client)
-            is_in = cell.members[list(own)][:1] if own else None
-            found = trained_privately(federation, client, cell.model, sums.number, draws, is_in).updates
-            expected = found[0].double().cpu()
+            draws, own_targets = ClientRandomness(self._own.noise_seed(client), (trial,)), federation.targets_of(client)
+            is_in = cell.members[list(own_targets)][:1] if own_targets else None
+            updates = trained_privately(federation, client, cell.model, sums.number, draws, is_in).updates
+            expected = updates[0].double().cpu()
             total += sent
             allowed = 4 * 2.0**-24 * float(expected.norm()) * operations(federation) ** 0.5 + 1e-30
             worst = max(worst, (float((sent - expected).norm()) / norm, allowed / norm, client), key=_excess)

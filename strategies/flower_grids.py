@@ -19,8 +19,10 @@ class PullingGrid(Grid):
 
         Flower names the ids `message_ids` up to version 1.42, and `reply_to_message_ids` from 1.43 on.
         """
-        asked = message_ids if reply_to_message_ids is None else reply_to_message_ids
-        return self._pulled(asked if asked is None or isinstance(asked, Collection) else list(asked))
+        identities = message_ids if reply_to_message_ids is None else reply_to_message_ids
+        return self._pulled(
+            identities if identities is None or isinstance(identities, Collection) else list(identities)
+        )
 
     @abstractmethod
     def _pulled(self, identities: Collection[str] | None) -> list[Message]:
@@ -78,9 +80,9 @@ class MessageInterceptor(Protocol):
 class RecordedGrid(DelegatingGrid):
     """A grid that wraps another grid, and shows each message and reply to a recorder."""
 
-    def __init__(self, grid: Grid, recorder: MessageInterceptor) -> None:
+    def __init__(self, grid: Grid, interceptor: MessageInterceptor) -> None:
         super().__init__(grid)
-        self._recorder = recorder
+        self._recorder = interceptor
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return self.grid.push_messages(self._written(messages))

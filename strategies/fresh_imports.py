@@ -26,22 +26,22 @@ def imported_anew(strategy: type[Strategy]) -> type[Strategy] | None:
     The modules that are imported stay as they are. None if the class cannot be imported, such as one that is defined
     inside of a function or in a notebook.
     """
-    own = {name: module for name, module in sys.modules.items() if _is_of_user(name, module)}
-    if strategy.__module__ not in own or "<locals>" in strategy.__qualname__:
+    modules = {name: module for name, module in sys.modules.items() if _is_of_user(name, module)}
+    if strategy.__module__ not in modules or "<locals>" in strategy.__qualname__:
         return None
-    for name in own:
+    for name in modules:
         del sys.modules[name]
     try:
-        found: object = import_module(strategy.__module__)
-        for part in strategy.__qualname__.split("."):
-            found = getattr(found, part)
+        attribute: object = import_module(strategy.__module__)
+        for name_part in strategy.__qualname__.split("."):
+            attribute = getattr(attribute, name_part)
     except Exception:  # a module of somebody else may refuse to be imported twice in any way
         return None
     finally:
         for name in [name for name, module in sys.modules.items() if _is_of_user(name, module)]:
             del sys.modules[name]
-        sys.modules.update(own)
-    return found if isinstance(found, type) and issubclass(found, TrialBatchStrategy) else None  # type: ignore[return-value]
+        sys.modules.update(modules)
+    return attribute if isinstance(attribute, type) and issubclass(attribute, TrialBatchStrategy) else None  # type: ignore[return-value]
 
 
 def _is_of_user(name: str, module: ModuleType) -> bool:

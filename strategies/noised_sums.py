@@ -131,22 +131,22 @@ class StepReplay:
     has_secrets: bool = False  # whether a trial stands in the place of one with another secret
 
     @staticmethod
-    def of(strategy: NoisingServer, batch: TrialBatch, secrets: Integers | None) -> "StepReplay":
+    def of(server: NoisingServer, batch: TrialBatch, secrets: Integers | None) -> "StepReplay":
         """Return copies of a strategy in its present state.
 
         Parameters
         ----------
-        strategy
+        server
             The strategy.
         batch
             Batch of trials.
         secrets
             Secrets of the trials, int (trials, secrets); None for no replay with exchanged trials.
         """
-        silent = _NoNoise((batch.count, strategy.parameters))
+        silent = _NoNoise((batch.count, server.parameters))
         if secrets is None:
-            return StepReplay(copy_of(strategy, batch, silent))
-        plain, exchanged, within = (copy_of(strategy, batch, silent) for _ in range(3))
+            return StepReplay(copy_of(server, batch, silent))
+        plain, exchanged, within = (copy_of(server, batch, silent) for _ in range(3))
         order, has_secrets = _exchanged(secrets)
         own_order = _moved_within(secrets)
         return StepReplay(
@@ -185,15 +185,15 @@ class StepReplay:
         return ReleaseOrigin.OWN_RULE if origin is ReleaseOrigin.UNKNOWN else origin
 
 
-def copy_of(strategy: NoisingServer, batch: TrialBatch, draws: ServerNoiseDraws) -> NoisingServer:
+def copy_of(server: NoisingServer, batch: TrialBatch, draws: ServerNoiseDraws) -> NoisingServer:
     """Return a copy of a strategy with other draws of noise; what its class adds to ours is copied deeply."""
-    twin = copy.copy(strategy)
-    own: Any = strategy
-    ours = {one.name for one in fields(own)}
-    for name, value in vars(strategy).items():
+    twin = copy.copy(server)
+    own: Any = server
+    ours = {field.name for field in fields(own)}
+    for name, value in vars(server).items():
         if name not in ours:
             setattr(twin, name, _copied(value))
-    twin.noise_draws = {**strategy.noise_draws, batch.name: draws}
+    twin.noise_draws = {**server.noise_draws, batch.name: draws}
     return twin
 
 
@@ -206,13 +206,13 @@ def _copied(value: Any) -> Any:
 
 
 def noised_sums(
-    strategy: NoisingServer, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats, replay: StepReplay
+    server: NoisingServer, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats, replay: StepReplay
 ) -> NoisedSums:
     """Make the release of a round by a strategy's own step `noise`, and tell what it follows from.
 
     Parameters
     ----------
-    strategy
+    server
         The strategy, whose method `noise` is not that of `TrialBatchStrategy`.
     batch
         Batch of trials.
@@ -225,13 +225,13 @@ def noised_sums(
     replay
         Copies of the strategy in the state that it was in before the round.
     """
-    before = copy.deepcopy(strategy.noise_draws[batch.name])
-    recorded = RecordedDraws(strategy.noise_draws[batch.name])
-    strategy.noise_draws[batch.name] = recorded
+    before = copy.deepcopy(server.noise_draws[batch.name])
+    recorded = RecordedDraws(server.noise_draws[batch.name])
+    server.noise_draws[batch.name] = recorded
     try:
-        release = strategy.noise(batch, server_round, total.clone(), sigma)
+        release = server.noise(batch, server_round, total.clone(), sigma)
     finally:
-        strategy.noise_draws[batch.name] = recorded.draws
+        server.noise_draws[batch.name] = recorded.draws
     noised, origin = None, ReleaseOrigin.UNKNOWN
     if len(recorded.drawn) == 1:
         noised = add_noise(total.clone(), recorded.drawn[0], sigma)
@@ -243,10 +243,10 @@ def noised_sums(
             return NoisedSums(release, noised, origin, changed)
         if origin is ReleaseOrigin.FOLLOWS_SECRET:
             return NoisedSums(release, None, origin, changed)
-    has_less_noise = any(bool((drawn < sigma).any()) for drawn in recorded.deviations)
+    has_less_noise = any(bool((deviation < sigma).any()) for deviation in recorded.deviations)
 
     def step(moved: Tensor) -> Tensor:
-        return copy_of(strategy, batch, copy.deepcopy(before)).noise(batch, server_round, moved, sigma)
+        return copy_of(server, batch, copy.deepcopy(before)).noise(batch, server_round, moved, sigma)
 
     if not has_less_noise and not is_sum_with_noise(step, batch, server_round, total, sigma):
         origin = ReleaseOrigin.NOT_A_SUM

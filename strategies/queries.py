@@ -68,7 +68,7 @@ class RunQueries:
         """Return the keys of the answers expected in an exchange: client, kind of query and batch."""
         return []
 
-    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, messages: Mapping[ReplyIdentity, Message]) -> None:
         """Read and store the answers of an exchange; raises `FederationError` if an answer is unusable."""
 
 
@@ -97,21 +97,21 @@ class AccountantStateCollector(RunQueries):
     # Collected entries, keyed by name of the batch of trials, round and client.
     _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
-    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, messages: Mapping[ReplyIdentity, Message]) -> None:
         """Compare the accountant's state in each client's reply with the public schedule of steps, and store it."""
-        for answer, reply in found.items():
+        for answer, reply in messages.items():
             if answer.kind == TRAIN:
                 config = reply.content.config_records.get(MessageRecordName.CONFIG)
                 client = answer.client
-                counted = _read(str(config and config.get(Key.ACCOUNTANT)), client, exchange)
+                entry = _read(str(config and config.get(Key.ACCOUNTANT)), client, exchange)
                 # The schedule of a client's steps and the size of its shard are public.
                 due = _read(self.steps.accountant_after(exchange, self.shards[client]), client, exchange)
-                if not np.allclose(counted, due, rtol=_ROUNDING, atol=0.0):
+                if not np.allclose(entry, due, rtol=_ROUNDING, atol=0.0):
                     raise FederationError(
-                        f"round {exchange}: the accountant of client {client} has counted {counted}, and its schedule "
+                        f"round {exchange}: the accountant of client {client} has counted {entry}, and its schedule "
                         f"makes it {due}: what it says of its privacy cannot be true"
                     )
-                self._counted[answer.batch, exchange, client] = counted
+                self._counted[answer.batch, exchange, client] = entry
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the steps, noise multiplier and sampling rate that each client's accountant has recorded.
@@ -120,11 +120,14 @@ class AccountantStateCollector(RunQueries):
         numbers of records.
         """
         clients = range(len(self.shards))
-        counted = np.array(
-            [[self._counted.get((batch.name, one, client), _NOTHING) for client in clients] for one in self.evaluated]
+        counts = np.array(
+            [
+                [self._counted.get((batch.name, round_number, client), _NOTHING) for client in clients]
+                for round_number in self.evaluated
+            ]
         )
         columns = {
-            f"accounted_{name}": counted[..., place] for place, name in enumerate(_AccountantHistoryEntry._fields)
+            f"accounted_{name}": counts[..., index] for index, name in enumerate(_AccountantHistoryEntry._fields)
         }
         columns["records"] = np.tile(np.array(self.shards, dtype=np.float64), (len(self.evaluated), 1))
         return TrialBatchColumns(

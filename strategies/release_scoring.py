@@ -73,13 +73,17 @@ class ReleaseScoringQueries(RunQueries):
         """
         written = []
         for batch in self._asked(exchange):
-            made = transcripts[batch.name].made
-            assert made is not None, "an exchange from the second on follows a release"
-            if made.side.norms is not None:
-                self._norms[batch.name].append(made.side.norms.numpy())
+            server_round = transcripts[batch.name].made
+            assert server_round is not None, "an exchange from the second on follows a release"
+            if server_round.side.norms is not None:
+                self._norms[batch.name].append(server_round.side.norms.numpy())
             for client, seeds in self.insiders.items():
-                told = torch.tensor(list(seeds), dtype=torch.int64)
-                known = replace(made, side=replace(made.side, noise_seeds=told)) if len(seeds) else made
+                tensor = torch.tensor(list(seeds), dtype=torch.int64)
+                known = (
+                    replace(server_round, side=replace(server_round.side, noise_seeds=tensor))
+                    if len(seeds)
+                    else server_round
+                )
                 tensors = part_seen_by_clients(self.public.view, self.public.mechanism, known).tensors()
                 arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
                 written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))
@@ -95,19 +99,19 @@ class ReleaseScoringQueries(RunQueries):
             ReplyIdentity(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders
         ]
 
-    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, messages: Mapping[ReplyIdentity, Message]) -> None:
         """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed."""
         for batch in self._asked(exchange):
             for client in self.insiders:
-                reply = found[ReplyIdentity(client, _OBSERVE, batch.name)]
-                told = {
+                reply = messages[ReplyIdentity(client, _OBSERVE, batch.name)]
+                arrays_told = {
                     key: read_array(reply, key, (batch.count, *shape), np.float64, client, exchange - 1, finite)
                     for key, (shape, finite) in self.expected.items()
                 }
-                self._keep(client, batch, told)
+                self._keep(client, batch, arrays_told)
 
-    def _keep(self, client: int, batch: TrialBatch, told: Mapping[Key, Floats]) -> None:
-        for key, values in told.items():
+    def _keep(self, client: int, batch: TrialBatch, arrays_told: Mapping[Key, Floats]) -> None:
+        for key, values in arrays_told.items():
             self._said[client, batch.name, key].append(values.copy())
 
     def _asked(self, exchange: int) -> Sequence[TrialBatch]:
@@ -160,11 +164,11 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
         increments = [self._by_round(client, batch, Key.LOG_ODDS) for client in self.insiders]
         first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
         sensitivity = self._by_round(first, batch, Key.LOCAL_SENSITIVITY)
-        both = NoiseStatistics.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
+        statistics = NoiseStatistics.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
         used = np.stack(norms, axis=1) if norms else None
-        log_odds = [one.cumsum(axis=1) for one in increments]
+        log_odds = [increment.cumsum(axis=1) for increment in increments]
         sigma = mechanism.noise_scale(sensitivity, self.public.threat_model, used)
-        residuals = both.of_true_hypothesis(self.true_side(batch))
+        residuals = statistics.of_true_hypothesis(self.true_side(batch))
         if not mechanism.noise.has_gaussian_llr:
             residuals = residuals.with_sums_of_classes(sigma)
         rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds[0]}
@@ -175,11 +179,11 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
             rounds |= {"score_present": scores[..., 0], "score_absent": scores[..., 1]}
         if used is not None:
             rounds["clipping_norm"] = used
-        final = [one[:, -1] for one in log_odds]
-        found = TrialBatchColumns(trials={"log_odds": final[0]}, rounds=rounds, residuals=residuals.columns())
+        final = [odd[:, -1] for odd in log_odds]
+        columns = TrialBatchColumns(trials={"log_odds": final[0]}, rounds=rounds, residuals=residuals.columns())
         if self.open_shares is not None:
-            found |= self.open_shares(batch, residuals)
-        return found | self._of_several("log_odds", final)
+            columns |= self.open_shares(batch, residuals)
+        return columns | self._of_several("log_odds", final)
 
 
 @dataclass
@@ -197,9 +201,9 @@ class InsiderScoreCollector(ReleaseScoringQueries):
         With several insiders, the result also has the total of each.
         """
         scores = [self._by_round(client, batch, Key.SCORE) for client in self.insiders]
-        totals = [one.sum(axis=1) for one in scores]
-        found = TrialBatchColumns(trials={"score": totals[0]}, rounds={"score": scores[0]})
-        return found | self._of_several("score", totals)
+        totals = [score.sum(axis=1) for score in scores]
+        columns = TrialBatchColumns(trials={"score": totals[0]}, rounds={"score": scores[0]})
+        return columns | self._of_several("score", totals)
 
 
 @dataclass
@@ -231,13 +235,13 @@ class TargetLogOddsCollector(ReleaseScoringQueries):
             return {}  # the one insider has to find out which candidate is in
         return {Key.MEMBERSHIP: self.challenger.membership(batch.trials).pack()}
 
-    def _keep(self, client: int, batch: TrialBatch, told: Mapping[Key, Floats]) -> None:
-        signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.NOISE_SCORES]
+    def _keep(self, client: int, batch: TrialBatch, arrays_told: Mapping[Key, Floats]) -> None:
+        signal, noise = arrays_told[Key.LOCAL_SENSITIVITY], arrays_told[Key.NOISE_SCORES]
         # A target without signal in this round needs no noise.
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
         if not self.knows_others:  # an insider of candidates knows only the noise along the one that is in
             hides &= self.challenger.membership(batch.trials).is_in
-        added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
+        added = {"log_odds": arrays_told[Key.LOG_ODDS], "mu": signal**2}
         added |= {"noise_squares": np.where(hides, noise**2, 0.0), "noise_rounds": hides.astype(np.float64)}
         added |= {"noise_sum": np.where(hides, noise, 0.0), "signal_sum": np.where(hides, signal, 0.0)}
         for name, values in added.items():
@@ -280,7 +284,7 @@ class CanaryScoreCollector(ReleaseScoringQueries):
     def _trains_privately(self) -> bool:
         return isinstance(self.public.mechanism.contribution, PrivateTraining)
 
-    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, messages: Mapping[ReplyIdentity, Message]) -> None:
         """Store the scores that the observer sent.
 
         With local DP-SGD, also store how many local steps sampled each canary; the victim sends these numbers.
@@ -290,12 +294,12 @@ class CanaryScoreCollector(ReleaseScoringQueries):
         """
         for batch in self.batches if exchange <= self.public.rounds else ():
             # Number of times that each canary is in the round's contribution if it is in, (trials, canaries).
-            taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
+            is_taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
             if self._trains_privately:
-                sent = found[ReplyIdentity(victim, TRAIN, batch.name)]
-                taken = read_array(sent, Key.TIMES, taken.shape, np.float64, victim, exchange).copy()
-            self._times[batch.name].append(taken)
-        super().read_answers(exchange, found)
+                sent = messages[ReplyIdentity(victim, TRAIN, batch.name)]
+                is_taken = read_array(sent, Key.TIMES, is_taken.shape, np.float64, victim, exchange).copy()
+            self._times[batch.name].append(is_taken)
+        super().read_answers(exchange, messages)
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return three columns for one batch, (trials, rounds, directions), canaries before decoys.
@@ -308,10 +312,10 @@ class CanaryScoreCollector(ReleaseScoringQueries):
         if self._trains_privately:
             steps = private_steps(public.mechanism).count(len(self.federation.shards[self.federation.victim]))
         rounds, decoys = range(1, public.rounds + 1), directions_read(public) - public.canaries
-        coins = np.stack([self.challenger.coins(batch.trials, one, public.canaries) for one in rounds], axis=1)
-        held = expected_scores(public, steps, np.stack(self._times[batch.name], axis=1))
+        coins = np.stack([self.challenger.coins(batch.trials, round, public.canaries) for round in rounds], axis=1)
+        expected = expected_scores(public, steps, np.stack(self._times[batch.name], axis=1))
         beside = ((0, 0), (0, 0), (0, decoys))
         scores = self._by_round(self.federation.insider, batch, Key.CANARIES)
         return TrialBatchColumns(
-            canaries={"is_in": np.pad(coins, beside), "part": np.pad(held, beside), "score": scores}
+            canaries={"is_in": np.pad(coins, beside), "part": np.pad(expected, beside), "score": scores}
         )

@@ -29,7 +29,7 @@ class ReplyIdentity:
 
 def read_replies(
     replies: Iterable[Message],
-    asked: Iterable[ReplyIdentity],
+    identities: Iterable[ReplyIdentity],
     partitions: Mapping[int, int],
     server_round: int,
     written: Mapping[ReplyIdentity, int] | None = None,
@@ -38,36 +38,36 @@ def read_replies(
 
     `written`: None skips this check.
     """
-    found: dict[ReplyIdentity, Message] = {}
+    messages: dict[ReplyIdentity, Message] = {}
     for reply in replies:
         source = reply.metadata.src_node_id
         if source not in partitions:
             raise FederationError(f"round {server_round}: a reply came from node {source}, which nobody asked")
-        who = f"round {server_round}: client {partitions[source]}"
+        sender = f"round {server_round}: client {partitions[source]}"
         if reply.has_error():
-            raise FederationError(f"{who} failed: {reason_line(reply.error.reason)}")
+            raise FederationError(f"{sender} failed: {reason_line(reply.error.reason)}")
         config = reply.content.get(
             MessageRecordName.CONFIG
         )  # faster than `config_records`, which is built at each access
         if not isinstance(config, ConfigRecord) or Key.BATCH not in config:
-            raise FederationError(f"{who} sent a reply that names no batch")
+            raise FederationError(f"{sender} sent a reply that names no batch")
         answer = ReplyIdentity(partitions[source], reply.metadata.message_type, str(config[Key.BATCH]))
-        if answer in found:
-            raise FederationError(f"{who} answered twice about {answer.batch}")
+        if answer in messages:
+            raise FederationError(f"{sender} answered twice about {answer.batch}")
         # A reply about another round has the right shape, so only its number tells it from one about this round.
-        about, said = (written or {}).get(answer), config.get(Key.ROUND)
-        if about is not None and said != about:
-            named = "no round" if said is None else f"round {said!r}"
-            raise FederationError(f"{who} sent a reply that is of {named}, not of {about}")
-        found[answer] = reply
-    expected = set(asked)
-    if missing := sorted({answer.client for answer in expected - found.keys()}):
-        named = ", ".join(map(str, missing))
-        raise FederationError(f"round {server_round}: no answer in time from client(s) {named}")
-    if unasked := found.keys() - expected:
+        about, round_said = (written or {}).get(answer), config.get(Key.ROUND)
+        if about is not None and round_said != about:
+            round_text = "no round" if round_said is None else f"round {round_said!r}"
+            raise FederationError(f"{sender} sent a reply that is of {round_text}, not of {about}")
+        messages[answer] = reply
+    expected = set(identities)
+    if missing := sorted({answer.client for answer in expected - messages.keys()}):
+        round_text = ", ".join(map(str, missing))
+        raise FederationError(f"round {server_round}: no answer in time from client(s) {round_text}")
+    if unasked := messages.keys() - expected:
         client = min(answer.client for answer in unasked)
         raise FederationError(f"round {server_round}: client {client} answered what nobody asked")
-    return found
+    return messages
 
 
 def read_array(
@@ -80,19 +80,19 @@ def read_array(
     finite: bool = True,
 ) -> NDArray[Float]:
     """Return one array of a client's reply, after checking its shape, its type and that its values are finite."""
-    arrays, who = reply.content.get(MessageRecordName.ARRAYS), f"round {server_round}: client {client} sent"
+    arrays, sender = reply.content.get(MessageRecordName.ARRAYS), f"round {server_round}: client {client} sent"
     if not isinstance(arrays, ArrayRecord) or key not in arrays:
-        raise FederationError(f"{who} no '{key}'")
+        raise FederationError(f"{sender} no '{key}'")
     try:
         array = unpack(arrays[key])
     except Exception as error:  # a client can send any bytes
-        raise FederationError(f"{who} '{key}' as bytes that are no array") from error
+        raise FederationError(f"{sender} '{key}' as bytes that are no array") from error
     if array.shape != shape or array.dtype != dtype:
         accepted = f"accepted is {np.dtype(dtype)} of shape {shape}"
-        raise FederationError(f"{who} '{key}' as {array.dtype} of shape {array.shape}, {accepted}")
+        raise FederationError(f"{sender} '{key}' as {array.dtype} of shape {array.shape}, {accepted}")
     if finite and not np.isfinite(array).all():
         bad = int(np.size(array) - np.isfinite(array).sum())
-        raise FederationError(f"{who} '{key}' with {bad} of {array.size} values not finite ({_USUAL_REASON})")
+        raise FederationError(f"{sender} '{key}' with {bad} of {array.size} values not finite ({_USUAL_REASON})")
     return array
 
 

@@ -84,27 +84,29 @@ class RoundSecretsLog:
     _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))  # by batch name
 
     def log_round(
-        self, batch: TrialBatch, made: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
+        self, batch: TrialBatch, server_round: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
     ) -> None:
         """Log the secrets of one round for one batch of trials.
 
         Shapes: `taking_part` (trials, units), `centred_bits` (trials,).
         """
-        kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
-        if self.public.aggregation is not None and kept.aggregation is None:
+        batch_log, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
+        if self.public.aggregation is not None and batch_log.aggregation is None:
             federation = load_federation(self.public)
-            kept.aggregation = BatchAggregation(federation, list(batch.trials), self.challenger.seed)
-        found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
-        if taking_part is not None and self._is_opened(made.number):
-            found |= self._sampled(kept, taking_part.numpy(), members)
-        found["wrong_steps"] = self._stepped(kept, made)
-        if centred_bits is not None and made.side.bits is not None:
-            found["bit_noise"] = ((made.side.bits - centred_bits) / self.public.mechanism.bit_sigma).numpy()
-            found["wrong_norms"] = self._moved(kept, made)
-        found["odd"] = _last_bits(made.noised)
-        kept.rounds += 1
-        for name, values in found.items():
-            kept.columns[name].append(values)
+            batch_log.aggregation = BatchAggregation(federation, list(batch.trials), self.challenger.seed)
+        columns_found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
+        if taking_part is not None and self._is_opened(server_round.number):
+            columns_found |= self._sampled(batch_log, taking_part.numpy(), members)
+        columns_found["wrong_steps"] = self._stepped(batch_log, server_round)
+        if centred_bits is not None and server_round.side.bits is not None:
+            columns_found["bit_noise"] = (
+                (server_round.side.bits - centred_bits) / self.public.mechanism.bit_sigma
+            ).numpy()
+            columns_found["wrong_norms"] = self._moved(batch_log, server_round)
+        columns_found["odd"] = _last_bits(server_round.noised)
+        batch_log.rounds += 1
+        for name, values in columns_found.items():
+            batch_log.columns[name].append(values)
 
     def log_origin(
         self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int, of_models: bool = False
@@ -149,102 +151,112 @@ class RoundSecretsLog:
         group = self._group
         return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
 
-    def _sampled(self, kept: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
+    def _sampled(self, batch_log: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
         """Log a round's secret sample of units, bool (trials, units), and return four numbers on it for each trial.
 
         They are the sample's size and its overlap with the previous sample, both without the target, a hash of the
         sample, and whether the target is in it.
         """
-        group, place = self._group, self._target_index
+        group, target_index = self._group, self._target_index
         taking_part = taking_part if group is None else taking_part[:, group]
-        others = taking_part if place is None else np.delete(taking_part, place, axis=1)
-        if kept.turns is None or kept.units is None or kept.crowds is None:
-            kept.turns = np.zeros(others.shape, dtype=np.int32)
-            kept.units = np.zeros((others.shape[1], 4), dtype=np.int64)
-            kept.crowds = np.zeros(len(others) + 1, dtype=np.int64)
-        kept.turns += others
-        kept.opened += 1
-        kept.crowds += np.bincount(others.sum(axis=0), minlength=len(others) + 1)
-        column, target = np.zeros(len(others), dtype=np.int64), np.full(len(others), np.nan)
-        if place is not None:
-            target = taking_part[:, place].astype(np.float64)
-            column = np.where(members, 0, 2) + np.where(taking_part[:, place], 0, 1)
-        for one in range(4):
-            kept.units[:, one] += others[column == one].sum(axis=0)
-        overlap = np.zeros(len(others)) if kept.sample is None else (others & kept.sample).sum(axis=1)
-        kept.sample = others
-        digests = np.array([_digest(row) for row in np.packbits(others, axis=1)])
-        return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
+        others_taking_part = taking_part if target_index is None else np.delete(taking_part, target_index, axis=1)
+        if batch_log.turns is None or batch_log.units is None or batch_log.crowds is None:
+            batch_log.turns = np.zeros(others_taking_part.shape, dtype=np.int32)
+            batch_log.units = np.zeros((others_taking_part.shape[1], 4), dtype=np.int64)
+            batch_log.crowds = np.zeros(len(others_taking_part) + 1, dtype=np.int64)
+        batch_log.turns += others_taking_part
+        batch_log.opened += 1
+        batch_log.crowds += np.bincount(others_taking_part.sum(axis=0), minlength=len(others_taking_part) + 1)
+        column, target = np.zeros(len(others_taking_part), dtype=np.int64), np.full(len(others_taking_part), np.nan)
+        if target_index is not None:
+            target = taking_part[:, target_index].astype(np.float64)
+            column = np.where(members, 0, 2) + np.where(taking_part[:, target_index], 0, 1)
+        for index in range(4):
+            batch_log.units[:, index] += others_taking_part[column == index].sum(axis=0)
+        overlap = (
+            np.zeros(len(others_taking_part))
+            if batch_log.sample is None
+            else (others_taking_part & batch_log.sample).sum(axis=1)
+        )
+        batch_log.sample = others_taking_part
+        digests = np.array([_digest(row) for row in np.packbits(others_taking_part, axis=1)])
+        return {"size": others_taking_part.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
-    def _stepped(self, kept: _BatchLog, made: ServerRound) -> Floats:
+    def _stepped(self, batch_log: _BatchLog, server_round: ServerRound) -> Floats:
         """Return in how many coordinates the server's new model differs from the correct one, (trials,).
 
         The correct model is computed from the previous model and the release with the public optimizer step.
         """
         mechanism = self.public.mechanism
-        before = made.models[-2] if kept.model is None else kept.model
-        after = made.models[-1]
-        stepped = after if made.stepped is None else made.stepped
-        if kept.aggregation is not None:
-            expected = kept.aggregation.of_mean(made.number, before, made.release / mechanism.denominator)
-            kept.model = after
+        before = server_round.models[-2] if batch_log.model is None else batch_log.model
+        after = server_round.models[-1]
+        stepped = after if server_round.stepped is None else server_round.stepped
+        if batch_log.aggregation is not None:
+            expected = batch_log.aggregation.of_mean(
+                server_round.number, before, server_round.release / mechanism.denominator
+            )
+            batch_log.model = after
             return np.asarray((expected != stepped).sum(dim=1).numpy(), dtype=np.float64)
         wrong, states = np.zeros(len(before)), list[OptimizerState]()
         for rows in cached_rows(*before.shape):
-            state = OptimizerState(kept.state.steps, tuple(moment[rows] for moment in kept.state.moments))
-            expected, later = step(mechanism.optimizer, before[rows], made.release[rows], state, mechanism.denominator)
+            state = OptimizerState(batch_log.state.steps, tuple(moment[rows] for moment in batch_log.state.moments))
+            expected, later = step(
+                mechanism.optimizer, before[rows], server_round.release[rows], state, mechanism.denominator
+            )
             if not torch.equal(expected, stepped[rows]):  # counting takes several times as long
                 wrong[rows] = (expected != stepped[rows]).sum(dim=1).numpy()
             states.append(later)
         moments = zip(*(state.moments for state in states), strict=True)
-        kept.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))
+        batch_log.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))
         # The next round starts from the server's model, so that a wrong step is counted only once.
-        kept.model = after
+        batch_log.model = after
         return wrong
 
-    def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
+    def _moved(self, batch_log: _BatchLog, server_round: ServerRound) -> Floats:
         """Return 1 for each trial with a wrong clipping norm, else 0.
 
         The right norm follows from the norm and the published quantile bits of the previous round.
         """
-        clipping, side = self.public.mechanism.clipping, made.side
+        clipping, side = self.public.mechanism.clipping, server_round.side
         assert isinstance(clipping, AdaptiveClipping)
         assert side.norms is not None
         assert side.bits is not None
-        expected = torch.full_like(side.norms, clipping.norm) if kept.norms is None else kept.norms
-        kept.norms = clipping.next_norms(side.norms, side.bits / self.public.mechanism.denominator + 0.5)
+        expected = torch.full_like(side.norms, clipping.norm) if batch_log.norms is None else batch_log.norms
+        batch_log.norms = clipping.next_norms(side.norms, side.bits / self.public.mechanism.denominator + 0.5)
         return (expected != side.norms).double().numpy()
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the logged values of a batch, NaN for rounds that were not run, and delete them from the log."""
-        kept = self._kept.pop(batch.name, _BatchLog())
-        missing = [np.full(batch.count, np.nan)] * (self.public.rounds - kept.rounds)
-        opened = {name: np.stack([*kept.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
-        return TrialBatchColumns(opened=opened, tallies=_table(self._tallies(kept, batch)))
+        batch_log = self._kept.pop(batch.name, _BatchLog())
+        missing = [np.full(batch.count, np.nan)] * (self.public.rounds - batch_log.rounds)
+        opened = {name: np.stack([*batch_log.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
+        return TrialBatchColumns(opened=opened, tallies=_table(self._tallies(batch_log, batch)))
 
-    def _tallies(self, kept: _BatchLog, batch: TrialBatch) -> list[_Tally]:
-        found: list[_Tally] = []
-        if kept.turns is not None and kept.units is not None and kept.crowds is not None:
-            found += _histogram(TURNS, kept.opened, np.bincount(kept.turns.reshape(-1), minlength=kept.opened + 1))
-            found += _histogram(CROWD, batch.count, kept.crowds)
-            group = np.arange(len(kept.units) + (self.target is not None)) if self._group is None else self._group
-            numbers = [one for one in group.tolist() if one != self.target]
-            found += [
+    def _tallies(self, batch_log: _BatchLog, batch: TrialBatch) -> list[_Tally]:
+        tallies: list[_Tally] = []
+        if batch_log.turns is not None and batch_log.units is not None and batch_log.crowds is not None:
+            tallies += _histogram(
+                TURNS, batch_log.opened, np.bincount(batch_log.turns.reshape(-1), minlength=batch_log.opened + 1)
+            )
+            tallies += _histogram(CROWD, batch.count, batch_log.crowds)
+            group = np.arange(len(batch_log.units) + (self.target is not None)) if self._group is None else self._group
+            numbers = [unit for unit in group.tolist() if unit != self.target]
+            tallies += [
                 (UNIT, number, at, 0, float(count))
-                for number, row in zip(numbers, kept.units.tolist(), strict=True)
+                for number, row in zip(numbers, batch_log.units.tolist(), strict=True)
                 for at, count in enumerate(row)
             ]
         if self.exact is not None:
-            found += [(str(row.kind), row.trial, row.number, row.where, row.value) for row in self.exact.rows(batch)]
-        return found
+            tallies += [(str(row.kind), row.trial, row.number, row.where, row.value) for row in self.exact.rows(batch)]
+        return tallies
 
 
 def _last_bits(release: Tensor) -> Floats:
     """Return z-scores, (trials,), of the number of released values whose last mantissa bit is 1, 1/2 if it is fair."""
     bits = release.contiguous().view(torch.int32)
-    some = bits[:, :: -(-bits.shape[1] // _MOST_LAST_BITS)]
-    counts = (some & 1).sum(dim=1).numpy()
-    return np.asarray((2 * counts - some.shape[1]) / np.sqrt(some.shape[1]), dtype=np.float64)
+    tensor = bits[:, :: -(-bits.shape[1] // _MOST_LAST_BITS)]
+    counts = (tensor & 1).sum(dim=1).numpy()
+    return np.asarray((2 * counts - tensor.shape[1]) / np.sqrt(tensor.shape[1]), dtype=np.float64)
 
 
 def _digest(packed: np.ndarray) -> float:
@@ -258,48 +270,48 @@ def _histogram(kind: str, trials: int, often: Integers) -> list[_Tally]:
 
 def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
     columns = list(zip(*tallies, strict=True)) or [(), (), (), (), ()]
-    named = dict(zip(("first", "second", "third"), columns[1:4], strict=True))
-    whole = {name: np.array(values, dtype=np.int64) for name, values in named.items()}
+    columns_by_name = dict(zip(("first", "second", "third"), columns[1:4], strict=True))
+    whole = {name: np.array(values, dtype=np.int64) for name, values in columns_by_name.items()}
     return {"kind": np.array(columns[0], dtype=object), **whole, "number": np.array(columns[4], dtype=np.float64)}
 
 
 def open_shares(
-    federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: NoiseStatistics
+    federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, statistics: NoiseStatistics
 ) -> TrialBatchColumns:
     """Return inner products of clients' noise shares, with each other and with the residual noise of the sum.
 
     The residual noise is the part that the insider could not subtract. The shares are drawn again from the clients'
     seeds, for the first trials, clients and coordinates. The result is empty if the residuals lack these coordinates.
 
-    Shapes: `residuals` (trials, rounds, ...).
+    Shapes: `statistics` (trials, rounds, ...).
     """
-    at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
+    at = [place for place, (number, _) in enumerate(statistics.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)
-    if [residuals.places[one][0] for one in at] != list(range(size)) or np.isnan(residuals.sample).any():
+    if [statistics.places[one][0] for one in at] != list(range(size)) or np.isnan(statistics.sample).any():
         return TrialBatchColumns()
     trials = list(batch.trials)[:looked_at]
     first = sorted(
         {
             *federation.insiders,
-            *(one for insider in federation.insiders for one in federation.colluders(insider)),
+            *(colluder for insider in federation.insiders for colluder in federation.colluders(insider)),
             federation.victim,
         }
     )
-    others = [one for one in range(federation.public.clients) if one not in first]
-    clients = sorted([*first, *others][:_SHARE_CLIENTS])
-    rows = [residuals.sample[:looked_at, :, 0, at].reshape(-1)]
+    other_clients = [index for index in range(federation.public.clients) if index not in first]
+    clients = sorted([*first, *other_clients][:_SHARE_CLIENTS])
+    rows = [statistics.sample[:looked_at, :, 0, at].reshape(-1)]
     for client in clients:
         seed, rounds = challenger.noise_seed(client), range(1, federation.public.rounds + 1)
-        drawn = torch.stack([noise_share(seed, trials, one, size) for one in rounds], dim=1)
-        rows.append(drawn.double().numpy().reshape(-1))
+        tensor = torch.stack([noise_share(seed, trials, round, size) for round in rounds], dim=1)
+        rows.append(tensor.double().numpy().reshape(-1))
     products = np.stack(rows) @ np.stack(rows).T
-    numbers, found = [RESIDUAL, *clients], list[_Tally]()
+    numbers, tallies = [RESIDUAL, *clients], list[_Tally]()
     for one, first_client in enumerate(numbers):
         pairs = zip(numbers[one:], products[one, one:].tolist(), strict=True)
-        found += [(SHARE, first_client, other, 0, value) for other, value in pairs]
-    found.append((SHARE_DRAWS, 0, 0, 0, float(rows[0].size)))
+        tallies += [(SHARE, first_client, other_client, 0, value) for other_client, value in pairs]
+    tallies.append((SHARE_DRAWS, 0, 0, 0, float(rows[0].size)))
     if federation.public.threat_model.adversary is Adversary.CLIENT:
-        found += [
-            (SHARE_KNOWN, one, 0, 0, 1.0) for one in (federation.insider, *federation.colluders(federation.insider))
+        tallies += [
+            (SHARE_KNOWN, index, 0, 0, 1.0) for index in (federation.insider, *federation.colluders(federation.insider))
         ]
-    return TrialBatchColumns(tallies=_table(found))
+    return TrialBatchColumns(tallies=_table(tallies))

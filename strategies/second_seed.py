@@ -55,43 +55,43 @@ class SecondSeed:
         Also return whether generators in modules began anew.
         """
         told = self.challenger
-        other = int(generator(told.seed, Purpose.EXACT_CHECKS, round=1).integers(2**63))
-        challengers = [SeededChallenger(seed, told.targets, told.who, told.prior) for seed in (told.seed, other)]
-        drawn, is_anew = list[dict[SecretDraw, np.ndarray]](), True
+        other_seed = int(generator(told.seed, Purpose.EXACT_CHECKS, round=1).integers(2**63))
+        challengers = [SeededChallenger(seed, told.targets, told.who, told.prior) for seed in (told.seed, other_seed)]
+        draws_by_kind, is_anew = list[dict[SecretDraw, np.ndarray]](), True
         with with_generators_kept():
             for challenger in challengers:
                 fresh = self.strategy
                 if fresh is not TrialBatchStrategy:
                     fresh = imported_anew(self.strategy) or self.strategy
                     is_anew = is_anew and fresh is not self.strategy
-                drawn.append(self._drawn(self._server(fresh, challenger)))
-        first, second = drawn
-        found = dict[int, float]()
+                draws_by_kind.append(self._drawn(self._server(fresh, challenger)))
+        first, second = draws_by_kind
+        shares = dict[int, float]()
         if SecretDraw.NOISE in first:
-            found |= _share_of(SecretDraw.NOISE, [first[SecretDraw.NOISE], second[SecretDraw.NOISE]], self.layout)
+            shares |= _share_of(SecretDraw.NOISE, [first[SecretDraw.NOISE], second[SecretDraw.NOISE]], self.layout)
         if SecretDraw.SHARES in first:
-            found[SecretDraw.SHARES] = float(np.mean(first[SecretDraw.SHARES] == second[SecretDraw.SHARES]))
+            shares[SecretDraw.SHARES] = float(np.mean(first[SecretDraw.SHARES] == second[SecretDraw.SHARES]))
         if SecretDraw.BITS in first:
             apart = np.abs(first[SecretDraw.BITS] - second[SecretDraw.BITS])
-            found[SecretDraw.BITS] = float(np.mean(apart < _CLOSE))
+            shares[SecretDraw.BITS] = float(np.mean(apart < _CLOSE))
         if SecretDraw.SAMPLES in first:
-            found |= _equal_samples([first[SecretDraw.SAMPLES], second[SecretDraw.SAMPLES]])
-        return found, is_anew
+            shares |= _equal_samples([first[SecretDraw.SAMPLES], second[SecretDraw.SAMPLES]])
+        return shares, is_anew
 
-    def _drawn(self, server: TrialBatchStrategy) -> dict[SecretDraw, np.ndarray]:
+    def _drawn(self, strategy: TrialBatchStrategy) -> dict[SecretDraw, np.ndarray]:
         """Return all draws of a server's first rounds."""
-        mechanism, drawn = self.public.mechanism, dict[SecretDraw, np.ndarray]()
+        mechanism, draws_by_kind = self.public.mechanism, dict[SecretDraw, np.ndarray]()
         if mechanism.adds_noise and not mechanism.clients_add_noise:
-            drawn[SecretDraw.NOISE] = self._noise(server)
+            draws_by_kind[SecretDraw.NOISE] = self._noise(strategy)
         if self.public.clients_draw:
-            drawn[SecretDraw.SHARES] = np.array(
-                [server.challenger.noise_seed(client) for client in range(self.public.clients)]
+            draws_by_kind[SecretDraw.SHARES] = np.array(
+                [strategy.challenger.noise_seed(client) for client in range(self.public.clients)]
             )
         if mechanism.is_adaptive:
-            drawn[SecretDraw.BITS] = server.challenger.quantile_normals(range(_SAMPLED_TRIALS), 1).numpy()
+            draws_by_kind[SecretDraw.BITS] = strategy.challenger.quantile_normals(range(_SAMPLED_TRIALS), 1).numpy()
         if mechanism.is_sampled:
-            drawn[SecretDraw.SAMPLES] = self._samples(server)
-        return drawn
+            draws_by_kind[SecretDraw.SAMPLES] = self._samples(strategy)
+        return draws_by_kind
 
     def _server(self, strategy: type[TrialBatchStrategy], challenger: SeededChallenger) -> TrialBatchStrategy:
         batch = TrialBatch(0, 0, _TRIALS)
@@ -102,33 +102,33 @@ class SecondSeed:
         server.transcripts[batch.name] = BatchTrainingState([self.initial(batch.trials)], norms=norms)
         return server
 
-    def _noise(self, server: TrialBatchStrategy) -> Floats:
+    def _noise(self, strategy: TrialBatchStrategy) -> Floats:
         """Return what a server makes of sums of 0 in its first rounds, over the noise, (trials and rounds, size)."""
-        mechanism, (batch,) = self.public.mechanism, server.batches
+        mechanism, (batch,) = self.public.mechanism, strategy.batches
         norms = np.full(batch.count, mechanism.clipping_norm)
         sigma = mechanism.server_scale(norms, norms if mechanism.is_adaptive else None)
-        drawn = [
-            server.noised_release(batch, number, torch.zeros(batch.count, self.layout.size), sigma)
+        noises = [
+            strategy.noised_release(batch, number, torch.zeros(batch.count, self.layout.size), sigma)
             .before_changes.double()
             .numpy()
             / sigma[:, None]
             for number in range(1, min(_ROUNDS, self.public.rounds) + 1)
         ]
-        return np.concatenate(drawn)
+        return np.concatenate(noises)
 
-    def _samples(self, server: TrialBatchStrategy) -> np.ndarray:
+    def _samples(self, strategy: TrialBatchStrategy) -> np.ndarray:
         """Return the samples of units of the first rounds, bool (trials and rounds, units)."""
         batch = TrialBatch(0, 0, _SAMPLED_TRIALS)
         rounds = range(1, min(_ROUNDS, self.public.rounds) + 1)
-        calls = (call_of(self.public, self.roster, server.challenger, batch, number) for number in rounds)
+        calls = (call_of(self.public, self.roster, strategy.challenger, batch, number) for number in rounds)
         return np.concatenate([call.taking_part.numpy() for call in calls if call.taking_part is not None])
 
 
-def _share_of(kind: SecretDraw, drawn: Sequence[Floats], layout: ParameterLayout) -> dict[int, float]:
+def _share_of(kind: SecretDraw, noises: Sequence[Floats], layout: ParameterLayout) -> dict[int, float]:
     """Return the largest share, over the tensors of the model, of draws that are equal but for their signs."""
-    equal = np.abs(np.abs(drawn[0]) - np.abs(drawn[1])) < _CLOSE
-    parts = [equal[:, part] for part in layout.slices().values()]
-    shares = [float(part.mean()) for part in parts if part.size >= _FEWEST]
+    equal = np.abs(np.abs(noises[0]) - np.abs(noises[1])) < _CLOSE
+    equals = [equal[:, slice] for slice in layout.slices().values()]
+    shares = [float(values.mean()) for values in equals if values.size >= _FEWEST]
     return {kind: max(shares)} if shares else {}
 
 

@@ -43,7 +43,7 @@ class SeededChallenger:
         Each trial is drawn only once; later calls return the same draw. Coins are fair even if the claim assumes
         another prior. With one target, a trial trains on D if the target is in, and otherwise on D'.
         """
-        for trial in (one for one in trials if one not in self._is_in):
+        for trial in (trial for trial in trials if trial not in self._is_in):
             self._is_in[trial] = self._draw(generator(self.seed, Purpose.SECRET_BIT, trial=trial))
         return TargetMembership(np.stack([self._is_in[trial] for trial in trials]))
 
@@ -111,7 +111,7 @@ class SeededChallenger:
         canaries
             Number of canaries: artificial units that an audit may insert.
         """
-        tossed = [[canary_coin(self.seed, server_round, one, trial) for one in range(canaries)] for trial in trials]
+        tossed = [[canary_coin(self.seed, server_round, index, trial) for index in range(canaries)] for trial in trials]
         return np.array(tossed, dtype=np.bool_).reshape(len(trials), canaries)
 
     def quantile_normals(self, trials: Sequence[int], server_round: int) -> Tensor:
@@ -217,10 +217,10 @@ def _takes_part(
             units = federation.units_of(federation.victim)
             if mechanism.noise.origin is NoiseOrigin.TRAINING:
                 draws = ClientRandomness(challenger.noise_seed(federation.victim), tuple(batch.trials))
-                drawn = step_sample(mechanism, len(units), draws, server_round)
+                sample = step_sample(mechanism, len(units), draws, server_round)
             else:
-                drawn = challenger.participation(batch.trials, server_round, federation.victim, len(units), rate)
-            return drawn[:, int(np.flatnonzero(units == federation.target)[0])]
+                sample = challenger.participation(batch.trials, server_round, federation.victim, len(units), rate)
+            return sample[:, int(np.flatnonzero(units == federation.target)[0])]
         case Unit.CLIENT:
             everybody = challenger.client_participation(batch.trials, server_round, federation.public.clients, rate)
             return everybody[:, federation.victim]
@@ -252,10 +252,10 @@ def record_draws(federation: LoadedFederation, challenger: SeededChallenger, bat
     pair = None if local_randomizer is None else record_pair(federation)
     if local_randomizer is None or pair is None:
         return TrialBatchColumns()
-    found = {OF_FIRST: np.empty(batch.count), OF_SECOND: np.empty(batch.count)}
-    for values, record in zip(found.values(), (pair.first, pair.second), strict=True):
+    columns_found = {OF_FIRST: np.empty(batch.count), OF_SECOND: np.empty(batch.count)}
+    for values, record in zip(columns_found.values(), (pair.first, pair.second), strict=True):
         seed = challenger.noise_seed(record.client)
         for row, trial in enumerate(batch.trials):
-            told = randomised_records(federation, record.client, seed, trial, record.place + 1)[-1:]
-            values[row] = local_randomizer.log_odds(told, pair.first.features, pair.second.features)[0]
-    return TrialBatchColumns(trials=found)
+            randomised = randomised_records(federation, record.client, seed, trial, record.place + 1)[-1:]
+            values[row] = local_randomizer.log_odds(randomised, pair.first.features, pair.second.features)[0]
+    return TrialBatchColumns(trials=columns_found)

@@ -125,8 +125,8 @@ class SimulatedGrid(PullingGrid):
         """Send messages to clients, and return the replies that arrive in time, in the order of the messages."""
         sent, replies = self.push_messages(messages), dict[str, Message]()
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        while self._is_awaited(sent) and (left := deadline - time.monotonic()) > 0:
-            self.wait_for_replies(min(left, _SECONDS_BETWEEN_LOOKS))
+        while self._is_awaited(sent) and (remaining := deadline - time.monotonic()) > 0:
+            self.wait_for_replies(min(remaining, _SECONDS_BETWEEN_LOOKS))
             replies |= {reply.metadata.reply_to_message_id: reply for reply in self.pull_messages(set(sent))}
         replies |= {reply.metadata.reply_to_message_id: reply for reply in self.pull_messages(set(sent))}
         return [replies[identity] for identity in sent if identity in replies]
@@ -144,7 +144,7 @@ class SimulatedGrid(PullingGrid):
             # The loop over a set is over the replies that have arrived, which are fewer than those that are asked for.
             there = list(self._replies) if identities is None or isinstance(identities, set) else list(identities)
             chosen = [identity for identity in there if identity in self._replies]
-            return [self._replies.pop(one) for one in chosen if identities is None or one in identities]
+            return [self._replies.pop(identity) for identity in chosen if identities is None or identity in identities]
 
     def _settle(self, outcomes: Sequence[tuple[str, Outcome]]) -> None:
         """Store the replies for `pull_messages`; a failed call becomes an error reply, a second outcome is ignored."""
@@ -152,7 +152,7 @@ class SimulatedGrid(PullingGrid):
             # In one step: a message that is no longer awaited has its reply.
             pending = [(self._messages.pop(identity, None), outcome) for identity, outcome in outcomes]
             replies = [_reply(message, outcome) for message, outcome in pending if message is not None]
-            self._replies |= {one.metadata.reply_to_message_id: one for one in replies if one is not None}
+            self._replies |= {reply.metadata.reply_to_message_id: reply for reply in replies if reply is not None}
             self._changed.notify_all()
 
 
@@ -181,7 +181,7 @@ class InProcessGrid(SimulatedGrid):
 def readdressed(message: Message, **changes: Any) -> Message:
     """Return a message with the same content or error, and with other metadata."""
     old = message.metadata
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "run_id": old.run_id,
         "message_id": old.message_id,
         "src_node_id": old.src_node_id,
@@ -194,10 +194,10 @@ def readdressed(message: Message, **changes: Any) -> Message:
     }
     for name in ("src_task_id", "dst_task_id"):  # before 1.32 Flower has none
         if hasattr(old, name):
-            told[name] = getattr(old, name)
+            metadata[name] = getattr(old, name)
     body: dict[str, Any] = {"error": message.error} if message.has_error() else {"content": message.content}
     make_message: Any = Message  # its declared signatures leave out the argument `metadata`
-    copy: Message = make_message(metadata=Metadata(**told | changes), **body)
+    copy: Message = make_message(metadata=Metadata(**metadata | changes), **body)
     return copy
 
 

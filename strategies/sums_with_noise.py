@@ -58,24 +58,24 @@ def is_sum_with_noise(
     allowed = _NOISE / (_FAR * math.sqrt(far.numel())) + 1e-5
     is_moved = abs(factor - 1) <= allowed and bool(((moved - far).abs() <= _NOISE * scale).all())
     # Steps with the same noise give equal values in one place if the sums themselves are rounded before the noise.
-    places = torch.arange(total.numel()).reshape(total.shape).repeat(1, steps)
-    in_trials = _share_of_equal(near[:, :_VALUES], places[:, :_VALUES])
-    is_fine = max(in_trials, _share_of_equal(near.reshape(1, -1), places.reshape(1, -1))) <= _EQUAL
+    tensor = torch.arange(total.numel()).reshape(total.shape).repeat(1, steps)
+    in_trials = _share_of_equal(near[:, :_VALUES], tensor[:, :_VALUES])
+    is_fine = max(in_trials, _share_of_equal(near.reshape(1, -1), tensor.reshape(1, -1))) <= _EQUAL
     return is_moved and is_fine and not _has_few_digits(near)
 
 
-def _share_of_equal(values: Tensor, places: Tensor) -> float:
+def _share_of_equal(values: Tensor, tensor: Tensor) -> float:
     """Return the share of values that are equal to the next larger one of their row, in another place.
 
-    Shapes: `values` and `places` (rows, values).
+    Shapes: `values` and `tensor` (rows, values).
     """
     if values.shape[1] > 8 * _VALUES:
-        some = slice(None, None, -(-values.shape[1] // (8 * _VALUES)))
-        values, places = values[:, some], places[:, some]
+        columns_tried = slice(None, None, -(-values.shape[1] // (8 * _VALUES)))
+        values, tensor = values[:, columns_tried], tensor[:, columns_tried]
     if values.shape[1] < 2:
         return 0.0
     ordered = values.sort(dim=1)
-    at = places.gather(1, ordered.indices)
+    at = tensor.gather(1, ordered.indices)
     is_equal = (ordered.values[:, 1:] == ordered.values[:, :-1]) & (at[:, 1:] != at[:, :-1])
     return float(is_equal.double().mean())
 

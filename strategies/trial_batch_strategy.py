@@ -127,16 +127,19 @@ class TrialBatchStrategy(Strategy):
                 )
         else:
             self._require_own_models(server_round, arrays)
-        asked = list[Message]()
+        messages = list[Message]()
         for query in self.round_queries:
-            asked += query.messages(server_round, self.transcripts, self._message, self._owner_message)
+            messages += query.messages(server_round, self.transcripts, self._message, self._owner_message)
         if server_round > self.public.rounds:
-            return asked
+            return messages
         self._ended = self._ended or (not self.round_queries and self.is_over())
         if self._ended:
-            return asked
+            return messages
         self._calls = {batch.name: self._called(batch, server_round) for batch in self.batches}
-        return [*asked, *(one for batch in self.batches for one in self._train_messages(batch, server_round, arrays))]
+        return [
+            *messages,
+            *(message for batch in self.batches for message in self._train_messages(batch, server_round, arrays)),
+        ]
 
     def _require_own_models(self, server_round: int, arrays: ArrayRecord) -> None:
         """Raise `FederationError` if the models that clients are to train are not those that the audit knows."""
@@ -153,7 +156,7 @@ class TrialBatchStrategy(Strategy):
         call = call_of(self.public, self.roster, self.challenger, batch, server_round)
         if not self.public.aggregates_clients:
             return call
-        available = {one.client: one.rows for one in call.asked}
+        available = {client.client: client.rows for client in call.asked}
         membership = self.challenger.membership(batch.trials)
         for client, targets in self.roster.targets.items():
             # A client that is in D alone is asked in no trial with D', and sends no update of zero there.
@@ -177,21 +180,24 @@ class TrialBatchStrategy(Strategy):
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
             expected += [
-                ReplyIdentity(one.client, TRAIN, name) for name, call in self._calls.items() for one in call.asked
+                ReplyIdentity(client.client, TRAIN, name) for name, call in self._calls.items() for client in call.asked
             ]
         named_round = min(server_round, self.public.rounds)
-        asked = {self.roster.nodes[answer.client]: answer.client for answer in expected}
-        found = read_replies(replies, expected, asked, named_round, self._written)
+        clients_asked = {self.roster.nodes[answer.client]: answer.client for answer in expected}
+        messages = read_replies(replies, expected, clients_asked, named_round, self._written)
         # Everything is read and checked before anything is released.
         work = self.batches if is_round else ()
-        read = {batch.name: one for batch, one in self._at_once(work, lambda b: self._read(b, found, server_round))}
+        read = {
+            batch.name: round_sum
+            for batch, round_sum in self._at_once(work, lambda b: self._read(b, messages, server_round))
+        }
         for query in self.round_queries:
-            query.read_answers(server_round, found)
+            query.read_answers(server_round, messages)
         if not is_round:
             return None, None
         for batch in work:
-            sums = self._sums_before_changes(batch, server_round, found, read[batch.name])
-            self._check_exactly(batch, server_round, found, sums)
+            sums = self._sums_before_changes(batch, server_round, messages, read[batch.name])
+            self._check_exactly(batch, server_round, messages, sums)
         released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name]))
         for batch in self.batches:
             made = self.transcripts[batch.name].made
@@ -319,26 +325,26 @@ class TrialBatchStrategy(Strategy):
             return list(zip(batches, threads.map(work, batches), strict=True))
 
     def _sums_before_changes(
-        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], read: UnnoisedRoundSum
+        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], round_sum: UnnoisedRoundSum
     ) -> UnnoisedRoundSum:
         """Return the sums of what clients sent, and note it if a subclass changed sums that have the clients' noise.
 
         Such sums are no sums before noise, so a change of them breaks no claim about those.
         """
         if not self._has_own("_read") or self._server_adds_noise:
-            return read
+            return round_sum
         sums = TrialBatchStrategy._read(self, batch, found, server_round)
-        changed = int((sums.total != read.total).any(dim=1).sum())
+        changed = int((sums.total != round_sum.total).any(dim=1).sum())
         if changed and self.opening is not None:
             self.opening.log_origin(batch, server_round, ReleaseOrigin.NOT_A_SUM, changed)
-        return replace(read, total=sums.total)
+        return replace(round_sum, total=sums.total)
 
     @property
     def _server_adds_noise(self) -> bool:
         return self.public.mechanism.noise.origin is NoiseOrigin.SERVER
 
     def _check_exactly(
-        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], read: UnnoisedRoundSum
+        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], round_sum: UnnoisedRoundSum
     ) -> None:
         """Let the challenger recompute some of the sums of a round before noise is added to them."""
         exact = None if self.opening is None else self.opening.exact
@@ -354,74 +360,77 @@ class TrialBatchStrategy(Strategy):
         release = None
         # Correlated noise is drawn from that of earlier rounds, so it cannot be drawn twice.
         if mechanism.adds_noise and not mechanism.clients_add_noise and mechanism.rounds_needed == 1:
-            sigma = mechanism.server_scale(read.local_sensitivity, norms)
+            sigma = mechanism.server_scale(round_sum.local_sensitivity, norms)
             release = partial(self._noised_once, batch, server_round, sigma)
         sums = SumsBeforeNoise(
             server_round,
             transcript.models[-1],
             transcript.norms,
             call.taking_part,
-            read.total,
-            read.centred_bits,
-            read.local_sensitivity,
+            round_sum.total,
+            round_sum.centred_bits,
+            round_sum.local_sensitivity,
             sent,
             release,
         )
         exact.check_sums(batch, sums)
 
     def _sent_arrays(
-        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message]
+        self, batch: TrialBatch, server_round: int, messages: Mapping[ReplyIdentity, Message]
     ) -> dict[int, tuple[Integers | None, Floats32]]:
         """Return the contributions of a round by client, float32 (trials of the client, parameters).
 
         Each comes with the rows of the client's trials; None for all trials.
         """
         sent = dict[int, tuple[Integers | None, Floats32]]()
-        for one in self._calls[batch.name].asked:
-            shape = batch.count if one.rows is None else len(one.rows), self.parameters
-            reply = found[ReplyIdentity(one.client, TRAIN, batch.name)]
-            sent[one.client] = one.rows, read_array(reply, Key.SUM, shape, np.float32, one.client, server_round)
+        for client in self._calls[batch.name].asked:
+            shape = batch.count if client.rows is None else len(client.rows), self.parameters
+            reply = messages[ReplyIdentity(client.client, TRAIN, batch.name)]
+            sent[client.client] = (
+                client.rows,
+                read_array(reply, Key.SUM, shape, np.float32, client.client, server_round),
+            )
         return sent
 
-    def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
-        """Make a batch's release from the sums `read`, make the next models of it, and return them."""
+    def _release(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> Array:
+        """Make a batch's release from the sums `round_sum`, make the next models of it, and return them."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
-        side = self._side_information(batch, server_round, read)
-        noised = NoisedSums(read.total, read.total, ReleaseOrigin.NOISED_SUM)
+        side = self._side_information(batch, server_round, round_sum)
+        noised = NoisedSums(round_sum.total, round_sum.total, ReleaseOrigin.NOISED_SUM)
         if self._has_own_changes:
             self._replay_of(batch, server_round)
         if mechanism.adds_noise and not mechanism.clients_add_noise:
-            sigma = mechanism.server_scale(read.local_sensitivity, side.norms_array)
-            noised = self.noised_release(batch, server_round, read.total, sigma)
+            sigma = mechanism.server_scale(round_sum.local_sensitivity, side.norms_array)
+            noised = self.noised_release(batch, server_round, round_sum.total, sigma)
             self._log_origin(batch, server_round, noised.origin, noised.changed)
         noised = self._post_processed(batch, server_round, noised)
         before = transcript.models[-1]
-        shown = self._shown(noised)
+        tensor = self._shown(noised)
         if self.public.aggregation is None:
             stepped, transcript.optimizer = step(
                 mechanism.optimizer, before, noised.release, transcript.optimizer, mechanism.denominator
             )
         else:
-            stepped = self._aggregated(batch, server_round, noised.release, read.by_client)
+            stepped = self._aggregated(batch, server_round, noised.release, round_sum.by_client)
             # The models do not follow from the releases by the public optimizer, so they are stored beside them.
-            shown = noised.release if shown is None else shown
+            tensor = noised.release if tensor is None else tensor
         moved = self._released_models(batch, server_round, stepped)
         if not np.isfinite(moved.numpy()).all():
-            said = f"round {server_round}: a model of {batch.name} is no longer finite"
-            raise FederationError(f"{said}: learning rate, clipping norm and noise together move it too far")
+            problem = f"round {server_round}: a model of {batch.name} is no longer finite"
+            raise FederationError(f"{problem}: learning rate, clipping norm and noise together move it too far")
         transcript.models = [*transcript.models[-2:], moved]
-        made = ServerRound(
+        round = ServerRound(
             server_round,
             tuple(transcript.models),
             noised.release,
             side,
             transcript.steps,
-            shown,
+            tensor,
             None if moved is stepped else stepped,
         )
-        transcript.made = made
+        transcript.made = round
         if mechanism.rounds_needed > 1:
-            transcript.steps = (*transcript.steps, EarlierRound(before, made.noised))[1 - mechanism.rounds_needed :]
+            transcript.steps = (*transcript.steps, EarlierRound(before, round.noised))[1 - mechanism.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
     def _log_origin(
@@ -484,14 +493,14 @@ class TrialBatchStrategy(Strategy):
             return noised.noised if noised.changed else None
         return noised.before_changes
 
-    def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
+    def _side_information(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> SideInformation:
         """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
-        side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
+        side = SideInformation(taking_part=self._shown_participation(batch), contribution=round_sum.of_victim)
         if isinstance(mechanism.clipping, AdaptiveClipping):
             assert transcript.norms is not None
             draws = self.challenger.quantile_normals(batch.trials, server_round)
-            bits, transcript.bits = read.centred_bits + mechanism.bit_sigma * draws, read.centred_bits
+            bits, transcript.bits = round_sum.centred_bits + mechanism.bit_sigma * draws, round_sum.centred_bits
             side = replace(side, norms=transcript.norms, bits=bits)
             transcript.norms = mechanism.clipping.next_norms(transcript.norms, bits / mechanism.denominator + 0.5)
         if mechanism.clients_add_noise:
@@ -510,22 +519,27 @@ class TrialBatchStrategy(Strategy):
             or (audit_of(self.public).shows_part_of_target(self.public))
         ):
             return taking_part
-        shown = taking_part.clone()
-        shown[:, self.public.pair.index] = False
-        return shown
+        tensor = taking_part.clone()
+        tensor[:, self.public.pair.index] = False
+        return tensor
 
-    def _read(self, batch: TrialBatch, found: Mapping[ReplyIdentity, Message], server_round: int) -> UnnoisedRoundSum:
+    def _read(
+        self, batch: TrialBatch, messages: Mapping[ReplyIdentity, Message], server_round: int
+    ) -> UnnoisedRoundSum:
         """Check the clients' contributions to a batch of trials, and return their sum before noise."""
         contributions = []
-        for one in self._calls[batch.name].asked:
-            reply, longest = found[ReplyIdentity(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
-            half_bits = one.client in self.roster.targets or self.public.is_canary(one.client)
-            users = len(self.roster.shards[one.client]) if self.public.mechanism.unit is Unit.USER else 0
-            contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits, users))
+        for client in self._calls[batch.name].asked:
+            reply, longest = (
+                messages[ReplyIdentity(client.client, TRAIN, batch.name)],
+                self._longest(client.client, batch),
+            )
+            half_bits = client.client in self.roster.targets or self.public.is_canary(client.client)
+            users = len(self.roster.shards[client.client]) if self.public.mechanism.unit is Unit.USER else 0
+            contributions.append(ReceivedContribution(client.client, reply, client.rows, longest, half_bits, users))
         shape = batch.count, self.parameters
         read = receive(self.public, contributions, self.roster.victim, shape, server_round)
         if self.public.aggregates_clients:
-            return replace(read, by_client=self._sent_arrays(batch, server_round, found))
+            return replace(read, by_client=self._sent_arrays(batch, server_round, messages))
         return read
 
     def _longest(self, client: int, batch: TrialBatch) -> Floats | float:
@@ -541,25 +555,25 @@ class TrialBatchStrategy(Strategy):
             return np.inf
         is_one = mechanism.unit is Unit.CLIENT or self.public.is_canary(client)
         units = 1 if is_one else len(self.roster.shards[client])
-        each: Floats | float = mechanism.clipping_norm if norms is None else norms.numpy()
+        limit: Floats | float = mechanism.clipping_norm if norms is None else norms.numpy()
         noise = mechanism.share_scale * (np.sqrt(self.parameters) + 8.0)
-        return units * each * (1 + _ROUNDING) + noise
+        return units * limit * (1 + _ROUNDING) + noise
 
     def _train_messages(self, batch: TrialBatch, server_round: int, models: ArrayRecord) -> Iterator[Message]:
         whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, slice(None)))
         common = self._content(batch, server_round, whole, {})  # for all clients without settings of their own
-        for one in self._calls[batch.name].asked:
-            trials, arrays, more = list(batch.trials), whole, dict(one.more)
-            if one.rows is not None and len(one.rows) < batch.count:
-                trials = [trials[row] for row in one.rows]
-                some = self.transcripts[batch.name].models[-1].numpy()[one.rows]
-                arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
+        for client in self._calls[batch.name].asked:
+            trials, arrays, settings = list(batch.trials), whole, dict(client.more)
+            if client.rows is not None and len(client.rows) < batch.count:
+                trials = [trials[row] for row in client.rows]
+                trial_models = self.transcripts[batch.name].models[-1].numpy()[client.rows]
+                arrays = ArrayRecord({models_key(0): Array(*pack(trial_models))} | self._norms(batch, client.rows))
             if self.public.clients_draw:
-                more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.TRIALS: trials}
-            more |= self._membership(one.client, trials)
-            is_common = arrays is whole and not more
-            content = common if is_common else self._content(batch, server_round, arrays, more)
-            yield self._sent(one.client, TRAIN, batch, server_round, content)
+                settings |= {Key.NOISE_SEED: self.challenger.noise_seed(client.client), Key.TRIALS: trials}
+            settings |= self._membership(client.client, trials)
+            is_common = arrays is whole and not settings
+            content = common if is_common else self._content(batch, server_round, arrays, settings)
+            yield self._sent(client.client, TRAIN, batch, server_round, content)
 
     def _norms(self, batch: TrialBatch, rows: Integers | slice) -> dict[str, Array]:
         norms = self.transcripts[batch.name].norms
@@ -571,20 +585,20 @@ class TrialBatchStrategy(Strategy):
         return {Key.MEMBERSHIP: self.challenger.membership(trials).of_targets(targets).pack()} if targets else {}
 
     def _owner_message(
-        self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
+        self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, settings: More
     ) -> Message:
         """Return a message that also says in which trials the client's targets are in the data."""
-        told = {**more, **self._membership(client, batch.trials)}
-        return self._message(client, kind, batch, server_round, arrays, told)
+        settings_told = {**settings, **self._membership(client, batch.trials)}
+        return self._message(client, kind, batch, server_round, arrays, settings_told)
 
     def _message(
-        self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
+        self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, settings: More
     ) -> Message:
-        return self._sent(client, kind, batch, server_round, self._content(batch, server_round, arrays, more))
+        return self._sent(client, kind, batch, server_round, self._content(batch, server_round, arrays, settings))
 
-    def _content(self, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More) -> RecordDict:
+    def _content(self, batch: TrialBatch, server_round: int, arrays: ArrayRecord, settings: More) -> RecordDict:
         config = ConfigRecord({Key.FEDERATION: self._federation_json, Key.ROUND: server_round, Key.BATCH: batch.name})
-        config.update({Key.TIME_LIMIT: float(self.time_limit), **more})
+        config.update({Key.TIME_LIMIT: float(self.time_limit), **settings})
         return RecordDict({MessageRecordName.ARRAYS: arrays, MessageRecordName.CONFIG: config})
 
     def _sent(self, client: int, kind: str, batch: TrialBatch, server_round: int, content: RecordDict) -> Message:

@@ -62,8 +62,8 @@ def play_here(
     FederationError
         If the run fails. The results of finished trials are kept.
     """
-    said = "another run is played in this process: accepted is one at a time, or own_process=True"
-    require(_at_work.acquire(blocking=False), said)
+    problem = "another run is played in this process: accepted is one at a time, or own_process=True"
+    require(_at_work.acquire(blocking=False), problem)
     try:
         require_startable(config, directory, resume, without_privacy=False)
         _require_no_ray(engine)
@@ -92,8 +92,8 @@ def _play(config: RunConfig, directory: Path, engine: Engine, ray_address: str |
 def _require_no_ray(engine: Engine) -> None:
     """Refuse to run on Ray if this process has already started Ray, because the end of the run would shut it down."""
     ray = sys.modules.get("ray")
-    said = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
-    require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), said)
+    problem = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
+    require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), problem)
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def _process_state_restored() -> Iterator[None]:
     """Set up environment, signals and logging of the process for a run, and restore them after the block."""
     variables, logs = dict(os.environ), [(log, log.level) for log in map(logging.getLogger, _LOGS)]
     is_main = threading.current_thread() is threading.main_thread()
-    handlers = [(one, signal.getsignal(one)) for one in _SIGNALS] if is_main else []
+    handlers = [(signal_number, signal.getsignal(signal_number)) for signal_number in _SIGNALS] if is_main else []
     torch = import_module("torch")
     threads = torch.get_num_threads()
     settle_environment()

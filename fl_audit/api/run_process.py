@@ -52,6 +52,6 @@ def run_in_separate_process(arguments: Sequence[str], listener: Callable[[str], 
             process.send_signal(signal.SIGINT)
             raise
     if process.returncode:
-        said = next((line for line in reversed(lines) if line.startswith("fl-audit: ")), "\n".join(lines))
+        message = next((line for line in reversed(lines) if line.startswith("fl-audit: ")), "\n".join(lines))
         error = InputError if process.returncode == WRONG_INPUT else FederationError
-        raise error(said.removeprefix("fl-audit: "))
+        raise error(message.removeprefix("fl-audit: "))

@@ -90,14 +90,14 @@ def run_audit(
     chosen = choice(Engine, "engine", engine)
     require(ray_address is None or chosen is Engine.RAY, "ray_address with engine='local': it goes with engine='ray'")
     if isinstance(config, str | Path):
-        text, named, place = read_toml(Path(config)), f"configuration {config}", Path(config).absolute().parent
+        text, source_name, place = read_toml(Path(config)), f"configuration {config}", Path(config).absolute().parent
     else:
-        text, named, place = _written(config), "configuration", Path.cwd()
-    values = values_of(text, named, place, _replaced(settings or {}), None if data_dir is None else str(data_dir))
+        text, source_name, place = _written(config), "configuration", Path.cwd()
+    values = values_of(text, source_name, place, _replaced(settings or {}), None if data_dir is None else str(data_dir))
     try:
         if own_process:
-            given = {"--out": directory, "--engine": engine, "--ray-address": ray_address}
-            flags = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+            options_given = {"--out": directory, "--engine": engine, "--ray-address": ray_address}
+            flags = [word for name, value in options_given.items() if value is not None for word in (name, str(value))]
             with _file_of(values) as path:
                 run_in_separate_process([str(path), *flags, *(["--resume"] if resume else [])], progress)
         else:
@@ -111,8 +111,8 @@ def run_audit(
 @contextmanager
 def _file_of(values: Settings) -> Iterator[Path]:
     """Yield a temporary TOML file with a configuration, in which paths are absolute."""
-    with TemporaryDirectory(prefix="fl-audit-", ignore_cleanup_errors=True) as place:
-        path = Path(place, "audit.toml")
+    with TemporaryDirectory(prefix="fl-audit-", ignore_cleanup_errors=True) as directory:
+        path = Path(directory, "audit.toml")
         path.write_text(_written(values), encoding="utf-8")
         yield path
 
@@ -135,9 +135,9 @@ def _toml(value: Any) -> str:
         case Path():
             return json.dumps(str(value))
         case list() | tuple():
-            return f"[{', '.join(_toml(each) for each in value)}]"
+            return f"[{', '.join(_toml(element) for element in value)}]"
         case Mapping():
-            return f"{{ {', '.join(f'{_toml(key)} = {_toml(each)}' for key, each in value.items())} }}"
+            return f"{{ {', '.join(f'{_toml(key)} = {_toml(element)}' for key, element in value.items())} }}"
         case float() if not abs(value) < float("inf"):
             return repr(float(value))  # TOML has words for what JSON cannot write: inf and nan
         case bool() | int() | float() | str():

@@ -102,10 +102,10 @@ class GuaranteeTests(Protocol):
         """Return a sentence, with a leading space, on why nothing was measured in the run; empty if something was."""
         return ""
 
-    def require_supported(self, public: "Federation") -> None:
+    def require_supported(self, federation: "Federation") -> None:
         """Raise `InputError` if this audit does not support the federation; the message names the accepted values.
 
-        `public`: Only their combination with this audit is checked.
+        `federation`: Only their combination with this audit is checked.
         """
 
     def planned_noise(self, plan: "RunPlan", parameters: int | None) -> "PlannedDetectionLimits | None":
@@ -163,7 +163,7 @@ class BaseAudit(ABC):
         return ()
 
     @abstractmethod
-    def query(self, public: "Federation") -> ReleaseQueryKind:
+    def query(self, federation: "Federation") -> ReleaseQueryKind:
         """Return the quantity that an adversary is asked to compute from each release of a run of this kind."""
 
     @abstractmethod
@@ -203,25 +203,25 @@ class BaseAudit(ABC):
         """
 
     @abstractmethod
-    def why_not_recomputed(self, public: "Federation") -> str:
+    def why_not_recomputed(self, federation: "Federation") -> str:
         """Return why a run's log-likelihood ratios cannot be recomputed from its public facts; empty if they can."""
 
     @abstractmethod
-    def in_question(self, public: "Federation", chosen: str) -> str:
+    def in_question(self, federation: "Federation", chosen: str) -> str:
         """Return a phrase that describes how trials with D differ from trials with D'."""
 
-    def knows_records(self, public: "Federation") -> bool:
+    def knows_records(self, federation: "Federation") -> bool:
         """Return whether the adversary knows all records, as needed to compute likelihoods or for gradient ascent."""
-        return public.with_insider or public.ascent > 0
+        return federation.with_insider or federation.ascent > 0
 
-    def opens_secrets(self, public: "Federation") -> bool:
+    def opens_secrets(self, federation: "Federation") -> bool:
         """Return whether the challenger's secrets are stored, and disclosed after the run for the verdict's tests."""
-        return public.with_insider and public.mechanism.adds_noise
+        return federation.with_insider and federation.mechanism.adds_noise
 
-    def keeps_outputs(self, public: "Federation") -> bool:
+    def keeps_outputs(self, federation: "Federation") -> bool:
         """Return whether the outputs of the models on all targets are stored, for attacks after the run."""
         return False
 
-    def shows_part_of_target(self, public: "Federation") -> bool:
+    def shows_part_of_target(self, federation: "Federation") -> bool:
         """Return whether each insider learns the rounds in which its own target is in the sample."""
         return False

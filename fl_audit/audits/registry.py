@@ -28,6 +28,6 @@ def audit_named(name: str) -> BaseAudit:
     return AUDITS[name]
 
 
-def audit_of(public: "Federation") -> BaseAudit:
+def audit_of(federation: "Federation") -> BaseAudit:
     """Return the kind of audit that a federation is configured for."""
-    return audit_named(public.audit)
+    return audit_named(federation.audit)

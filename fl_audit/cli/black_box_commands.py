@@ -95,15 +95,15 @@ class RareStrategySettings(RareSettings):
         """Return the settings as keyword arguments of `StrategyOptions`; raise `InputError` if one is out of range."""
         if self.seconds is not None:
             require_number("seconds are", self.seconds, "numbers above 0")
-        own = {"observer": self.observer, "confidence": self.confidence, "seconds": self.seconds}
-        return super().as_keywords() | own
+        keywords = {"observer": self.observer, "confidence": self.confidence, "seconds": self.seconds}
+        return super().as_keywords() | keywords
 
 
 def _set_option(group: type[Any]) -> Any:
     names = setting_names(group)
-    said = f"A rarer setting, may be repeated: {', '.join(names)}."
+    help_text = f"A rarer setting, may be repeated: {', '.join(names)}."
     completions = [f"{name}=" for name in names]
-    return option("NAME=VALUE", said, among=completions, names=("--set",), rich_help_panel="Trials")
+    return option("NAME=VALUE", help_text, among=completions, names=("--set",), rich_help_panel="Trials")
 
 
 QuickOption = Annotated[bool, switch("--quick", "Fewer trials, in a fraction of the time.", rich_help_panel="Trials")]
@@ -140,7 +140,7 @@ def strategy(
     ] = None,
     quick: QuickOption = False,
     set_: Annotated[list[str] | None, _set_option(RareStrategySettings)] = None,
-    shown: ResultOptions,
+    options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
     """Audit a Flower strategy against its claim, with thousands of short trials through its own interface.
@@ -159,21 +159,21 @@ def strategy(
     )  # fmt: skip
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
-        found = strategy_audit_launcher.audit_in_subprocess(wishes, shown.out)
-    shown.show(found)
+        found = strategy_audit_launcher.audit_in_subprocess(wishes, options.out)
+    options.show(found)
     end_if_violated(found["verdict"], fail_on_violation)
 
 
-def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
+def _require_scenarios(scenarios_given: Mapping[str, Scenarios]) -> None:
     from fl_audit.app_audits.black_box.scenarios import BY_NAME
 
-    for flag, names in given.items():
+    for flag, names in scenarios_given.items():
         for name in names or []:
-            known = BY_NAME
-            if name not in known:
+            scenarios = BY_NAME
+            if name not in scenarios:
                 # The nearest name comes first, because the list of accepted names is long.
-                nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise InputError(f"{flag} {name!r}: nearest is {nearest!r}, accepted are {name_list(known)}")
+                nearest = get_close_matches(name, scenarios, n=1, cutoff=0.0)[0]
+                raise InputError(f"{flag} {name!r}: nearest is {nearest!r}, accepted are {name_list(scenarios)}")
 
 
 def review(
@@ -204,7 +204,7 @@ def review(
         ),
     ] = None,
     set_: Annotated[list[str] | None, _set_option(RareSettings)] = None,
-    shown: ResultOptions,
+    options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
     """Audit a whole Flower app, unchanged, against the privacy that it claims.
@@ -214,9 +214,9 @@ def review(
     is the one that the app's own code makes.
     """
     if adjacency is not None:
-        said = f"what clients do with their records is not seen from outside; accepted are {name_list(_OF_CLIENTS)}"
+        remedy = f"what clients do with their records is not seen from outside; accepted are {name_list(_OF_CLIENTS)}"
         is_of_clients = choice(Adjacency, "--adjacency", adjacency) in _OF_CLIENTS
-        require(is_of_clients, f"--adjacency {adjacency}: {said}")
+        require(is_of_clients, f"--adjacency {adjacency}: {remedy}")
     if rounds is not None:
         require_number("--rounds", rounds, "whole numbers from 1")
     require_number("--minutes", minutes, "numbers above 0")
@@ -228,8 +228,8 @@ def review(
         is_quick=quick, **claim.as_keywords(rare), **rare.as_keywords(),
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
-        found = reviewed(app_dir, wishes, shown.out)
-    shown.show(found)
+        found = reviewed(app_dir, wishes, options.out)
+    options.show(found)
     end_if_violated(found["verdict"], fail_on_violation)
 
 
@@ -241,7 +241,7 @@ def live(
     ] = False,
     confidence: Annotated[float, option("P", "Confidence of the bounds, in (0.5, 1).")] = 0.95,
     *,
-    shown: ResultOptions,
+    options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
     """Bound epsilon from below by the canaries of a running or finished training.
@@ -249,7 +249,7 @@ def live(
     Canaries are clients that send a known update in secretly drawn rounds. An observer, in the server or in another
     client, stores in DIR how strongly it sees the canaries in each round.
     """
-    out = shown.out or directory
+    out = options.out or directory
     require(out.is_dir() or not out.exists(), f"--out {out} is a file: accepted is a directory, new or not")
 
     from fl_audit.app_audits.audit_results import live_result
@@ -261,7 +261,7 @@ def live(
     finding = measure_live(directory, seed_in(coins), confidence, finished)
     result = live_result(directory.resolve().name, finding)
     values = result.to_json()
-    if shown.out is not None or not shown.as_json:
+    if options.out is not None or not options.as_json:
         values |= {"report": str(write_result(result, live_text(finding), out))}
-    shown.show(values)
+    options.show(values)
     end_if_violated(finding.verdict, fail_on_violation)

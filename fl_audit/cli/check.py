@@ -54,22 +54,22 @@ def check(
     with at_work(loading_text(settings)):
         plan = plan_run(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
-        found = check_plan(plan, not no_probe, chosen)
+        check_result = check_plan(plan, not no_probe, chosen)
     if as_json:
-        options.print_json(check_json(found))
+        options.print_json(check_json(check_result))
         return
 
     table = Table(title=Text(str(config)), show_header=False)
     table.add_column("what", style="bold", no_wrap=True)
     table.add_column("finding")
-    for row in _rows(found, chosen):
+    for row in _rows(check_result, chosen):
         table.add_row(*map(Text, row))
     console().print(table)
 
 
-def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
+def _rows(check_result: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
 
-    plan, sizes = found.plan, found.sizes
+    plan, sizes = check_result.plan, check_result.sizes
     of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
     records = f"{plural(sizes.records, 'record')} of {of}"
     tested = plural(sizes.test_records, "test record")
@@ -83,33 +83,33 @@ def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str,
     if sizes.columns:
         yield "Read", sizes.description
         yield "Columns", "\n".join(column_lines(sizes.columns))
-    for caution in found.cautions:
+    for caution in check_result.cautions:
         yield "Look at", caution.text
     trials, batch = plan.config.audit.trials, plan.trials_per_batch
     together = "" if trials == 1 else f", {'all' if batch >= trials else f'{batch:,}'} at a time"
     played = f"{plural(trials, 'trial')} of {plural(plan.federation.rounds, 'round')}{together}"
     yield "Model", f"{title_of_named(plan.federation.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
-    yield "Guarantee", _guarantee(found)
-    yield "Limit of detection", _limit_of_detection(found)
-    if found.limits is not None and plan.federation.mechanism.has_measurable_noise:
-        yield "Trials needed", _trials_needed(found)
-    size = found.footprint.total
+    yield "Guarantee", _guarantee(check_result)
+    yield "Limit of detection", _limit_of_detection(check_result)
+    if check_result.limits is not None and plan.federation.mechanism.has_measurable_noise:
+        yield "Trials needed", _trials_needed(check_result)
+    size = check_result.footprint.total
     amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
     yield "Writes", f"about {amount}"
-    if found.probe is not None:
-        yield "Takes", _takes(found.probe, engine)
+    if check_result.probe is not None:
+        yield "Takes", _takes(check_result.probe, engine)
 
 
-def _guarantee(found: "PlannedRunCheckResult") -> str:
+def _guarantee(check_result: "PlannedRunCheckResult") -> str:
 
-    guarantee = found.plan.guarantee
+    guarantee = check_result.plan.guarantee
     if guarantee is None:
         return "none, so there is nothing that the run could be held to"
     multiplier = guarantee.noise_multiplier
 
     from fl_audit.report.mechanism_messages import multiplied_text
 
-    multiplied = multiplied_text(found.plan.federation.mechanism)
+    multiplied = multiplied_text(check_result.plan.federation.mechanism)
     noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied}; "
 
     from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
@@ -124,14 +124,14 @@ def _guarantee(found: "PlannedRunCheckResult") -> str:
     )
 
 
-def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
+def _limit_of_detection(check_result: "PlannedRunCheckResult") -> str:
 
-    limits, mechanism = found.limits, found.plan.federation.mechanism
-    if found.canaries is not None:
-        return _limit_of_canaries(found.canaries)
+    limits, mechanism = check_result.limits, check_result.plan.federation.mechanism
+    if check_result.canaries is not None:
+        return _limit_of_canaries(check_result.canaries)
     if limits is None:
         return "nothing, for no insider holds a guarantee against what is released"
-    trials = _trials_find(found.plan.config.audit.trials)
+    trials = _trials_find(check_result.plan.config.audit.trials)
     if not mechanism.knows_llr:
         return (
             f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
@@ -139,17 +139,17 @@ def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
         )
     unit = mechanism.unit
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
-    others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
+    remark = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
     signal = ""
-    if found.signal is not None:
-        times = number_text(found.signal.limit, 3)
+    if check_result.signal is not None:
+        times = number_text(check_result.signal.limit, 3)
         signal = f", or a {unit} that counts {times} times, if its contributions are as long as the clipping norm"
 
     from fl_audit.verdict.declared_tests import DETECTION_POWER
 
     return (
         f"with probability {DETECTION_POWER:g}, {trials} noise that is "
-        f"{percent(limits.noise_short)} short along the {unit}{others}, which makes an epsilon of "
+        f"{percent(limits.noise_short)} short along the {unit}{remark}, which makes an epsilon of "
         f"{number_text(limits.limit_of_detection, 3)}{signal}"
     )
 
@@ -159,24 +159,26 @@ def _limit_of_canaries(limit: "CanaryDetectionLimit") -> str:
     from fl_audit.verdict.noise_estimate import BREACH
 
     power, breach = DETECTION_POWER, f"{BREACH:g}"
-    shown = "the canaries show no breach"
+    showing = "the canaries show no breach"
     if isfinite(limit.limit_of_detection):
-        shown = (
+        showing = (
             f"with probability {power:g}, the canaries show an epsilon of {number_text(limit.limit_of_detection, 3)}"
         )
 
     from fl_audit.audits.canaries.canary_detection_limit import canaries_needed_text
 
     if limit.rounds_needed is None:
-        return f"{shown}. {canaries_needed_text(limit)}"
+        return f"{showing}. {canaries_needed_text(limit)}"
     needed = plural(limit.rounds_needed, "round")
-    return f"{shown}. It takes {needed} until they show {breach} times the guarantee; before, a verdict is inconclusive"
+    return (
+        f"{showing}. It takes {needed} until they show {breach} times the guarantee; before, a verdict is inconclusive"
+    )
 
 
-def _trials_needed(found: "PlannedRunCheckResult") -> str:
+def _trials_needed(check_result: "PlannedRunCheckResult") -> str:
     """Return how many trials a conclusive verdict needs, and for what."""
 
-    limits, needed = found.limits, found.trials_for_conclusive_verdict
+    limits, needed = check_result.limits, check_result.trials_for_conclusive_verdict
     assert limits is not None, "only limits of detection tell how many trials are needed"
 
     from fl_audit.verdict.noise_estimate import BREACH
@@ -185,10 +187,10 @@ def _trials_needed(found: "PlannedRunCheckResult") -> str:
     if needed is None:
         return f"no number of trials finds a breach of {breach} the guarantee: the verdict can only be inconclusive"
     of_noise = f"a breach of {breach} the guarantee that lies in the size of the noise alone"
-    if found.signal is None:
+    if check_result.signal is None:
         return f"{needed:,}, to find {of_noise}"
-    unit = found.plan.federation.mechanism.unit
-    how = "as a pilot run shows" if found.pilot is not None else "an estimate without a pilot run"
+    unit = check_result.plan.federation.mechanism.unit
+    how = "as a pilot run shows" if check_result.pilot is not None else "an estimate without a pilot run"
     return (
         f"about {needed:,} to find a {unit} that counts {breach} ({how}), and {limits.trials_needed:,} to find "
         f"{of_noise}. With fewer trials the verdict may be inconclusive"
@@ -199,15 +201,15 @@ def _trials_find(count: int) -> str:
     return f"{plural(count, 'trial')} {'finds' if count == 1 else 'find'}"
 
 
-def _takes(probe: "TimeAndMemoryEstimate", engine: Engine) -> str:
-    where = f"in {plural(probe.processes, 'process', 'processes')}"
+def _takes(estimate: "TimeAndMemoryEstimate", engine: Engine) -> str:
+    where = f"in {plural(estimate.processes, 'process', 'processes')}"
     if engine is Engine.RAY:
         where += ", beside those of Ray itself"
     return (
-        f"about {_duration(probe.command_seconds)} for the whole command, its start and the report included, and "
-        f"{probe.memory / _MEGABYTE:,.0f} MB {where}: an estimate from "
-        f"{plural(probe.rounds, 'round')} of {plural(probe.trials, 'trial')} on the local engine, "
-        f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it."
+        f"about {_duration(estimate.command_seconds)} for the whole command, its start and the report included, and "
+        f"{estimate.memory / _MEGABYTE:,.0f} MB {where}: an estimate from "
+        f"{plural(estimate.rounds, 'round')} of {plural(estimate.trials, 'trial')} on the local engine, "
+        f"where the training takes {_duration(estimate.seconds)}. Attacks at the end are not in it."
     )
 
 

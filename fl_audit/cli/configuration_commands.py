@@ -128,15 +128,15 @@ class GuaranteeOptions:
         InputError
             If several targets are given, or if none is given and standard input is no terminal.
         """
-        given = {"belief": self.belief, "epsilon": self.epsilon, "noise-multiplier": self.noise_multiplier}
-        named = [(name, value) for name, value in given.items() if value is not None]
-        named += [(name, overrides[name]) for name in PRIVACY_TARGETS if name in overrides]
-        if len(named) > 1 or (not named and not can_ask_user()):
-            listed = " and ".join(f"--{name}" for name, _ in named) or "no target"
-            accepted = name_list([f"--{name}" for name in given])
-            others = "or of the targets by --set, such as privacy.advantage=0.3"
-            raise InputError(f"{listed} given: accepted is exactly one of {accepted}, {others}")
-        return named[0] if named else None
+        targets_given = {"belief": self.belief, "epsilon": self.epsilon, "noise-multiplier": self.noise_multiplier}
+        named_targets = [(name, value) for name, value in targets_given.items() if value is not None]
+        named_targets += [(name, overrides[name]) for name in PRIVACY_TARGETS if name in overrides]
+        if len(named_targets) > 1 or (not named_targets and not can_ask_user()):
+            listed = " and ".join(f"--{name}" for name, _ in named_targets) or "no target"
+            accepted = name_list([f"--{name}" for name in targets_given])
+            remedy = "or of the targets by --set, such as privacy.advantage=0.3"
+            raise InputError(f"{listed} given: accepted is exactly one of {accepted}, {remedy}")
+        return named_targets[0] if named_targets else None
 
 
 InitSetOption = Annotated[
@@ -153,7 +153,7 @@ InitSetOption = Annotated[
 def init(
     file: Annotated[Path, argument("[FILE]", "Configuration to write.")] = Path("audit.toml"),
     *,
-    records: DataOptions,
+    options: DataOptions,
     training: TrainingOptions,
     guarantee: GuaranteeOptions,
     set_: InitSetOption = None,
@@ -166,43 +166,43 @@ def init(
     accounts the guarantee.
     """
 
-    place = file.absolute().parent
+    parent = file.absolute().parent
     require(force or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
-    require(place.is_dir(), f"{place} is no directory: accepted is a file in one that is there")
+    require(parent.is_dir(), f"{parent} is no directory: accepted is a file in one that is there")
     require_writable(str(file), file)
 
     from fl_audit.runs.config_file import apply_overrides
 
-    others = dict[str, dict[str, Any]]()
-    apply_overrides(others, set_ or [])
-    target = guarantee.target(others.get("privacy", {}))
-    table = {**records.settings(), **others.pop("data", {})}
+    other_settings = dict[str, dict[str, Any]]()
+    apply_overrides(other_settings, set_ or [])
+    target = guarantee.target(other_settings.get("privacy", {}))
+    table = {**options.settings(), **other_settings.pop("data", {})}
     if table.get("data-dir") is not None:
         table["data-dir"] = str(Path(table["data-dir"]).absolute())
-    data, label = _data_and_label(records, {name: table.get(name) for name in _HOW_TO_READ})
-    training = training.completed_by_user(is_by_owners=records.owner is not None)
+    data, label = _data_and_label(options, {name: table.get(name) for name in _HOW_TO_READ})
+    training = training.completed_by_user(is_by_owners=options.owner is not None)
     name, value = target or _asked_target()
 
     from fl_audit.runs.new_config import ConfigRequest, new_config
 
     wishes = ConfigRequest(
-        data, name, value, label, table=table, others=others, **vars(training), adjacency=guarantee.adjacency,
-        delta=guarantee.delta, trials=others.get("audit", {}).get("trials"),
-        strategy=others.get("training", {}).get("strategy"),
+        data, name, value, label, table=table, others=other_settings, **vars(training), adjacency=guarantee.adjacency,
+        delta=guarantee.delta, trials=other_settings.get("audit", {}).get("trials"),
+        strategy=other_settings.get("training", {}).get("strategy"),
     )  # fmt: skip
     with at_work("loading the data, accounting the guarantee"):
-        text, notes = new_config(wishes, place)
+        text, notes = new_config(wishes, parent)
     write_text(file, text)
     for line in (f"configuration: {file}", *notes, f"next: fl-audit check {file}"):
         print(line)
 
 
-def _data_and_label(records: DataOptions, written: Mapping[str, Any]) -> tuple[str, str | None]:
+def _data_and_label(options: DataOptions, written: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return the data and the label column, after asking on the terminal for whatever no option gives.
 
     `written` holds given settings about the format of a table, by key.
     """
-    data, label = records.data, records.label
+    data, label = options.data, options.label
     if not data:
         require(can_ask_user(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
@@ -234,9 +234,9 @@ def _asked_target() -> tuple[str, float]:
 def _complete_place(incomplete: str) -> list[str]:
     """Return the sections and keys that begin with a text, for shell completion."""
 
-    keys = [one.key for one in described()]
-    places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)
-    return [place for place in places if place.startswith(incomplete)]
+    keys = [setting.key for setting in described()]
+    completions = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)
+    return [completion for completion in completions if completion.startswith(incomplete)]
 
 
 def settings(
@@ -247,32 +247,34 @@ def settings(
 
     The settings that most runs use come first. The others follow under the heading "advanced".
     """
-    found = described(place)
+    settings = described(place)
     if as_json:
-        print_json({"settings": [one.to_json() for one in found]})
+        print_json({"settings": [setting.to_json() for setting in settings]})
         return
-    usual, advanced = ([one for one in found if one.advanced is is_advanced] for is_advanced in (False, True))
+    usual, advanced = (
+        [setting for setting in settings if setting.advanced is is_advanced] for is_advanced in (False, True)
+    )
     _print_all(usual)
     if advanced:
         print(f"{chr(10) if usual else ''}# advanced: what few runs need{chr(10)}")
     _print_all(advanced)
 
 
-def _print_all(found: "Sequence[Setting]") -> None:
+def _print_all(settings: "Sequence[Setting]") -> None:
     section = ""
-    for one in found:
-        of, _, name = one.key.partition(".")
+    for setting in settings:
+        of, _, name = setting.key.partition(".")
         if of != section:
             print(f"{'' if not section else chr(10)}[{of}]")
             section = of
-        _print(name, one)
+        _print(name, setting)
 
 
 def _print(name: str, setting: "Setting") -> None:
-    shown = "{ }" if setting.default == {} else json.dumps(setting.default)
+    default_text = "{ }" if setting.default == {} else json.dumps(setting.default)
     left_out = f"required {setting.required}" if setting.required else "left out"
-    default = left_out if setting.default is None else f"default {shown}"
+    default = left_out if setting.default is None else f"default {default_text}"
     print(f"{name}  ({setting.type}; {default})")
     width = shutil.get_terminal_size().columns
-    for said in (setting.explanation, f"Accepted: {setting.accepted}"):
-        print(textwrap.fill(said, width, initial_indent="    ", subsequent_indent="    "))
+    for line in (setting.explanation, f"Accepted: {setting.accepted}"):
+        print(textwrap.fill(line, width, initial_indent="    ", subsequent_indent="    "))

@@ -26,13 +26,13 @@ def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
 
     @wraps(command)
-    def grouped(**given: Any) -> None:
+    def grouped(**values: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group)})
-        command(**given)
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
 
     grouped.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    grouped.__annotations__ = {one.name: one.annotation for one in parameters}
+    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return grouped
 
 
@@ -45,18 +45,18 @@ def _parameters_of(group: type[Any]) -> list[Parameter]:
     name = getattr(group, "HELP_GROUP", None)
     return [
         Parameter(
-            one.name,
+            field.name,
             Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if one.default is MISSING else one.default,
-            annotation=_grouped(hints[one.name], name),
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=_grouped(hints[field.name], name),
         )
-        for one in fields(group)
+        for field in fields(group)
     ]
 
 
 def _grouped(hint: Any, name: str | None) -> Any:
     """Return the annotation of an option under the name of its group in the help; unchanged without a name."""
-    declared = next((one for one in hint.__metadata__ if isinstance(one, OptionInfo)), None)
+    declared = next((metadata for metadata in hint.__metadata__ if isinstance(metadata, OptionInfo)), None)
     if name is None or declared is None:
         return hint
     grouped = copy(declared)

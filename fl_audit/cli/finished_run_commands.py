@@ -79,34 +79,34 @@ def _selection_text(runs: list[Path]) -> str:
     return selection_text(selection_cost_of(guarantees))
 
 
-def _print(found: "list[RunRow]") -> None:
+def _print(rows: "list[RunRow]") -> None:
     """Print a list of the runs, then tables of their values, each with as many runs as fit the width."""
 
     console = console_for()
 
     from fl_audit.privacy.guarantee_line import guarantee_line
 
-    for place, row in enumerate(found, start=1):
-        console.print(f"{place:>2}  {printable(row.run)}: {row.outcome}")
+    for index, row in enumerate(rows, start=1):
+        console.print(f"{index:>2}  {printable(row.run)}: {row.outcome}")
         if row.guarantee is not None:
             console.print(f"    {guarantee_line(row.guarantee)}", highlight=False)
-    columns = [_in_words(row) for row in found]
+    columns = [_in_words(row) for row in rows]
     names = list(dict.fromkeys(name for column in columns for name in column))
     per_table = max(1, (console.width - _NAMES - 1) // _CELL)
-    for start in range(0, len(found), per_table):
-        shown = columns[start : start + per_table]
+    for start in range(0, len(rows), per_table):
+        columns_shown = columns[start : start + per_table]
         table = Table(Column("run", width=_NAMES), box=None, padding=(0, 1, 0, 0), row_styles=["", "dim"])
-        for place in range(start, start + len(shown)):
-            table.add_column(str(place + 1), width=_CELL - 1)
+        for index in range(start, start + len(columns_shown)):
+            table.add_column(str(index + 1), width=_CELL - 1)
         for name in names:
-            if any(name in column for column in shown):
-                table.add_row(name, *(column.get(name, "-") for column in shown))
+            if any(name in column for column in columns_shown):
+                table.add_row(name, *(column.get(name, "-") for column in columns_shown))
         console.print(table)
     used = {mark: words for words, mark in _MARKS.items() if any(mark in "".join(c.values()) for c in columns)}
     for mark, words in used.items():
         console.print(f"{mark} {words}")
-    for said in differences(found):
-        console.print(said, highlight=False)
+    for difference in differences(rows):
+        console.print(difference, highlight=False)
 
 
 def _in_words(row: "RunRow") -> dict[str, str]:
@@ -120,9 +120,9 @@ def _in_words(row: "RunRow") -> dict[str, str]:
         if claimed is None or entry["value"] is None:
             return text(entry["value"], entry["is_share"]) + mark
         # As in the report, so that the text lies on the side of the claim on which the number lies.
-        told = rounded(entry["value"], entry["low"], entry["high"], claimed, entry["is_share"])
-        shown, claim = (one.replace(SPACE, "") for one in (told.value, told.claim))
-        return f"{shown}{mark} {'≥' if entry.get('is_least') else '≤'}{claim}"
+        interval = rounded(entry["value"], entry["low"], entry["high"], claimed, entry["is_share"])
+        value_text, claim = (text.replace(SPACE, "") for text in (interval.value, interval.claim))
+        return f"{value_text}{mark} {'≥' if entry.get('is_least') else '≤'}{claim}"
 
     guarantee = {
         "belief at most": text(row.belief, True),

@@ -36,9 +36,9 @@ def gate(
     if as_json:
         print_json({"passes": not failed, "answers": answers_json(answers)})
     else:
-        for place, some in answers.items():
+        for name, some in answers.items():
             for answer in some:
-                print(f"{place}: {answer.rule}: {answer.standing}: {answer.text}")
+                print(f"{name}: {answer.rule}: {answer.standing}: {answer.text}")
         print(f"fails: {plural(len(failed), 'rule')} not met" if failed else "passes: every rule is met")
     if failed:
         raise typer.Exit(VIOLATED)

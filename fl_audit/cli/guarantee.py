@@ -56,7 +56,7 @@ class TargetOptions:
         """Return the guarantee that the noise must give; raise `InputError` unless exactly one option states it."""
         from fl_audit.privacy.targets import one_target
 
-        return one_target({name.replace("_", "-"): it for name, it in vars(self).items()}, "--")
+        return one_target({name.replace("_", "-"): var for name, var in vars(self).items()}, "--")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class AccountingOptions:
         events: "tuple[ReleaseEvent, ...]",
         delta: float,
         accountant: Accountant,
-        sensitivities: SignalToNoiseAdaptivity = defaults.SENSITIVITIES,
+        adaptivity: SignalToNoiseAdaptivity = defaults.SENSITIVITIES,
     ) -> "Claim":
         """Return the claim of a training with the given releases.
 
@@ -97,12 +97,12 @@ class AccountingOptions:
             Delta of the claim, above 0 and below 1.
         accountant
             The accountant that derives epsilon from the claim.
-        sensitivities
+        adaptivity
             Whether what a record changes may follow from earlier releases.
         """
         from fl_audit.privacy.claim import Claim
 
-        return Claim(adjacency, events, delta, defaults.PRIOR, accountant, sensitivities)
+        return Claim(adjacency, events, delta, defaults.PRIOR, accountant, adaptivity)
 
 
 def calibrate(
@@ -110,7 +110,7 @@ def calibrate(
     rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
     adjacency: AdjacencyOption,
     *,
-    wanted: TargetOptions,
+    options: TargetOptions,
     accounting: AccountingOptions,
     sensitivities: Annotated[
         str,
@@ -122,7 +122,7 @@ def calibrate(
             rich_help_panel="Accounting",
         ),
     ] = defaults.SENSITIVITIES.value,
-    shown: OutputFormatOptions,
+    format_options: OutputFormatOptions,
 ) -> None:
     """Find the noise that a guarantee needs; one option names the guarantee.
 
@@ -130,7 +130,7 @@ def calibrate(
     noise multiplier: its standard deviation divided by the sensitivity.
     """
 
-    target, rate = wanted.target(), accounting.sampling_rate
+    target, rate = options.target(), accounting.sampling_rate
 
     from fl_audit.privacy.events import gaussian_rounds
 
@@ -155,7 +155,7 @@ def calibrate(
         return AccountantResult(name, guarantee, remark)
 
     title = f"noise for {_target_text(target, neighbours)} at delta {delta:g} over {plural(rounds, 'round')}"
-    print_guarantee(found, events, accounting.accountant, title, shown, saving=True)
+    print_guarantee(found, events, accounting.accountant, title, format_options, saving=True)
 
 
 @dataclass(frozen=True)
@@ -187,13 +187,17 @@ class NoiseAndRoundsOptions:
         InputError
             If some of the three options are missing, or one has a value that is not accepted.
         """
-        given = {"--noise-multiplier": self.noise_multiplier, "--rounds": self.rounds, "--adjacency": self.adjacency}
-        if may_lack and all(value is None for value in given.values()):
+        options_given = {
+            "--noise-multiplier": self.noise_multiplier,
+            "--rounds": self.rounds,
+            "--adjacency": self.adjacency,
+        }
+        if may_lack and all(value is None for value in options_given.values()):
             return None
         if self.noise_multiplier is None or self.rounds is None or self.adjacency is None:
-            missing = " and ".join(repr(flag) for flag, value in given.items() if value is None)
+            missing = " and ".join(repr(flag) for flag, value in options_given.items() if value is None)
             values = f"; --adjacency is one of {name_list(Adjacency, 'or')}" if self.adjacency is None else ""
-            raise InputError(f"Missing option {missing}: accepted are all of {name_list(given)}{values}")
+            raise InputError(f"Missing option {missing}: accepted are all of {name_list(options_given)}{values}")
         neighbours = choice(Adjacency, "--adjacency", self.adjacency)
         over = noise_over_of(self.noise_over, self.noise_multiplier, "--noise-multiplier")
         return StatedReleases(neighbours, self.noise_multiplier, self.rounds, sampling_rate, over)
@@ -216,10 +220,10 @@ class LedgerOptions:
 def account(
     delta: DeltaOption,
     *,
-    training: NoiseAndRoundsOptions,
+    options: NoiseAndRoundsOptions,
     accounting: AccountingOptions,
     together: LedgerOptions,
-    shown: OutputFormatOptions,
+    format_options: OutputFormatOptions,
 ) -> None:
     """Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.
 
@@ -227,11 +231,13 @@ def account(
     trainings on the same data. With --ledger, a training that is stated is added to this file.
     """
 
-    terms = training.stated_releases(accounting.sampling_rate, may_lack=together.ledger is not None)
+    terms = options.stated_releases(accounting.sampling_rate, may_lack=together.ledger is not None)
     if together.ledger is not None:
-        if training.per_round:
+        if options.per_round:
             raise InputError("--per-round belongs to one training: accepted is it without --ledger")
-        account_ledger(together.ledger, terms, delta, together.name, together.budget, shown.as_json, together.trainings)
+        account_ledger(
+            together.ledger, terms, delta, together.name, together.budget, format_options.as_json, together.trainings
+        )
         return
     assert terms is not None, "asked for above"
     if together.name is not None or together.budget is not None or together.trainings != 1:
@@ -250,15 +256,15 @@ def account(
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
 
-    def spent(rounds: int, name: Accountant) -> float:
+    def spent(rounds: int, accountant: Accountant) -> float:
         from fl_audit.privacy.accounting import PrivacyProfile
         from fl_audit.privacy.accounting import account as epsilon_of
 
         first = gaussian_rounds(noise, rounds, terms.sampling_rate)
-        return epsilon_of(PrivacyProfile(first, terms.adjacency), name, delta)
+        return epsilon_of(PrivacyProfile(first, terms.adjacency), accountant, delta)
 
     print_guarantee(
-        found, events, accounting.accountant, title, shown, spent=spent if training.per_round else None
+        found, events, accounting.accountant, title, format_options, spent=spent if options.per_round else None
     )  # fmt: skip
 
 

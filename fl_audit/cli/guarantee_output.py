@@ -35,11 +35,11 @@ class OutputFormatOptions:
 
 
 def print_guarantee(
-    found: Callable[[Accountant], AccountantResult],
+    account: Callable[[Accountant], AccountantResult],
     events: "tuple[ReleaseEvent, ...]",
     accountant: str | None,
     title: str,
-    shown: OutputFormatOptions,
+    options: OutputFormatOptions,
     saving: bool = False,
     spent: Callable[[int, Accountant], float] | None = None,
 ) -> None:
@@ -47,7 +47,7 @@ def print_guarantee(
 
     Parameters
     ----------
-    found
+    account
         Function that returns the guarantee by a given accountant.
     events
         The releases of all rounds.
@@ -55,7 +55,7 @@ def print_guarantee(
         Name of the accountant. None prints a table of all accountants; the exact accountant is then the main result.
     title
         Title above the table.
-    shown
+    options
         Options of the output.
     saving
         Whether the table has a column of the noise that each accountant saves.
@@ -66,11 +66,11 @@ def print_guarantee(
     from fl_audit.privacy.accounting import exact_accountant
 
     exact = exact_accountant(events)
-    rows = _rows(exact if shown.as_json and accountant is None else accountant, found, exact)
+    rows = _rows(exact if options.as_json and accountant is None else accountant, account, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
     assert best.guarantee is not None, "rows without a guarantee are left out"
     by_round = {} if spent is None else _epsilon_by_round(best, spent)
-    if shown.as_json:
+    if options.as_json:
         remark = {"remark": best.remark} if best.remark else {}
         print_json(_guarantee_json(best.guarantee) | remark | ({"epsilon_by_round": by_round} if by_round else {}))
     else:
@@ -79,16 +79,16 @@ def print_guarantee(
             cells = [(str(number), f"{epsilon:.6g}") for number, epsilon in by_round.items()]
             print_table(("round", "epsilon"), cells, f"epsilon after each round, by {best.accountant}", (0, 1))
 
-    if shown.plot is None:
+    if options.plot is None:
         return
 
     # Matplotlib takes longer to import than the numbers take to compute.
     from fl_audit.cli.figures.figure_files import save_figure
     from fl_audit.cli.figures.guarantee_curves import guarantee_figure
 
-    save_figure(guarantee_figure(best.guarantee), shown.plot, dpi=150)
-    if not shown.as_json:
-        print(f"figure: {shown.plot}")
+    save_figure(guarantee_figure(best.guarantee), options.plot, dpi=150)
+    if not options.as_json:
+        print(f"figure: {options.plot}")
 
 
 _MOST_CURVES = 50  # rounds whose epsilon is computed from loss distributions, each of which takes up to a second
@@ -103,19 +103,19 @@ def _epsilon_by_round(best: AccountantResult, spent: Callable[[int, Accountant],
 
 
 def _rows(
-    accountant: str | None, found: Callable[[Accountant], AccountantResult], exact: Accountant
+    accountant: str | None, account: Callable[[Accountant], AccountantResult], exact: Accountant
 ) -> list[AccountantResult]:
     """Return the guarantee by the named accountant; without a name, one row for every accountant.
 
-    Such a row has the guarantee or the reason why there is none. `found` computes the row of an accountant. An error of
-    the accountant `exact` is raised.
+    Such a row has the guarantee or the reason why there is none. `account` computes the row of an accountant. An error
+    of the accountant `exact` is raised.
     """
     if accountant is not None:
-        return [found(choice(Accountant, "--accountant", accountant))]
+        return [account(choice(Accountant, "--accountant", accountant))]
     rows = []
     for name in Accountant:
         try:
-            rows.append(found(name))
+            rows.append(account(name))
         except InputError as error:
             if name is exact:  # the main result; another accountant may fail for an irrelevant reason
                 raise
@@ -127,12 +127,12 @@ def _print(rows: list[AccountantResult], best: "Guarantee", title: str, saving: 
 
     columns = ["accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"]
     columns += ["noise saved"] * saving
-    most = max(_noise(row.guarantee) for row in rows if row.guarantee)
-    shown = [(str(row.accountant), *_cells(row.guarantee, most))[: len(columns)] for row in rows]
+    largest_noise = max(_noise(row.guarantee) for row in rows if row.guarantee)
+    rows_shown = [(str(row.accountant), *_cells(row.guarantee, largest_noise))[: len(columns)] for row in rows]
     # The title says what the table holds for: neighbours, sampling, prior and sensitivities.
     rate = "" if best.sampling_rate == 1 else f", sampling rate {best.sampling_rate:g}"
     holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
-    print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
+    print_table(columns, rows_shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
     print(_multiplied(best))
 
     from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
@@ -149,10 +149,10 @@ def _print(rows: list[AccountantResult], best: "Guarantee", title: str, saving: 
             f"rho_alpha is {best.rho_alpha:.4f}: the score of Bernau et al. 2021 (theorem 3), a bound for noise by the "
             "classic formula only. The advantage above is exact."
         )
-    named = best.reconstruction_bound(1 / defaults.CANDIDATES)
-    if named is not None:
+    named_bound = best.reconstruction_bound(1 / defaults.CANDIDATES)
+    if named_bound is not None:
         likely = f"Of {defaults.CANDIDATES:,} equally likely {best.adjacency.unit}s an attacker who knows all others"
-        print(f"{likely} names the right one with probability at most {named:.2g}.")
+        print(f"{likely} names the right one with probability at most {named_bound:.2g}.")
     for name, _, remark in rows:
         if remark:
             print(remark if remark.startswith(f"{name} ") else f"{name}: {remark}")
@@ -160,20 +160,26 @@ def _print(rows: list[AccountantResult], best: "Guarantee", title: str, saving: 
 
 def _multiplied(guarantee: "Guarantee") -> str:
     """Return sentences on the quantity that the noise multiplier multiplies, here and in other libraries."""
-    unit, others = guarantee.adjacency.unit, "as Opacus, TensorFlow Privacy and dp-accounting quote it"
+    unit, usage = guarantee.adjacency.unit, "as Opacus, TensorFlow Privacy and dp-accounting quote it"
     over = guarantee.noise_over_clipping_norm
     if over == guarantee.noise_multiplier:
         added = f"which a {unit} that comes or goes adds at most"
-        return f"The noise multiplier is over the clipping norm, {added}, {others}."
-    said = f"The noise multiplier is over the sensitivity, {guarantee.adjacency.sensitivity_words}."
-    return f"{said} Over the clipping norm, {others}, it is {over:.6g}."
+        return f"The noise multiplier is over the clipping norm, {added}, {usage}."
+    sentence = f"The noise multiplier is over the sensitivity, {guarantee.adjacency.sensitivity_words}."
+    return f"{sentence} Over the clipping norm, {usage}, it is {over:.6g}."
 
 
-def _cells(guarantee: "Guarantee | None", most: float) -> list[str]:
+def _cells(guarantee: "Guarantee | None", largest_noise: float) -> list[str]:
     if guarantee is None:
         return ["-"] * 5
     noise, belief, advantage = _noise(guarantee), guarantee.belief_bound, guarantee.advantage_bound_exact
-    return [f"{noise:.6g}", f"{guarantee.epsilon:.6g}", f"{belief:.4f}", f"{advantage:.4f}", f"{1 - noise / most:.1%}"]
+    return [
+        f"{noise:.6g}",
+        f"{guarantee.epsilon:.6g}",
+        f"{belief:.4f}",
+        f"{advantage:.4f}",
+        f"{1 - noise / largest_noise:.1%}",
+    ]
 
 
 def _noise(guarantee: "Guarantee") -> float:

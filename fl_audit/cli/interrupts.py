@@ -52,7 +52,7 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 
 
 @contextmanager
-def printing_continuation(way: WayOn) -> Iterator[None]:
+def printing_continuation(continuation: WayOn) -> Iterator[None]:
     """Run a block; if Ctrl-C interrupts it, print the command that continues its work, and end with status 130.
 
     After a call of `end_on_interrupt`, which makes a thread handle Ctrl-C, this thread prints the command and ends the
@@ -60,7 +60,7 @@ def printing_continuation(way: WayOn) -> Iterator[None]:
 
     Parameters
     ----------
-    way
+    continuation
         Function that returns the arguments of the command, or None if there is nothing to continue.
 
     Raises
@@ -68,13 +68,13 @@ def printing_continuation(way: WayOn) -> Iterator[None]:
     SystemExit
         If Ctrl-C interrupts the block and `end_on_interrupt` was not called.
     """
-    _ways.append(way)
+    _ways.append(continuation)
     try:
         yield
     except KeyboardInterrupt:
         end_as_interrupted()
     finally:
-        _ways.remove(way)
+        _ways.remove(continuation)
 
 
 def end_as_interrupted() -> NoReturn:
@@ -89,9 +89,9 @@ def without_seed(overrides: Sequence[str]) -> list[str]:
     The seed is stored with the run. If an option set it, the result contains `run.seed=`, so that a seed in the
     configuration file is ignored. `overrides` are settings of the form `section.key=value`.
     """
-    named = [text for text in overrides if text.partition("=")[0].strip() == "run.seed"]
-    kept = [text for text in overrides if text not in named] + (["run.seed="] if named else [])
-    return [word for text in kept for word in ("--set", text)]
+    texts = [text for text in overrides if text.partition("=")[0].strip() == "run.seed"]
+    remaining = [text for text in overrides if text not in texts] + (["run.seed="] if texts else [])
+    return [word for text in remaining for word in ("--set", text)]
 
 
 def flags_of(**values: object) -> list[str]:
@@ -107,12 +107,14 @@ def flags_of(**values: object) -> list[str]:
     >>> flags_of(ray_address=None, data_dir="data")
     ['--data-dir', 'data']
     """
-    given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in values.items() if value is not None]
-    return [word for pair in given for word in pair]
+    options_given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in values.items() if value is not None]
+    return [word for pair in options_given for word in pair]
 
 
 def _tell() -> None:
-    arguments = next((found for way in reversed(_ways) if (found := way()) is not None), None)
+    arguments = next(
+        (arguments_found for continuation in reversed(_ways) if (arguments_found := continuation()) is not None), None
+    )
     if arguments is None:
         line = "fl-audit: interrupted; nothing was begun that could go on"
     else:

@@ -49,8 +49,11 @@ class PlainHelpCommand(_PlainTextHelp, TyperCommand):
             record = parameter.get_help_record(ctx)
             if record is not None and not is_option:
                 # With click 8.5, typer loses the help of arguments.
-                said = self.argument_helps.get(str(parameter.name), "")
-                record = record[0], record[1] if record[1].startswith(said) else f"{said}  {record[1]}".strip()
+                help_text = self.argument_helps.get(str(parameter.name), "")
+                record = (
+                    record[0],
+                    record[1] if record[1].startswith(help_text) else f"{help_text}  {record[1]}".strip(),
+                )
             if record is not None:
                 groups.setdefault(group, []).append(record)
         groups["Options"] = groups.pop("Options", [])  # options of no group stand last
@@ -91,10 +94,10 @@ class _LazyCommandMap(UserDict[str, Command]):
         if name not in self.data:
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             function = getattr(import_module(self._places[name]), name.replace("-", "_"))
-            said = _first_line(function.__doc__)
+            help_text = _first_line(function.__doc__)
             single = with_single_options(function)
             helps = {"argument_helps": _argument_helps(single)}
-            alone.command(name, cls=type("_Command", (PlainHelpCommand,), helps), short_help=said)(single)
+            alone.command(name, cls=type("_Command", (PlainHelpCommand,), helps), short_help=help_text)(single)
             self.data[name] = typer.main.get_command(alone)
         return self.data[name]
 
@@ -102,12 +105,12 @@ class _LazyCommandMap(UserDict[str, Command]):
 def _argument_helps(function: Callable[..., Any]) -> dict[str, str]:
     """Return the help of each argument of a command from the annotations of its function, by name."""
     hints = get_type_hints(function, include_extras=True)
-    found = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    metadata_by_name = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
     return {
-        name: one.help
-        for name, declared in found.items()
-        for one in declared
-        if isinstance(one, ArgumentInfo) and one.help
+        name: metadata.help
+        for name, declared in metadata_by_name.items()
+        for metadata in declared
+        if isinstance(metadata, ArgumentInfo) and metadata.help
     }
 
 
@@ -152,8 +155,8 @@ def _help_in_source(module: str) -> dict[str, str]:
     """Return the first line of each command's help from the source of a module, whose import may take seconds."""
     source = get_data(module.rpartition(".")[0], f"{module.rpartition('.')[2]}.py")
     assert source is not None, "the commands are files of this package"
-    functions = (one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef))
-    return {one.name.replace("_", "-"): _first_line(ast.get_docstring(one)) for one in functions}
+    functions = (statement for statement in ast.parse(source).body if isinstance(statement, ast.FunctionDef))
+    return {function.name.replace("_", "-"): _first_line(ast.get_docstring(function)) for function in functions}
 
 
 def _first_line(help_text: str | None) -> str:

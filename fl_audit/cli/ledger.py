@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def account_ledger(
     path: Path,
-    terms: StatedReleases | None,
+    releases: StatedReleases | None,
     delta: float,
     name: str | None,
     budget: float | None,
@@ -37,7 +37,7 @@ def account_ledger(
     ----------
     path
         Path of the ledger's file, which is created with its first training.
-    terms
+    releases
         Releases of the training to add; None adds no training.
     delta
         Delta at which epsilon is computed, above 0 and below 1.
@@ -51,14 +51,14 @@ def account_ledger(
         Number of trainings alike that the new entry counts, such as the points of a sweep.
     """
 
-    if terms is None and name is not None:
+    if releases is None and name is not None:
         raise InputError("--name without a training: accepted with its noise")
     require_number("--trainings", trainings, "whole numbers from 1")
-    if terms is None and trainings != 1:
+    if releases is None and trainings != 1:
         raise InputError("--trainings without a training: accepted with its noise")
     refused = None
-    if terms is not None:
-        line = LedgerTraining(name or "", terms, trainings=trainings)
+    if releases is not None:
+        line = LedgerTraining(name or "", releases, trainings=trainings)
         refused = None if add_to_ledger(path, line, budget, delta) else line
     elif not path.exists():
         raise InputError(f"{path} is missing: accepted is a ledger, or the first training of one")
@@ -66,7 +66,9 @@ def account_ledger(
     total = composed_epsilon(lines, delta)
     over = refused is not None or (budget is not None and total.epsilon > budget)
     warnings = [] if total.claim is None else _weakness(total.epsilon, total.claim)
-    warnings += [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
+    warnings += [
+        warning for line in (*lines, *([refused] if refused else [])) if (warning := real_noise(line, delta)[1])
+    ]
 
     from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
 
@@ -74,7 +76,7 @@ def account_ledger(
         nothing = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": 0.0, "delta": delta}
         values = nothing | _guarantee_values(total) | {
             "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
-            "budget": budget, "over_budget": over, "added": terms is not None and refused is None,
+            "budget": budget, "over_budget": over, "added": releases is not None and refused is None,
             "digest": lines[-1].digest if lines else None, "warnings": warnings,
         }  # fmt: skip
         print_json(values)
@@ -105,47 +107,52 @@ def _weakness(epsilon: float, claim: "Claim") -> list[str]:
     return [] if warning is None else [warning]
 
 
-def _guarantee_values(total: SpentPrivacy) -> dict[str, Any]:
+def _guarantee_values(spent: SpentPrivacy) -> dict[str, Any]:
     """Return the guarantee of all trainings together as values by name; empty if there are none."""
 
-    if total.claim is None:
+    if spent.claim is None:
         return {}
 
     from fl_audit.privacy.guarantee_line import guarantee_values
 
-    return guarantee_values(total.epsilon, (total.claim,))
+    return guarantee_values(spent.epsilon, (spent.claim,))
 
 
 def _print_trainings(path: Path, lines: Sequence[LedgerTraining]) -> None:
     columns, rows = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"), []
     for line in lines:
-        told, noise = line.terms, f"{line.noise_multiplier:.6g}"
+        releases, noise = line.terms, f"{line.noise_multiplier:.6g}"
         called = line.name if line.trainings == 1 else f"{line.name} (each of {line.trainings:,})".strip()
-        rows.append((called, str(told.adjacency), str(told.rounds), f"{told.sampling_rate:g}", noise))
+        rows.append((called, str(releases.adjacency), str(releases.rounds), f"{releases.sampling_rate:g}", noise))
     print_table(columns, rows, str(path), numbers=range(2, 5))
     if lines:
         print(f"Noise multipliers are over the sensitivity: {lines[0].terms.adjacency.sensitivity_words}.")
 
 
-def real_noise(line: LedgerTraining, delta: float) -> tuple[float, str]:
+def real_noise(ledger_training: LedgerTraining, delta: float) -> tuple[float, str]:
     """Return the real noise multiplier of a training, and a warning if the stated sensitivity is too small, else "".
 
     The real noise multiplier is relative to the largest change of the sum that the clipping norm permits.
 
     Parameters
     ----------
-    line
+    ledger_training
         The training, as an entry of a ledger.
     delta
         Delta at which the warning compares the real epsilon with the stated one, above 0 and below 1.
     """
-    if line.sensitivity_ratio == 1:
-        return line.noise_multiplier, ""
-    real, stated = (composed_epsilon((one,), delta).epsilon for one in (line, LedgerTraining(line.name, line.terms)))
-    moves = line.sensitivity_ratio * (line.sensitivity or 0.0)
-    called = f"{line.name}: " if line.name else ""
-    return line.noise_multiplier, (
-        f"{called}sensitivity {line.sensitivity:g} is stated, but clipped to {line.clipping_norm:g} a contribution can "
-        f"move the sum by {moves:g}: the noise multiplier is really {line.noise_multiplier:.3g}, and epsilon "
+    if ledger_training.sensitivity_ratio == 1:
+        return ledger_training.noise_multiplier, ""
+    real, stated = (
+        composed_epsilon((one,), delta).epsilon
+        for one in (ledger_training, LedgerTraining(ledger_training.name, ledger_training.terms))
+    )
+    moves = ledger_training.sensitivity_ratio * (ledger_training.sensitivity or 0.0)
+    called = f"{ledger_training.name}: " if ledger_training.name else ""
+    return ledger_training.noise_multiplier, (
+        f"{called}sensitivity {ledger_training.sensitivity:g} is stated, but clipped to "
+        f"{ledger_training.clipping_norm:g} a contribution can "
+        f"move the sum by {moves:g}: the noise multiplier is really {ledger_training.noise_multiplier:.3g}, and "
+        "epsilon "
         f"{real:.3g}, not {stated:.3g}"
     )

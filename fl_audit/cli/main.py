@@ -66,8 +66,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(wanted: bool) -> None:
-    if wanted:
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
         print(f"fl-audit {fl_audit.__version__}")
         raise typer.Exit
 

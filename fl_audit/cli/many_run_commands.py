@@ -68,16 +68,18 @@ def sweep(
             return None
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
         repeated = (("--over", over), ("--baseline-over", baseline_over), ("--set", set_))
-        given = [word for flag, texts in repeated for text in texts or [] for word in (flag, text)]
+        words = [word for flag, texts in repeated for text in texts or [] for word in (flag, text)]
         where = engine if chosen is Engine.LOCAL else None
         flags = flags_of(out=directory, utility=utility, engine=where, ray_address=ray_address, data_dir=data_dir)
-        return ["sweep", str(config), *given, *flags]
+        return ["sweep", str(config), *words, *flags]
 
     from fl_audit.runs.cluster.ray_options import RayOptions
 
     with printing_continuation(way_on):
-        found = run_sweep(points, directory, RayOptions.of(run, ray_address), utility, runs_progress_bar, title, chosen)
-    _show(found, directory, title)
+        sweep_results = run_sweep(
+            points, directory, RayOptions.of(run, ray_address), utility, runs_progress_bar, title, chosen
+        )
+    _show(sweep_results, directory, title)
 
 
 def _all_points(
@@ -92,7 +94,7 @@ def _all_points(
     return points + baselines(values, [parse_axis(text) for text in baseline_over]) if baseline_over else points
 
 
-def _show(found: "SweepResults", directory: Path, title: str) -> None:
+def _show(results: "SweepResults", directory: Path, title: str) -> None:
     from fl_audit.runs.sweeps.page import (
         STAR_CAUTION,
         better_than_no_privacy_texts,
@@ -104,21 +106,21 @@ def _show(found: "SweepResults", directory: Path, title: str) -> None:
         sweep_page,
     )
 
-    write_text(directory / "sweep.html", sweep_page(found, title))
+    write_text(directory / "sweep.html", sweep_page(results, title))
     rows = []
-    for row in found.points.sort_values("epsilon_star").itertuples():
+    for row in results.points.sort_values("epsilon_star").itertuples():
         claimed = [claimed_text(value) for value in (row.epsilon, row.gdp_mu)]
         mark = "*" if row.on_frontier else ""
         rows.append((str(row.settings), *claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
-    columns = ("setting", "claimed epsilon", "claimed mu", found.utility, "Epsilon*", "frontier")
-    counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
+    columns = ("setting", "claimed epsilon", "claimed mu", results.utility, "Epsilon*", "frontier")
+    counted = f"Epsilon*: {cuts_text(results.models['epsilon_star_cut'])}"
     notes = (
-        *selection_texts(found),
-        *better_than_no_privacy_texts(found),
-        *claims_text(found),
+        *selection_texts(results),
+        *better_than_no_privacy_texts(results),
+        *claims_text(results),
         counted,
-        fit_text(found),
-        f"{STAR_CAUTION}{chance_text(found)}",
+        fit_text(results),
+        f"{STAR_CAUTION}{chance_text(results)}",
     )
     print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")
@@ -165,10 +167,10 @@ def reproduce(
     from fl_audit.experiments.papers.reproduce import reproduce
 
     with printing_continuation(way_on):
-        paper, made, page = reproduce(name, context)
-    rows = [(paper.name_of(item), *map(str, _counts(result))) for item, result in made.results]
+        paper, paper_results, page = reproduce(name, context)
+    rows = [(paper.name_of(item), *map(str, _counts(result))) for item, result in paper_results.results]
     print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
-    for line in made.left_out:
+    for line in paper_results.left_out:
         print(line)
     print(f"page: {page}")
 

@@ -86,7 +86,7 @@ def bound(
     if method is not None:
         choice(methods, "--method with --one-run" if one_run else "--method", method)
     names = columns_for(column)
-    members, others = read_numbers(in_scores, names[0]), read_numbers(out_scores, names[1])
+    members, nonmembers = read_numbers(in_scores, names[0]), read_numbers(out_scores, names[1])
     title = f"epsilon at delta {delta:g}, {len(members)}"
 
     from fl_audit.audits.canaries.bounds import one_run_bound
@@ -94,9 +94,11 @@ def bound(
     if one_run:
         # If no method is named, all methods that hold for any mechanism are used.
         is_open = method is None and not as_json
-        any_mechanism = [one for one in OneRunMethod if one.is_for_any_mechanism]
+        any_mechanism = [method for method in OneRunMethod if method.is_for_any_mechanism]
         asked = any_mechanism if is_open else [OneRunMethod(method or _ONE_RUN)]
-        of_canaries = [one_run_bound(members, others, delta, confidence, one, guesses, (), dimension) for one in asked]
+        of_canaries = [
+            one_run_bound(members, nonmembers, delta, confidence, method, guesses, (), dimension) for method in asked
+        ]
         if as_json:
             print_json(of_canaries[0].to_json())
         else:
@@ -106,35 +108,35 @@ def bound(
     from fl_audit.statistics.lower_bounds import applicable_bounds, bound_json, epsilon_lower_bound
 
     if as_json or method is not None:
-        found = [epsilon_lower_bound(members, others, delta, confidence, BoundMethod(method or _METHOD))]
+        bounds = [epsilon_lower_bound(members, nonmembers, delta, confidence, BoundMethod(method or _METHOD))]
     else:
-        found = list(applicable_bounds(members, others, delta, confidence))
+        bounds = list(applicable_bounds(members, nonmembers, delta, confidence))
     if as_json:
-        print_json(bound_json(found[0]))
+        print_json(bound_json(bounds[0]))
     else:
-        _print(found, f"{title} members and {len(others)} non-members")
+        _print(bounds, f"{title} members and {len(nonmembers)} non-members")
 
 
-def _print_one_run(found: "list[OneRunBound]", title: str) -> None:
+def _print_one_run(bounds: "list[OneRunBound]", title: str) -> None:
     rows, notes, estimates = [], list[str](), list[str]()
-    for one in found:
-        numbers = [f"{number:.4g}" for number in (one.epsilon, one.confidence, one.limit_of_detection)]
-        right = f"{one.guesses.right} of {one.guesses.guessed}" if one.method.guesses else ""
-        rows.append((str(one.method), *numbers, "" if one.mu is None else f"{one.mu:.4g}", right))
-        notes += [f"{one.method}: {note}" for note in (one.method.assumption, f"Limit: {one.limit_meaning}.")]
-        if one.estimate is not None:
-            estimates.append(f"{one.method}: estimate of epsilon {one.estimate:.4g}, without a confidence.")
+    for bound in bounds:
+        numbers = [f"{number:.4g}" for number in (bound.epsilon, bound.confidence, bound.limit_of_detection)]
+        right = f"{bound.guesses.right} of {bound.guesses.guessed}" if bound.method.guesses else ""
+        rows.append((str(bound.method), *numbers, "" if bound.mu is None else f"{bound.mu:.4g}", right))
+        notes += [f"{bound.method}: {note}" for note in (bound.method.assumption, f"Limit: {bound.limit_meaning}.")]
+        if bound.estimate is not None:
+            estimates.append(f"{bound.method}: estimate of epsilon {bound.estimate:.4g}, without a confidence.")
     columns = ("method", "epsilon at least", "confidence", "limit", "mu at least", "right guesses")
     print_table(columns, rows, title, range(1, len(columns)), notes + estimates)
 
 
-def _print(found: "list[LowerBound]", title: str) -> None:
+def _print(bounds: "list[LowerBound]", title: str) -> None:
     rows, notes = [], list[str]()
-    for one in found:
-        limit, valid = f"{one.limit_of_detection:.4g}", _VALID_FOR[one.method.needs]
-        rows.append((str(one.method), f"{one.epsilon:.4g}", f"{one.confidence:.4g}", limit, valid))
-        said = (one.assumption, f"Limit: {one.limit_meaning}.", *one.warnings)
-        notes += [f"{one.method}: {note}" for note in said]
+    for bound in bounds:
+        limit, valid = f"{bound.limit_of_detection:.4g}", _VALID_FOR[bound.method.needs]
+        rows.append((str(bound.method), f"{bound.epsilon:.4g}", f"{bound.confidence:.4g}", limit, valid))
+        remarks = (bound.assumption, f"Limit: {bound.limit_meaning}.", *bound.warnings)
+        notes += [f"{bound.method}: {note}" for note in remarks]
     print_table(("method", "epsilon at least", "confidence", "limit", "valid for"), rows, title, range(1, 4), notes)
 
 
@@ -180,42 +182,42 @@ def epsilon_star(
     from fl_audit.released_model.star_estimate import estimate_epsilon_star
 
     with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
-        found = estimate_epsilon_star(
+        estimate = estimate_epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
         )
 
     from fl_audit.cli.figures.epsilon_star import epsilon_star_figure
 
     if plot is not None:
-        save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
+        save_figure(epsilon_star_figure(estimate, member_losses, population_losses), plot, dpi=150)
     if as_json:
-        print_json(_estimate_json(found))
+        print_json(_estimate_json(estimate))
         return
-    _print_star(found)
+    _print_star(estimate)
     if plot is not None:
         print(f"figure: {plot}")
 
 
-def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
+def _estimate_json(estimate: "StarEstimate") -> dict[str, Any]:
     """Return an estimate of Epsilon* as JSON values; infinite numbers are null."""
 
-    attacks = found.attacks
+    attacks = estimate.attacks
     return {
-        "epsilon_star": finite(found.epsilon_star),
-        "unbounded": math.isinf(found.epsilon_star),
-        "delta": found.delta,
-        "method": str(found.method),
-        "interval": [finite(end) for end in found.interval],
-        "confidence": found.confidence,
-        "cut": found.cut,
-        "epsilon_star_within_cut": finite(found.epsilon_star_within_cut),
-        "epsilon_star_without_cut": finite(found.epsilon_star_without_cut),
-        "is_lower_bound": found.is_lower_bound,
-        "members": found.members,
-        "population": found.population,
+        "epsilon_star": finite(estimate.epsilon_star),
+        "unbounded": math.isinf(estimate.epsilon_star),
+        "delta": estimate.delta,
+        "method": str(estimate.method),
+        "interval": [finite(end) for end in estimate.interval],
+        "confidence": estimate.confidence,
+        "cut": estimate.cut,
+        "epsilon_star_within_cut": finite(estimate.epsilon_star_within_cut),
+        "epsilon_star_without_cut": finite(estimate.epsilon_star_without_cut),
+        "is_lower_bound": estimate.is_lower_bound,
+        "members": estimate.members,
+        "population": estimate.population,
         "components": None
-        if found.distributions is None
-        else [distribution.components for distribution in found.distributions],
+        if estimate.distributions is None
+        else [distribution.components for distribution in estimate.distributions],
         "attacks": {
             "auc": float(attacks.auc),
             "tpr_at_fpr_0.001": float(attacks.tpr_at_fpr_0001),
@@ -223,7 +225,7 @@ def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
             "yeom_advantage": float(attacks.yeom_advantage),
             "loss_gap": float(attacks.loss_gap),
         },
-        "warnings": list(found.warnings),
+        "warnings": list(estimate.warnings),
     }
 
 
@@ -231,19 +233,19 @@ def _said(number: float) -> str:
     return f"{number:.4g}" if math.isfinite(number) else "unbounded"
 
 
-def _print_star(found: "StarEstimate") -> None:
+def _print_star(estimate: "StarEstimate") -> None:
 
-    attacks = found.attacks
-    name = "Epsilon* is at least" if found.is_lower_bound else f"Epsilon* ({found.method})"
+    attacks = estimate.attacks
+    name = "Epsilon* is at least" if estimate.is_lower_bound else f"Epsilon* ({estimate.method})"
     rows = (
-        (f"{name}, {found.cut_name}, nats", _said(found.epsilon_star)),
-        (found.interval_name, interval_text(*found.interval)),
+        (f"{name}, {estimate.cut_name}, nats", _said(estimate.epsilon_star)),
+        (estimate.interval_name, interval_text(*estimate.interval)),
         ("AUC of the loss threshold attack", f"{attacks.auc:.4f}"),
         ("TPR at FPR 0.1 %", f"{attacks.tpr_at_fpr_0001:.4f}"),
         ("TPR at FPR 1 %", f"{attacks.tpr_at_fpr_001:.4f}"),
         ("Yeom advantage", f"{attacks.yeom_advantage:.4f}"),
         ("mean loss, population less members", f"{attacks.loss_gap:.4g}"),
     )
-    title = f"{found.members} losses of members, {found.population} of the population, delta {found.delta:g}"
-    warnings = [f"warning: {warning}" for warning in found.warnings]
+    title = f"{estimate.members} losses of members, {estimate.population} of the population, delta {estimate.delta:g}"
+    warnings = [f"warning: {warning}" for warning in estimate.warnings]
     print_table(("number", "value"), rows, title, numbers=(1,), notes=warnings)

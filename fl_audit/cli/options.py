@@ -47,8 +47,8 @@ def complete_setting(incomplete: str) -> list[str]:
     from fl_audit.runs.config.settings_reference import settings
 
     if not equals:
-        return [f"{one.key}=" for one in settings() if one.key.startswith(key)]
-    words = next((one.choices or () for one in settings() if one.key == key), ())
+        return [f"{setting.key}=" for setting in settings() if setting.key.startswith(key)]
+    words = next((setting.choices or () for setting in settings() if setting.key == key), ())
     return [f"{key}={word}" for word in words if word.startswith(value)]
 
 

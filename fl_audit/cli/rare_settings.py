@@ -14,10 +14,10 @@ _WORDS = {"true": True, "false": False}
 
 def setting_names(group: type[Any]) -> list[str]:
     """Return the names of the settings in a dataclass, with hyphens, such as "clipping-norm"."""
-    return [one.name.replace("_", "-") for one in fields(group)]
+    return [field.name.replace("_", "-") for field in fields(group)]
 
 
-def settings_of(group: type[T], given: Sequence[str]) -> T:
+def settings_of(group: type[T], texts: Sequence[str]) -> T:
     """Return a dataclass of settings with the values that `--set` gives as "name=value"; others have their defaults.
 
     Raises
@@ -26,7 +26,7 @@ def settings_of(group: type[T], given: Sequence[str]) -> T:
         If a text has another form, a setting is unknown, or a value is of another type.
     """
     hints, names, values = get_type_hints(group), setting_names(group), dict[str, Any]()
-    for text in given:
+    for text in texts:
         name, equals, word = text.partition("=")
         if not equals or name not in names:
             nearest = get_close_matches(name, names, n=1, cutoff=0.0)[0]

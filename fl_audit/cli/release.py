@@ -26,7 +26,7 @@ def release(
     members: Annotated[
         Path, argument("MEMBERS", "Its losses on members: one a line, a column of a table, .npy, .npz.")
     ],
-    others: Annotated[Path, argument("OTHERS", "Its losses on records that were not in the training, likewise.")],
+    path: Annotated[Path, argument("OTHERS", "Its losses on records that were not in the training, likewise.")],
     delta: Annotated[float, option("D", "delta of the claim, of the bounds and of Epsilon*, in [0, 1).")],
     *,
     claim_epsilon: Annotated[
@@ -45,7 +45,7 @@ def release(
     ] = None,
     key: Annotated[Path | None, option("FILE", "Sign what --out holds by this key, as fl-audit sign does.")] = None,
     seed: Annotated[int, option("N", "Seed of the bootstrap of Epsilon*.")] = 0,
-    shown: ResultOptions,
+    options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
     """Audit one released model by its losses: bounds on epsilon, Epsilon*, the records that stand out, and ceilings.
@@ -53,14 +53,14 @@ def release(
     The page names records by their place in the file of losses, and shows no loss. Losses can refute a claim, and never
     confirm it. With --fail-on-violation a ceiling that is not met ends with status 4 too.
     """
-    require(key is None or shown.out is not None, "--key without --out: accepted is it with a directory to sign")
+    require(key is None or options.out is not None, "--key without --out: accepted is it with a directory to sign")
     require_number("--seed", seed, "whole numbers from 0")
     if policy is not None or key is not None:
         require_library()
     claim = _claim(claim_epsilon, delta, adjacency)
     names = columns_for(column)
     member_losses = read_numbers(members, names[0])
-    other_losses = read_numbers(others, names[1])
+    other_losses = read_numbers(path, names[1])
 
     from fl_audit.app_audits.model_release.checkpoint import read_checkpoint
     from fl_audit.app_audits.model_release.release_audit import measure_release
@@ -85,15 +85,15 @@ def release(
         answers = judge_values(site_policy, result)
         result = with_ceilings(result, answers)
     values = result.to_json()
-    if shown.out is not None:
-        page = write_result(result, release_text(result, finding, member_losses, other_losses), shown.out)
+    if options.out is not None:
+        page = write_result(result, release_text(result, finding, member_losses, other_losses), options.out)
         values |= {"report": str(page)}
-    if key is not None and shown.out is not None:
+    if key is not None and options.out is not None:
         from fl_audit.runs.signed_statement import STATEMENTS, sign
 
-        values |= {"signed": str(shown.out / STATEMENTS), "key": sign(shown.out, key).key}
-    shown.show(values)
-    if key is not None and not shown.as_json:
+        values |= {"signed": str(options.out / STATEMENTS), "key": sign(options.out, key).key}
+    options.show(values)
+    if key is not None and not options.as_json:
         print(f"signed: {values['signed']}\nkey: {values['key']}")
     is_failure = result.verdict is Verdict.VIOLATED or any(not answer.is_passed for answer in answers or ())
     if fail_on_violation and is_failure:

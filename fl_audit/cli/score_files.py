@@ -27,12 +27,12 @@ _WORDS = {"true": 1.0, "false": 0.0}  # coins, as NumPy and pandas write them
 _NAME = re.compile(r'"?[^\W\d][\w ()*%-]*"?')  # pattern of a line above numbers that is taken as a name
 
 
-def columns_for(given: list[str] | None) -> tuple[str | None, str | None]:
+def columns_for(columns_given: list[str] | None) -> tuple[str | None, str | None]:
     """Return the names of the columns to read in the first and in the second of two files; None if none are given.
 
-    `given` holds the values of the option `--column`: one for both files, or one for each.
+    `columns_given` holds the values of the option `--column`: one for both files, or one for each.
     """
-    names = given or []
+    names = columns_given or []
     require(len(names) <= 2, f"--column is given {len(names)} times: accepted is once for both files, or once for each")
     return (names[0], names[-1]) if names else (None, None)
 
@@ -55,13 +55,13 @@ def read_numbers(path: Path, column: str | None = None) -> Floats:
     """
     beginning = first_bytes(path)
     if beginning.startswith(_ARRAY) or (beginning.startswith(_ZIP) and path.suffix == ".npz"):
-        found = _of_array(path, read_array(path, column))
+        numbers = _of_array(path, read_array(path, column))
     elif beginning.startswith(_ZIP) or column is not None or (lines := _lines(read_bytes(path))) is None:
-        found = _of_table(path, column)
+        numbers = _of_table(path, column)
     else:
-        found = _listed(path, lines)
-    require(found.size > 0, f"{path} is empty: accepted is {ACCEPTED}")
-    return found
+        numbers = _listed(path, lines)
+    require(numbers.size > 0, f"{path} is empty: accepted is {ACCEPTED}")
+    return numbers
 
 
 def _of_array(path: Path, values: "NDArray[np.generic]") -> Floats:
@@ -89,17 +89,17 @@ def _lines(content: bytes) -> list[str] | None:
 
 def _listed(path: Path, lines: list[str]) -> Floats:
     """Return the numbers in lines with one number each; the first line may be a header."""
-    if (found := _numbers(lines)) is not None:
-        return found
-    first = next(place for place, line in enumerate(lines) if line.strip())
+    if (numbers := _numbers(lines)) is not None:
+        return numbers
+    first = next(index for index, line in enumerate(lines) if line.strip())
     # A name above the only column; a mistyped number, such as O.1, is none.
     is_named = bool(_NAME.fullmatch(lines[first].strip())) and lines[first].strip().lower() not in _WORDS
-    if is_named and (found := _numbers(lines[first + 1 :])) is not None:
-        return found
+    if is_named and (numbers := _numbers(lines[first + 1 :])) is not None:
+        return numbers
     wrong = next(
-        place
-        for place, line in enumerate(lines)
-        if line.strip() and place >= first + is_named and _numbers([line]) is None
+        index
+        for index, line in enumerate(lines)
+        if line.strip() and index >= first + is_named and _numbers([line]) is None
     )
     accepted = "accepted is one number a line, with a point before decimals"
     raise InputError(f"{path} line {wrong + 1} is {lines[wrong].strip()[:40]!r}: {accepted}")
@@ -127,10 +127,10 @@ def _of_cells(path: Path, cells: "pd.Series[Any]") -> Floats:
     if cells.dtype.kind in "biuf":
         return cells.to_numpy(dtype=np.float64)
     words = cells.astype(str).str.strip().tolist()
-    blank = next((place for place, word in enumerate(words) if not word), None)
-    if blank is None and (found := _numbers(words)) is not None:
-        return found
-    wrong = next(place for place, word in enumerate(words) if not word or _numbers([word]) is None)
+    blank = next((index for index, word in enumerate(words) if not word), None)
+    if blank is None and (numbers := _numbers(words)) is not None:
+        return numbers
+    wrong = next(index for index, word in enumerate(words) if not word or _numbers([word]) is None)
     cell = f"{words[wrong][:40]!r} in column {cells.name}, row {wrong + 1}"
     raise InputError(f"{path} has {cell}: accepted are numbers, with a point before decimals")
 

@@ -48,14 +48,14 @@ def sign(
     from fl_audit.verdict.audit_result import read_result
 
     bundle = None if flower_review is None else reviewable_bundle(read_result(directory))
-    found = sign(directory, key, SignerIdentity(name, role), new_key)
+    statement = sign(directory, key, SignerIdentity(name, role), new_key)
     public = key.with_name(f"{key.name}.pub")
     if new_key:
         print(f"key: {key}, for you alone; {public} is for all who verify")
     signatures = plural(len(verify(directory)), "signature")
-    print(f"signed: {directory / STATEMENTS}, {len(found.statement['subject'])} files, {signatures} now")
-    print(f"verdict: {found.statement['predicate']['verdict']}")
-    print(f"key: {found.key}")
+    print(f"signed: {directory / STATEMENTS}, {len(statement.statement['subject'])} files, {signatures} now")
+    print(f"verdict: {statement.statement['predicate']['verdict']}")
+    print(f"key: {statement.key}")
     if flower_review is not None and bundle is not None:
         add_flower_review(flower_review, bundle, key)
         print(f"review: {flower_review}; a SuperNode that trusts this key has this line in its trusted entities:")
@@ -81,7 +81,7 @@ def verify(
     from fl_audit.runs.signed_statement import verify
 
     statements = verify(directory, key)
-    agrees = all(found.agrees for found in statements)
+    agrees = all(statement.agrees for statement in statements)
     if as_json:
         print_json(
             {
@@ -89,15 +89,15 @@ def verify(
                 "key_was_given": key is not None,
                 "statements": [
                     {
-                        "agrees": found.agrees,
-                        "key": found.key,
-                        "edited": list(found.edited),
-                        "missing": list(found.missing),
-                        "added": list(found.added),
-                        "left_out": found.left_out,
-                        "statement": found.statement,
+                        "agrees": statement.agrees,
+                        "key": statement.key,
+                        "edited": list(statement.edited),
+                        "missing": list(statement.missing),
+                        "added": list(statement.added),
+                        "left_out": statement.left_out,
+                        "statement": statement.statement,
                     }
-                    for found in statements
+                    for statement in statements
                 ],
             }
         )
@@ -110,31 +110,31 @@ def verify(
         sys.exit(VIOLATED)
 
 
-def _lines(found: "VerifiedStatement", is_key_given: bool) -> list[str]:
+def _lines(statement: "VerifiedStatement", is_key_given: bool) -> list[str]:
     """Return who signed a statement, what was not checked, and last whether all files agree or what differs.
 
     The verdict that was signed is left out if a file differs, since it is of other files.
     """
-    predicate = found.statement["predicate"]
+    predicate = statement.statement["predicate"]
     signer = predicate["signer"]
-    who = ", ".join(word for word in (signer["name"], signer["role"]) if word) or "a signer without a name"
+    signer_name = ", ".join(word for word in (signer["name"], signer["role"]) if word) or "a signer without a name"
     whose = "which is the given one" if is_key_given else "and nothing says whose it is: compare it, or --key FILE"
-    lines = [f"signed: {predicate['signed']} by {who}", f"key: {found.key}, {whose}"]
-    if found.left_out:
-        lines.append(f"not checked: {found.left_out} files of challenger/, which is not here")
-    if not found.agrees:
-        return [*lines, f"differs: {'; '.join(_differences(found))}"]
-    files = len(found.statement["subject"]) - found.left_out
+    lines = [f"signed: {predicate['signed']} by {signer_name}", f"key: {statement.key}, {whose}"]
+    if statement.left_out:
+        lines.append(f"not checked: {statement.left_out} files of challenger/, which is not here")
+    if not statement.agrees:
+        return [*lines, f"differs: {'; '.join(_differences(statement))}"]
+    files = len(statement.statement["subject"]) - statement.left_out
     return [*lines, f"verdict: {predicate['verdict']}", f"agrees: {files} files are as they were signed"]
 
 
-def _differences(found: "VerifiedStatement") -> list[str]:
+def _differences(statement: "VerifiedStatement") -> list[str]:
     phrases = []
     for word in ("edited", "missing", "added"):
-        names: tuple[str, ...] = getattr(found, word)
+        names: tuple[str, ...] = getattr(statement, word)
         if names:
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            phrases.append(f"{word}: {', '.join(names[:_SHOWN])}{more}")
+            suffix = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            phrases.append(f"{word}: {', '.join(names[:_SHOWN])}{suffix}")
     return phrases
 
 

@@ -105,22 +105,22 @@ def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = F
     from fl_audit.runs.replay import replay
 
     result = replay(directory)
-    found = result.agreement(directory)
+    match = result.agreement(directory)
     if as_json:
         rows = {
             "trials": result.trials.tolist(),
             "log_odds": result.log_odds[:, -1].tolist(),
             "noise_ratio": result.noise_ratio.tolist(),
-            "agrees": None if found is None else found.agrees,
-            "digits": None if found is None else found.digits,
+            "agrees": None if match is None else match.agrees,
+            "digits": None if match is None else match.digits,
         }
         print(json.dumps(rows))
     else:
         print("trial  log-odds of D against D' after the last round  measured over claimed noise")
         for trial, log_odds, ratio in zip(result.trials, result.log_odds[:, -1], result.noise_ratio, strict=True):
             print(f"{trial:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
-        print(found or f"{directory} has no results of the run to compare with")
-    if found is not None and not found.agrees:
+        print(match or f"{directory} has no results of the run to compare with")
+    if match is not None and not match.agrees:
         raise typer.Exit(VIOLATED)
 
 
@@ -145,9 +145,9 @@ def report(
         options.ResultOptions().show(result.to_json() | {"report": str(page) if page.is_file() else None})
         options.end_if_violated(str(result.verdict), fail_on_violation)
         return
-    for place in (directory, without_privacy):
-        if place is not None:
-            require_run(place)
+    for run_directory in (directory, without_privacy):
+        if run_directory is not None:
+            require_run(run_directory)
     with at_work("getting ready"):
         from fl_audit.runs.run_report import rebuild_report
 
@@ -177,8 +177,8 @@ def _tell_data(plan: "RunPlan") -> None:
 def _print(contents: "ReportContents", directory: Path, as_json: bool) -> None:
 
     if as_json:
-        places = {"directory": str(directory), "report": str(directory / "report.html")}
-        options.print_json(contents.summary | places)
+        paths = {"directory": str(directory), "report": str(directory / "report.html")}
+        options.print_json(contents.summary | paths)
         return
 
     from fl_audit.audits.page.first_screen import summary_table

@@ -15,9 +15,9 @@ from fl_audit.runs.progress import at_work
 
 def training(
     *,
-    wishes: TrainingFunctionOptions,
+    options: TrainingFunctionOptions,
     ledger: Annotated[Path | None, option("FILE", "Add the steps of all rounds to this ledger.")] = None,
-    shown: ResultOptions,
+    result_options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
     """Audit a private training, with Opacus or without, against the privacy that it claims.
@@ -25,14 +25,14 @@ def training(
     The command runs a training function of the user's own, and compares the noise, clipping and sampling that it really
     uses with its claim.
     """
-    wishes.check()
-    with at_work(f"training by {wishes.function}"):
-        found = audit_training_in_subprocess(wishes, shown.out)
+    options.check()
+    with at_work(f"training by {options.function}"):
+        found = audit_training_in_subprocess(options, result_options.out)
     if ledger is not None and (composed := found["composed"]) is not None and composed["epsilon"] is not None:
-        _add_steps(ledger, wishes.function, composed)
+        _add_steps(ledger, options.function, composed)
         if composed["is_least"]:
             found["lines"].append(["Ledger", "what was added is the least that these steps may spend."])
-    shown.show(found)
+    result_options.show(found)
     if ledger is not None and composed is not None and composed["epsilon"] is None:
         raise InputError(
             f"{ledger} got no line, since the training has no finite epsilon: accepted is a training whose output is "

@@ -68,8 +68,8 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> LoadedDatase
     numbers, test_numbers = min_max(_numeric(rows, paths[0]), _numeric(test_rows, paths[1]))
     assert test_numbers is not None
     pool, test = (
-        build_records(_features(part, scaled, path, columns), _labels(part, path), len(_LABELS), path)
-        for part, scaled, path in zip((rows, test_rows), (numbers, test_numbers), paths, strict=True)
+        build_records(_features(rows_of_part, scaled, path, columns), _labels(rows_of_part, path), len(_LABELS), path)
+        for rows_of_part, scaled, path in zip((rows, test_rows), (numbers, test_numbers), paths, strict=True)
     )
     features = pool.features.shape[1]
     description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {features} features, 2 classes"
@@ -111,12 +111,12 @@ def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> Floats:
 
 def _features(rows: list[tuple[int, list[str]]], numbers: Floats, path: Path, columns: _Columns) -> Floats32:
     """Return all features, float32 (records, features): scaled `numbers` first, then one-hot columns from `rows`."""
-    parts = [numbers.astype(np.float32)]
+    blocks = [numbers.astype(np.float32)]
     for position, (name, levels) in enumerate(columns.items()):
         if levels:
             codes = _codes(rows, position, levels, f"{path} has {name}")
-            parts.append(np.eye(len(levels), dtype=np.float32)[codes])
-    return np.concatenate(parts, axis=1)
+            blocks.append(np.eye(len(levels), dtype=np.float32)[codes])
+    return np.concatenate(blocks, axis=1)
 
 
 def _labels(rows: list[tuple[int, list[str]]], path: Path) -> Integers:
@@ -125,10 +125,10 @@ def _labels(rows: list[tuple[int, list[str]]], path: Path) -> Integers:
     return _codes(bare, 0, _LABELS, f"{path} has label")
 
 
-def _codes(rows: list[tuple[int, list[str]]], position: int, levels: tuple[str, ...], what: str) -> Integers:
+def _codes(rows: list[tuple[int, list[str]]], position: int, levels: tuple[str, ...], name: str) -> Integers:
     order = {level: code for code, level in enumerate(levels)}
     try:
         return np.array([order[fields[position]] for _, fields in rows], dtype=np.int64)
     except KeyError as error:
         line = next(line for line, fields in rows if fields[position] not in order)
-        raise InputError(f"{what} {error.args[0]!r} in line {line}: accepted are {name_list(levels)}") from error
+        raise InputError(f"{name} {error.args[0]!r} in line {line}: accepted are {name_list(levels)}") from error

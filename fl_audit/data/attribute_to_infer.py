@@ -26,7 +26,7 @@ class AttributeToInfer:
         return _codes(features[:, self.column.places], self.values)
 
 
-def choose_attribute(source: LoadedDataset, outside: Records, named: str | None = None) -> AttributeToInfer:
+def choose_attribute(dataset: LoadedDataset, outside: Records, named: str | None = None) -> AttributeToInfer:
     """Return the column whose values the adversary will infer: a named one, or the one that is hardest to guess.
 
     Raises `InputError` if records are no rows of a table, or if there is no such column. It is also raised if a named
@@ -35,26 +35,26 @@ def choose_attribute(source: LoadedDataset, outside: Records, named: str | None 
     `named`: None chooses, among the columns with two values, the first one whose rarer value has the largest frequency
     in `outside`.
     """
-    of_columns = f"records of {source.name} are {source.kind}, which have no columns to guess"
-    require(source.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
+    of_columns = f"records of {dataset.name} are {dataset.kind}, which have no columns to guess"
+    require(dataset.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
     if named is not None:
-        column = _named_column(source, named)
-        return _with_prior(column, _values_of(source, column), outside)
-    found = [
-        _with_prior(column, np.unique(source.pool.features[:, column.places], axis=0), outside)
-        for column in _of_two_values(source)
+        column = _named_column(dataset, named)
+        return _with_prior(column, _values_of(dataset, column), outside)
+    infers = [
+        _with_prior(column, np.unique(dataset.pool.features[:, column.places], axis=0), outside)
+        for column in _of_two_values(dataset)
     ]
     needed = f"accepted for attribute in [audit] are columns of 2 to {_MOST_VALUES} values, by name or number"
-    require(bool(found), f"records of {source.name} have no column of two values: {needed}")
-    return max(found, key=lambda one: float(one.prior.min()))  # of equal ones the first
+    require(bool(infers), f"records of {dataset.name} have no column of two values: {needed}")
+    return max(infers, key=lambda infer: float(infer.prior.min()))  # of equal ones the first
 
 
-def _of_two_values(source: LoadedDataset) -> list[ColumnPosition]:
-    features = source.pool.features
+def _of_two_values(dataset: LoadedDataset) -> list[ColumnPosition]:
+    features = dataset.pool.features
     low, high = features.min(axis=0), features.max(axis=0)
     is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
     # A column of words with two levels has two features, which always add up to 1.
-    return [one for one in source.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
+    return [one for one in dataset.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
 
 
 def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> AttributeToInfer:
@@ -62,43 +62,43 @@ def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> A
     return AttributeToInfer(column, values, counts / counts.sum())
 
 
-def _codes(own: Floats32, values: Floats32) -> Integers:
-    same = (own[:, np.newaxis, :] == values).all(axis=2)
+def _codes(own_column: Floats32, values: Floats32) -> Integers:
+    same = (own_column[:, np.newaxis, :] == values).all(axis=2)
     unknown = "a record has a value that no record of the pool has: accepted are the values of the pool"
     require(bool(same.any(axis=1).all()), unknown)
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
 
 
-def _values_of(source: LoadedDataset, column: ColumnPosition) -> Floats32:
+def _values_of(dataset: LoadedDataset, column: ColumnPosition) -> Floats32:
     """Return the 2 to 100 values of a column as features, ascending, shape (values, width)."""
-    values = np.unique(source.pool.features[:, column.places], axis=0)
+    values = np.unique(dataset.pool.features[:, column.places], axis=0)
     accepted = f"accepted are columns of 2 to {_MOST_VALUES} values"
     require(2 <= len(values) <= _MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
     return values
 
 
-def with_values(records: Records, index: int, source: LoadedDataset, named: str) -> Records:
+def with_values(records: Records, index: int, dataset: LoadedDataset, named: str) -> Records:
     """Return records with copies of one record, one for each possible value of a column.
 
     Raises `InputError` if there is no such column with 2 to 100 values.
 
     `index`: The copy with the first value takes its place, and the others are appended.
     """
-    column = _named_column(source, named)
-    values = _values_of(source, column)
+    column = _named_column(dataset, named)
+    values = _values_of(dataset, column)
     found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
     found.features[[index, *range(len(records), len(found))], column.places] = values
     return found
 
 
-def _named_column(source: LoadedDataset, named: str) -> ColumnPosition:
+def _named_column(dataset: LoadedDataset, named: str) -> ColumnPosition:
     """Return the column with a given name, or with a given number from 0."""
-    columns = source.table_columns
-    by_name = {one.name: one for one in columns}
+    columns = dataset.table_columns
+    by_name = {column.name: column for column in columns}
     if named in by_name:
         return by_name[named]
     if named.isdecimal() and int(named) < len(columns):
         return columns[int(named)]
     names = ", ".join(list(by_name)[:_NAMES_SHOWN]) + (", ..." if len(columns) > _NAMES_SHOWN else "")
-    accepted = f"accepted for {source.name} are the names {names} or the numbers 0 to {len(columns) - 1}"
+    accepted = f"accepted for {dataset.name} are the names {names} or the numbers 0 to {len(columns) - 1}"
     raise InputError(f"attribute is {named}: {accepted}")

@@ -76,8 +76,8 @@ class _Entry:
     whose: str = ""  # description of the owners, if the data set comes with owners, who can be the users
 
 
-def _published(description: str, load: Callable[[Path | None], LoadedDataset], find: _Finder) -> _Entry:
-    return _Entry(description, lambda directory, _: load(directory), find=find)
+def _published(description: str, load: Callable[[Path | None], LoadedDataset], finder: _Finder) -> _Entry:
+    return _Entry(description, lambda directory, _: load(directory), find=finder)
 
 
 def _binary_entry(table: BinaryTable) -> _Entry:
@@ -85,23 +85,23 @@ def _binary_entry(table: BinaryTable) -> _Entry:
     return _published(description, lambda directory: load_binary(directory, table), table.find)
 
 
-def _table(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
+def _table(directory: Path | None, options_given: Mapping[str, Any]) -> LoadedDataset:
     from fl_audit.data.tables import load_csv  # noqa: PLC0415
 
-    return load_csv(directory, given)
+    return load_csv(directory, options_given)
 
 
-def _npz(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
+def _npz(directory: Path | None, options_given: Mapping[str, Any]) -> LoadedDataset:
     from fl_audit.data.numpy_archives import load_npz  # noqa: PLC0415
 
-    return load_npz(directory, given)
+    return load_npz(directory, options_given)
 
 
-def _images(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
+def _images(directory: Path | None, options_given: Mapping[str, Any]) -> LoadedDataset:
     from fl_audit.data.image_folders import ImageSettings, load_image_folder  # noqa: PLC0415
 
-    settings = ImageSettings.of(given)
-    return load_image_folder(directory, given["path"], given.get("test-path"), settings)
+    settings = ImageSettings.of(options_given)
+    return load_image_folder(directory, options_given["path"], options_given.get("test-path"), settings)
 
 
 _TEXT_OPTIONS = ("text", "vocabulary", "tokenizer", "tokens")
@@ -126,7 +126,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
     ),
     "mnist": _Entry(
         f"MNIST: the four IDX files, plain or gzipped; with user, {WRITERS_FILE} of QMNIST too",
-        lambda directory, given: load_mnist(directory, given.get("user")),
+        lambda directory, options_given: load_mnist(directory, options_given.get("user")),
         find=find_mnist,
         optional=("user",),
     ),
@@ -160,10 +160,10 @@ _CATALOGUE: Mapping[str, _Entry] = {
 
 
 def _hub_entry(name: str) -> _Entry:
-    def load(_: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
+    def load(_: Path | None, options_given: Mapping[str, Any]) -> LoadedDataset:
         from fl_audit.data.hugging_face import load_hub  # noqa: PLC0415
 
-        return load_hub(name, given)
+        return load_hub(name, options_given)
 
     return _Entry(
         _HUB_DESCRIPTION,
@@ -179,23 +179,30 @@ def _own_entry(name: str) -> _Entry:
     The keyword-only parameters of the function are settings of `[data]`, or stand in its `loader-parameters`.
     """
     loader = import_function(name, "data loader")
-    taken = signature(loader).parameters.values()
-    settings = {one.name.replace("_", "-"): one for one in taken if one.kind is Parameter.KEYWORD_ONLY}
+    parameters = signature(loader).parameters.values()
+    settings = {
+        parameter.name.replace("_", "-"): parameter
+        for parameter in parameters
+        if parameter.kind is Parameter.KEYWORD_ONLY
+    }
     try:
         hints = get_type_hints(loader)
     except (NameError, TypeError, AttributeError):  # annotations that name what is imported for type checkers alone
         hints = {}
 
-    def load(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
-        place = (directory,) if len(taken) > len(settings) else ()
-        bound = {settings[one].name: _of_type(name, one, value, hints) for one, value in given.items()}
-        found = loader(*place, **bound)
+    def load(directory: Path | None, options_given: Mapping[str, Any]) -> LoadedDataset:
+        directory_argument = (directory,) if len(parameters) > len(settings) else ()
+        bound = {settings[one].name: _of_type(name, one, value, hints) for one, value in options_given.items()}
+        dataset_loaded = loader(*directory_argument, **bound)
         accepted = "accepted is a fl_audit.data.loaded_dataset.LoadedDataset"
-        require(isinstance(found, LoadedDataset), f"data loader {name!r} returned a {type(found).__name__}: {accepted}")
-        source: LoadedDataset = replace(found, name=name)
-        return source
+        require(
+            isinstance(dataset_loaded, LoadedDataset),
+            f"data loader {name!r} returned a {type(dataset_loaded).__name__}: {accepted}",
+        )
+        dataset: LoadedDataset = replace(dataset_loaded, name=name)
+        return dataset
 
-    required = tuple(option for option, one in settings.items() if one.default is Parameter.empty)
+    required = tuple(option for option, setting in settings.items() if setting.default is Parameter.empty)
     optional = tuple(option for option in settings if option not in required)
     return _Entry("a loader of your own", load, needs_files=False, required=required, optional=optional)
 
@@ -260,7 +267,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
 _BROUGHT: dict[DataSpec, LoadedDataset] = {}  # handed to this process in place of what files on its machine may hold
 
 
-def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
+def bring_source(spec: DataSpec, dataset: LoadedDataset) -> None:
     """Make `load_source` return the given data for a specification, in this process only.
 
     Only the data of the latest call are kept.
@@ -269,11 +276,11 @@ def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
     ----------
     spec
         Name and options of the data.
-    source
+    dataset
         Data set to return.
     """
     _BROUGHT.clear()
-    _BROUGHT[spec] = source
+    _BROUGHT[spec] = dataset
 
 
 def load_source(spec: DataSpec) -> LoadedDataset:
@@ -297,13 +304,13 @@ def load_source(spec: DataSpec) -> LoadedDataset:
 @lru_cache(maxsize=4)
 def _load(spec: DataSpec) -> LoadedDataset:
     entry = _entry(spec.name)
-    given = dict(spec.options)
-    per_user = given.pop(RECORDS_PER_USER, None)
+    options_given = dict(spec.options)
+    per_user = options_given.pop(RECORDS_PER_USER, None)
     # If a data set comes with owners, as FEMNIST does with its clients, the owners can be the users.
-    owners_are_users = "user" not in (*entry.required, *entry.optional) and given.get("user") == OWNER
+    owners_are_users = "user" not in (*entry.required, *entry.optional) and options_given.get("user") == OWNER
     if owners_are_users:
-        del given["user"]
-    options = _checked_options(replace(spec, options=tuple(given.items())), entry)
+        del options_given["user"]
+    options = _checked_options(replace(spec, options=tuple(options_given.items())), entry)
     source = entry.load(None if spec.data_dir is None else Path(spec.data_dir), options)
     source = with_owners_as_users(source) if owners_are_users else source
     source = source if per_user is None else with_fewer_per_user(source, per_user)
@@ -330,11 +337,11 @@ def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]
     return options
 
 
-def _accepted(given: str, names: tuple[str, ...]) -> str:
+def _accepted(value_given: str, names: tuple[str, ...]) -> str:
     if not names:
         return "it has no settings of its own"
     if len(names) == 1:
         return f"its only setting of its own is {names[0]}"
-    nearest = difflib.get_close_matches(given.lower(), names, n=1)
+    nearest = difflib.get_close_matches(value_given.lower(), names, n=1)
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"{hint}accepted are {name_list(names)}"

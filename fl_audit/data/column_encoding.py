@@ -61,7 +61,7 @@ class SourceFileRows:
 def encode_column(
     column: "pd.Series[Any]",
     name: str,
-    origin: SourceFileRows,
+    file_rows: SourceFileRows,
     settings: TableSettings,
     before: int,
     identifier: IdentifyingColumn | None = None,
@@ -78,16 +78,16 @@ def encode_column(
 
     `identifier`: How the column identifies persons; it only adds advice to an error message.
     """
-    numbers, note = numbers_of(column, name, origin, settings.decimal or ".")
+    numbers, note = numbers_of(column, name, file_rows, settings.decimal or ".")
     if numbers is None:
-        return _levels(column.astype(str).str.strip(), name, origin.file, settings.most_words, before, identifier)
-    train, drop = origin.train, remedies.drop(name)
+        return _levels(column.astype(str).str.strip(), name, file_rows.file, settings.most_words, before, identifier)
+    train, drop = file_rows.train, remedies.drop(name)
     nameless = "a column of numbers without a name, such as programs add to number the records"
     remedy = f"give it a name, or leave it out with {drop}"
-    require(not re.fullmatch(r"Unnamed: \d+", name), f"{origin.file} has {nameless}: {remedy}", drop)
-    _check_width(before + 1, len(numbers), name, origin.file)
-    scaled, rest = min_max(numbers[:train, np.newaxis], numbers[train:, np.newaxis])
-    assert rest is not None
+    require(not re.fullmatch(r"Unnamed: \d+", name), f"{file_rows.file} has {nameless}: {remedy}", drop)
+    _check_width(before + 1, len(numbers), name, file_rows.file)
+    scaled, test_part = min_max(numbers[:train, np.newaxis], numbers[train:, np.newaxis])
+    assert test_part is not None
     low, high = numbers[:train].min(), numbers[:train].max()
     detail = f"{low:g} to {high:g}{note}, scaled to 0 to 1" if high > low else f"{low:g} in every record, so always 0"
     ordered = np.sort(numbers[:train])
@@ -96,7 +96,7 @@ def encode_column(
     if numbers_records:
         detail += f"; it numbers the records, which says nothing of them: consider {drop}"
     use = ColumnReadResult(name, ColumnRole.NUMBER, detail, odd=numbers_records or high == low or bool(note))
-    return EncodedColumn(use, np.concatenate([scaled, rest]).astype(np.float32), tuple(_bounds(column, name)))
+    return EncodedColumn(use, np.concatenate([scaled, test_part]).astype(np.float32), tuple(_bounds(column, name)))
 
 
 def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
@@ -134,43 +134,45 @@ def column_lines(columns: Sequence[ColumnReadResult]) -> list[str]:
     if len(columns) <= _MOST_LINES:
         return [str(column) for column in columns]
     odd = [column for column in columns if column.odd or column.kind in (ColumnRole.LABEL, ColumnRole.OWNER)]
-    shown = odd[:_MOST_LINES]
-    rest = Counter(column.kind for column in columns if column not in shown)
-    counted = ", ".join(f"{number} as {kind}" for kind, number in rest.items())
-    return [*map(str, shown), *([f"and {rest.total()} further columns: {counted}"] if rest else [])]
+    read_results = odd[:_MOST_LINES]
+    counter = Counter(column.kind for column in columns if column not in read_results)
+    counts = ", ".join(f"{number} as {kind}" for kind, number in counter.items())
+    return [*map(str, read_results), *([f"and {counter.total()} further columns: {counts}"] if counter else [])]
 
 
-def described_names(name: str, kind: ColumnRole, levels: NDArray[np.generic] | Sequence[str]) -> ColumnReadResult:
+def described_names(name: str, role: ColumnRole, levels: NDArray[np.generic] | Sequence[str]) -> ColumnReadResult:
     """Describe how a column of labels, owners or users was read: by the number and the first few of its values."""
-    what, most = ("classes", _CLASSES) if kind is ColumnRole.LABEL else ("of them", _EXAMPLES)
-    return ColumnReadResult(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
+    what, most = ("classes", _CLASSES) if role is ColumnRole.LABEL else ("of them", _EXAMPLES)
+    return ColumnReadResult(name, role, f"{len(levels)} {what}: {_some(levels, most)}")
 
 
-def check_classes(values: NDArray[np.generic], what: str, most: int | None = None) -> None:
+def check_classes(values: NDArray[np.generic], name: str, most_classes: int | None = None) -> None:
     """Raise `InputError` if labels have so many different values that they look like a quantity to predict.
 
     Shapes: `values` (n,).
 
-    `most`: Largest number of classes that is accepted; None accepts any. In 20 records or more, classes have two
-    records each on average.
+    `most_classes`: Largest number of classes that is accepted; None accepts any. In 20 records or more, classes have
+    two records each on average.
     """
     records, classes = len(values), len(np.unique(values))
-    many = records >= ENOUGH_TO_TELL and 2 * classes > records
-    if not many and classes <= (most or classes):
+    is_quantity = records >= ENOUGH_TO_TELL and 2 * classes > records
+    if not is_quantity and classes <= (most_classes or classes):
         return
     noun = "different values" if values.dtype.kind in "US" else "different numbers"
-    found = f"{what} has {classes:,} {noun} in {records:,} records, which looks like a quantity to predict"
+    problem = f"{name} has {classes:,} {noun} in {records:,} records, which looks like a quantity to predict"
     accepted = "accepted are labels that name a class, so put the values into groups"
     quantity = () if values.dtype.kind in "US" else (remedies.task(),)
     learned = f"; {quantity[0]} learns the quantity" if quantity else ""
     is_whole = values.dtype.kind != "f" or bool((values == np.floor(values.astype(np.float64))).all())
-    if many or not is_whole:
-        raise InputError(f"{found}: {accepted}{learned}", quantity)
-    more = remedies.max_levels(classes)
-    raise InputError(f"{found}: {accepted}, or {more} if these are classes{learned}", choices=(more, *quantity))
+    if is_quantity or not is_whole:
+        raise InputError(f"{problem}: {accepted}{learned}", quantity)
+    remedy = remedies.max_levels(classes)
+    raise InputError(f"{problem}: {accepted}, or {remedy} if these are classes{learned}", choices=(remedy, *quantity))
 
 
-def numbers_of(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decimal: str) -> tuple[Floats | None, str]:
+def numbers_of(
+    column: "pd.Series[Any]", name: str, file_rows: SourceFileRows, decimal: str
+) -> tuple[Floats | None, str]:
     """Return a column as numbers (dates as days since 1970), with a note on their notation; None for words."""
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""
@@ -178,29 +180,32 @@ def numbers_of(column: "pd.Series[Any]", name: str, origin: SourceFileRows, deci
         return days, " (days since 1970)"
     codes, raw = pd.factorize(column.astype(str).str.strip())
     text, notes = rewrite_amounts(pd.Series(raw, dtype=str))
-    other = DECIMAL_MARKS[decimal == "."]
-    written, otherwise = (np.array([is_number(cell, mark) for cell in text]) for mark in (decimal, other))
+    other_mark = DECIMAL_MARKS[decimal == "."]
+    written, otherwise = (np.array([is_number(cell, mark) for cell in text]) for mark in (decimal, other_mark))
     if written.all():
-        left_out = [repr(mark) for mark in ("%", other) if text.str.contains(mark, regex=False).any()]
+        left_out = [repr(mark) for mark in ("%", other_mark) if text.str.contains(mark, regex=False).any()]
         notes = [*notes, *([f"{' and '.join(left_out)} left out"] if left_out else [])]
-        plain = text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
+        plain = text.str.replace(rf"[{other_mark}%\s]", "", regex=True).str.replace(",", ".", regex=False)
         return plain.to_numpy(dtype=np.float64)[codes], f" ({'; '.join(notes)})" if notes else ""
-    cell, drop = origin.cell(int(np.argmin(written[codes])), name, _short(str(raw[~written][0]))), remedies.drop(name)
-    others = f"the decimals of the other columns have the mark {decimal!r}"
+    cell, drop = (
+        file_rows.cell(int(np.argmin(written[codes])), name, _short(str(raw[~written][0]))),
+        remedies.drop(name),
+    )
+    remedy = f"the decimals of the other columns have the mark {decimal!r}"
     accepted = f"accepted is one mark throughout, or {drop} to leave the column out"
-    require(not otherwise.all(), f"{cell}, and {others}: {accepted}", drop)
-    _require_one_kind(written[codes], raw[codes], name, origin, "numbers")
-    _require_one_kind(are_dates(pd.Series(raw, dtype=str))[codes], raw[codes], name, origin, "dates")
+    require(not otherwise.all(), f"{cell}, and {remedy}: {accepted}", drop)
+    _require_one_kind(written[codes], raw[codes], name, file_rows, "numbers")
+    _require_one_kind(are_dates(pd.Series(raw, dtype=str))[codes], raw[codes], name, file_rows, "dates")
     return None, ""
 
 
-def _require_one_kind(fits: Flags, cells: "pd.Index[Any]", name: str, origin: SourceFileRows, kind: str) -> None:
+def _require_one_kind(fits: Flags, cells: "pd.Index[Any]", name: str, file_rows: SourceFileRows, kind: str) -> None:
     """Raise `InputError` if most cells of a column are of one kind and a few are not; `fits` has a flag for each."""
     # Such a column is a spoilt measurement, and one level for each number or date would hide that.
     if fits.all() or fits.mean() <= _SHARE_OF_NUMBERS:
         return
     words, drop = tuple(dict.fromkeys(str(cell) for cell in cells[~fits])), remedies.drop(name)
-    cell = origin.cell(int(np.argmin(fits)), name, _short(words[0]))
+    cell = file_rows.cell(int(np.argmin(fits)), name, _short(words[0]))
     accepted = f"where most cells are {kind}: accepted are {kind} throughout"
     if len(words) > _MOST_WORDS:
         further = f"and {len(words) - 1:,} further words stand there"
@@ -212,11 +217,11 @@ def _require_one_kind(fits: Flags, cells: "pd.Index[Any]", name: str, origin: So
 
 def are_dates(cells: "pd.Series[Any]") -> Flags:
     """Return for each cell whether it is a date that exists; with slashes, day and month may have either order."""
-    found = cells.str.fullmatch(_SLASHED_DATE).to_numpy(dtype=np.bool_, copy=True)
+    is_date = cells.str.fullmatch(_SLASHED_DATE).to_numpy(dtype=np.bool_, copy=True)
     for pattern, form in _DATE_FORMS:
         of_form = cells.str.fullmatch(pattern).to_numpy(dtype=np.bool_)
-        found[of_form] = pd.to_datetime(cells[of_form], errors="coerce", format=form, utc=True).notna()
-    return found
+        is_date[of_form] = pd.to_datetime(cells[of_form], errors="coerce", format=form, utc=True).notna()
+    return is_date
 
 
 def _days(column: "pd.Series[Any]") -> Floats | None:
@@ -227,7 +232,9 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
     if not pd.api.types.is_datetime64_any_dtype(column):
         # The first cell settles most columns of text at once, however long they are.
         first = str(column.iloc[0]).strip()
-        form, written = next(((form, how) for form, how in _DATE_FORMS if form.fullmatch(first)), (None, ""))
+        form, written = next(
+            ((form, date_form) for form, date_form in _DATE_FORMS if form.fullmatch(first)), (None, "")
+        )
         if form is None:
             return None
         text = column.astype(str).str.strip()
@@ -241,7 +248,7 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
 
 
 def _levels(
-    text: "pd.Series[Any]", name: str, file: str, most: int, before: int, identifier: IdentifyingColumn | None
+    text: "pd.Series[Any]", name: str, file: str, most: int, before: int, column: IdentifyingColumn | None
 ) -> EncodedColumn:
     values, drop = text.to_numpy(dtype=np.str_), remedies.drop(name)
     levels, codes = np.unique(values, return_inverse=True)
@@ -251,14 +258,14 @@ def _levels(
     dates = f"{file}: column {name} holds dates, such as {first!r}"
     require(not are_all_dates, f"{dates}: {accepted}, or leave the column out with {drop}", drop)
     is_unique = len(values) >= ENOUGH_TO_TELL and len(levels) == len(values)
-    if identifier is not None and identifier.most > 1 and (is_unique or len(levels) > most):
-        refusal = _refused_person_column(identifier, file, len(levels))
+    if column is not None and column.most > 1 and (is_unique or len(levels) > most):
+        refusal = _refused_person_column(column, file, len(levels))
         raise refusal
-    own = f"{file}: column {name} has another text in every record, such as {_short(first)}"
+    problem = f"{file}: column {name} has another text in every record, such as {_short(first)}"
     useless = (
         f"it is an identifier or free text, from which no table can learn: leave it out with {drop}{_hint(values)}"
     )
-    require(not is_unique, f"{own}: {useless}", drop)
+    require(not is_unique, f"{problem}: {useless}", drop)
     if len(levels) > most:
         more = remedies.max_levels(len(levels))
         found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {most}"
@@ -272,25 +279,25 @@ def _levels(
     return EncodedColumn(ColumnReadResult(name, ColumnRole.LEVELS, detail, odd=bool(alone)), features)
 
 
-def _refused_person_column(identifier: IdentifyingColumn, file: str, levels: int) -> InputError:
+def _refused_person_column(column: IdentifyingColumn, file: str, levels: int) -> InputError:
     """Return the error for a column of words that says whom each record is about, and can be no feature.
 
     The advice to leave it out is for columns alone whose name does not say that they identify persons.
     """
-    name, drop = identifier.name, remedies.drop(identifier.name)
-    repeated = f"in {identifier.rows:,} records, up to {identifier.most:,} each"
-    if identifier.beginning:
-        found = f"words that begin in {identifier.values:,} ways, such as {identifier.beginning!r}, {repeated}"
+    name, drop = column.name, remedies.drop(column.name)
+    repeated = f"in {column.rows:,} records, up to {column.most:,} each"
+    if column.beginning:
+        problem = f"words that begin in {column.values:,} ways, such as {column.beginning!r}, {repeated}"
         advice = "if the beginning says whom a record is about, give it a column of its own and name that as the user"
-        return InputError(f"{file}: column {name} has {found}: {advice}; if it does not, {drop} leaves the column out",
-                          choices=(drop,))  # fmt: skip
-    user, more = remedies.user(name), remedies.max_levels(levels)
-    found = f"{file}: column {name} has {levels:,} different texts {repeated}"
+        sentence = f"{file}: column {name} has {problem}: {advice}; if it does not, {drop} leaves the column out"
+        return InputError(sentence, choices=(drop,))
+    user, remedy = remedies.user(name), remedies.max_levels(levels)
+    problem = f"{file}: column {name} has {levels:,} different texts {repeated}"
     if is_person_name(name):
-        text = f"{found}: it says whom each record is about, so name it with {user}"
+        text = f"{problem}: it says whom each record is about, so name it with {user}"
         return InputError(text, (user,))
-    advice = f"if it says whom each record is about, name it with {user}; else {drop} or {more}"
-    return InputError(f"{found}: {advice}", (user,), (drop, more))
+    advice = f"if it says whom each record is about, name it with {user}; else {drop} or {remedy}"
+    return InputError(f"{problem}: {advice}", (user,), (drop, remedy))
 
 
 TEXT_HINT = "text in [data] names a column of text that a model of text learns from"
@@ -298,12 +305,12 @@ TEXT_HINT = "text in [data] names a column of text that a model of text learns f
 
 def _hint(values: NDArray[np.str_]) -> str:
     """Return advice to read the column as text; empty if most cells are one word."""
-    return f"; {TEXT_HINT}" if 2 * sum(" " in one for one in values.tolist()) > len(values) else ""
+    return f"; {TEXT_HINT}" if 2 * sum(" " in text for text in values.tolist()) > len(values) else ""
 
 
-def _some(levels: NDArray[np.generic] | Sequence[str], most: int = _EXAMPLES) -> str:
-    names = ", ".join(str(level)[:20] for level in levels[:most])
-    return f"{names}, ..." if len(levels) > most else names
+def _some(levels: NDArray[np.generic] | Sequence[str], most_shown: int = _EXAMPLES) -> str:
+    names = ", ".join(str(level)[:20] for level in levels[:most_shown])
+    return f"{names}, ..." if len(levels) > most_shown else names
 
 
 def _short(text: str) -> str:

@@ -64,11 +64,11 @@ def _any_of_record(gaps: pd.DataFrame) -> Flags:
 
 
 def _refusal(
-    frame: pd.DataFrame, gaps: pd.DataFrame, path: Path, kept: Sequence[str], words: Mapping[str, Sequence[str]]
+    frame: pd.DataFrame, gaps: pd.DataFrame, path: Path, kept_columns: Sequence[str], words: Mapping[str, Sequence[str]]
 ) -> InputError:
     """Return the error for missing values: it leaves out mostly empty columns first, and then records.
 
-    `kept` are columns that cannot be left out.
+    `kept_columns` are columns that cannot be left out.
     """
     missing = gaps.to_numpy(dtype=np.bool_)
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
@@ -76,16 +76,16 @@ def _refusal(
     word = "" if frame[name].isna().iloc[row] else f"the word {str(frame.iloc[row, position]).strip()!r} for "
     text = f"{path} has {word}a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
     text += f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
-    shares = gaps.drop(columns=kept).mean()
+    shares = gaps.drop(columns=kept_columns).mean()
     empty = [str(column) for column in shares.index[shares >= _MOSTLY_EMPTY]]
     if empty and len(empty) < len(shares):
         drop = remedies.drop(*empty)
         listed = ", ".join(f"{column} ({shares[column]:.0%})" for column in empty[:_COLUMNS_NAMED])
-        more = ", ..." if len(empty) > _COLUMNS_NAMED else ""
-        return InputError(f"{text}{drop} leaves out what is mostly empty, {listed}{more}", (drop,))
+        suffix = ", ..." if len(empty) > _COLUMNS_NAMED else ""
+        return InputError(f"{text}{drop} leaves out what is mostly empty, {listed}{suffix}", (drop,))
     records = remedies.missing(*sorted({word for column_words in words.values() for word in column_words}))
     text += f"leave out the records where one is missing with {records}"
-    if name in kept:
+    if name in kept_columns:
         return InputError(text, (records,))
     impute = remedies.impute()
     if len(shares) == 1:
@@ -99,8 +99,8 @@ def _require_classes(classes: NDArray[np.str_], usable: Flags, complete: Flags, 
     lost = [str(name) for name in np.unique(classes[usable]) if not (complete & (classes == name)).any()]
     if not lost:
         return
-    named = ", ".join(map(repr, lost[:_CLASSES_NAMED])) + (", ..." if len(lost) > _CLASSES_NAMED else "")
-    what = f"every record of class {named}" if lost[0] else "every record"
+    classes_text = ", ".join(map(repr, lost[:_CLASSES_NAMED])) + (", ..." if len(lost) > _CLASSES_NAMED else "")
+    subject = f"every record of class {classes_text}" if lost[0] else "every record"
     emptiest = _emptiest_column(gaps[usable & np.isin(classes, lost)])
     ways = [] if len(gaps.columns) == 1 else [remedies.drop(emptiest)]
     leaves = [f"{ways[0]} leaves out the column that they lack most"] if ways else []
@@ -109,7 +109,7 @@ def _require_classes(classes: NDArray[np.str_], usable: Flags, complete: Flags, 
         ways.append(without)
         leaves.append(f"{without} leaves out such classes")
     helps = ", or ".join(leaves) if leaves else "accepted is a column that is filled in some records"
-    raise InputError(f"{path}: {what} lacks a value in some column: {helps}", tuple(ways[:1]), tuple(ways[1:]))
+    raise InputError(f"{path}: {subject} lacks a value in some column: {helps}", tuple(ways[:1]), tuple(ways[1:]))
 
 
 def _halved(
@@ -117,12 +117,12 @@ def _halved(
 ) -> Iterator[DataWarning]:
     """Yield a warning for each class of which more than half of the records lack a value."""
     for name in np.unique(classes[usable]).tolist():
-        own = usable & (classes == name)
-        total, left = int(own.sum()), int((own & complete).sum())
-        if name and left < _LEAST_KEPT * total:
-            drop = remedies.drop(_emptiest_column(gaps[own]))
+        is_of_class = usable & (classes == name)
+        total, remaining = int(is_of_class.sum()), int((is_of_class & complete).sum())
+        if name and remaining < _LEAST_KEPT * total:
+            drop = remedies.drop(_emptiest_column(gaps[is_of_class]))
             lack = f"in {path.name} lack a value and are left out; {drop} would keep more"
-            yield DataWarning(f"{total - left:,} of the {total:,} records of class {name!r} {lack}", (drop,))
+            yield DataWarning(f"{total - remaining:,} of the {total:,} records of class {name!r} {lack}", (drop,))
 
 
 def _emptiest_column(gaps: pd.DataFrame) -> str:

@@ -44,8 +44,10 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
     require(bool(filled), f"{path} has no cell that holds anything in {listed}: accepted are tables")
     if len(filled) > 1:
         choices = tuple(remedies.sheet(name) for name in filled)
-        named = ", or ".join(map(str, choices))
-        raise InputError(f"{path} has {len(filled)} sheets: name the one that is meant, {named}", choices=choices)
+        choices_text = ", or ".join(map(str, choices))
+        raise InputError(
+            f"{path} has {len(filled)} sheets: name the one that is meant, {choices_text}", choices=choices
+        )
     return _written([] if not _is_filled(row) else [_cell(value) for value in row] for row in sheets[filled[0]])
 
 

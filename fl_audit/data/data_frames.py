@@ -40,17 +40,17 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
     columns, label = [str(column) for column in frame.columns], settings.label
     listed = ", ".join(columns[:20])
     # If the file has no line of column names, the label cannot be found, and the message says so.
-    unnamed = "".join(f"; {one.text}" for one in header_warnings(columns))
+    unnamed = "".join(f"; {warning.text}" for warning in header_warnings(columns))
     require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}{unnamed}")
     for name in settings.drop:
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
     beside = f"the label {label!r}"
-    for what, column in (("owner", settings.owner), ("user", settings.user), ("text", settings.text)):
-        require(column != label, f"{what} is {column!r}, the label column: accepted are other columns")
+    for role, column in (("owner", settings.owner), ("user", settings.user), ("text", settings.text)):
+        require(column != label, f"{role} is {column!r}, the label column: accepted are other columns")
         if column is not None and column not in columns:
-            raise InputError(f"{path} has no {what} column {column!r}: {_near(column, columns)}{listed}")
-        beside += "" if column is None else f" and the {what} {column!r}"
+            raise InputError(f"{path} has no {role} column {column!r}: {_near(column, columns)}{listed}")
+        beside += "" if column is None else f" and the {role} {column!r}"
     frame = frame[settings.kept] if settings.text is not None else frame.drop(columns=list(settings.drop))
     is_enough = settings.text is not None or len(frame.columns) > len(settings.kept)
     require(is_enough, f"{path} has no column beside {beside}: at least 1 is needed")
@@ -83,8 +83,8 @@ def source_of_frames(
     `words`: None leaves the counts out.
     """
     complete, warned = _complete_parts(frames, paths, settings)
-    parts = [part.drop_duplicates() for part in complete] if settings.unique else complete
-    train, rows = len(parts[0]), np.concatenate([part.index.to_numpy() + 1 for part in parts])
+    parts = [frame.drop_duplicates() for frame in complete] if settings.unique else complete
+    train, rows = len(parts[0]), np.concatenate([frame.index.to_numpy() + 1 for frame in parts])
     origin = SourceFileRows(str(paths[0]), str(paths[-1]), train, rows)
     joint, label, text = _joint(parts, settings), settings.label, settings.of_text
     if settings.imputes:
@@ -95,13 +95,15 @@ def source_of_frames(
     owners, owner_use = _persons(joint, origin, settings.owner, ColumnRole.OWNER)
     owner_use = user_use | owner_use
     table = joint if text is None else joint.drop(columns=[text.column])
-    found = identifiers(table, label, settings.owner, settings.user)
+    identifying_columns = identifiers(table, label, settings.owner, settings.user)
     person = settings.user or settings.owner
     encoded = _encoded(
-        joint.drop(columns=[label, *owner_use]), origin, settings, likeliest_person_column(found, person)
+        joint.drop(columns=[label, *owner_use]), origin, settings, likeliest_person_column(identifying_columns, person)
     )
     features = np.concatenate([column.features for column in encoded], axis=1)
-    inputs = tuple(one for column in encoded if isinstance(column, EncodedTexts) for one in column.inputs)
+    inputs = tuple(
+        named_input for column in encoded if isinstance(column, EncodedTexts) for named_input in column.inputs
+    )
     pool = build_records(features[:train], labels.train, labels.classes, paths[0], owners, users, inputs)
     pool = replace(pool, label_range=labels.range)
     test = None
@@ -111,12 +113,12 @@ def source_of_frames(
     width = f"{features.shape[1]} features" if text is None else f"text of column {text.column}"
     description = f"{title} {paths[0].name}, {train:,} records, {width}, {labels.counted}{_said_of(settings)}"
     description += _left_out(sum(map(len, frames)), sum(map(len, complete)), len(joint), words or {})
-    dropped = [ColumnReadResult(one, ColumnRole.DROPPED, "as the configuration says") for one in settings.drop]
+    dropped = [ColumnReadResult(name, ColumnRole.DROPPED, "as the configuration says") for name in settings.drop]
     warned += (caution for column in encoded for caution in column.cautions)
     # Rows that repeat another one are of the same user, of whom other warnings tell.
     counts_repeats = not settings.unique and settings.user is None
-    repeats = sum(int(part.duplicated().sum()) for part in parts) if counts_repeats else 0
-    identifying = (*owner_use, *(column.name for column in found))
+    repeats = sum(int(frame.duplicated().sum()) for frame in parts) if counts_repeats else 0
+    identifying = (*owner_use, *(column.name for column in identifying_columns))
     warned += table_warnings(ReadTable(table, label, features, repeats, identifying, settings.is_regression))
     return LoadedDataset(
         name,
@@ -128,7 +130,7 @@ def source_of_frames(
         cautions=tuple(warned),
         class_names=labels.names,
         found=settings.unusual,
-        identifiers=found,
+        identifiers=identifying_columns,
     )
 
 
@@ -149,39 +151,41 @@ class _EncodedLabels:
         return f"{self.classes} classes" if self.names else "label a quantity"
 
 
-def _labels(column: "pd.Series[Any]", origin: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
+def _labels(column: "pd.Series[Any]", file_rows: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
     """Return the labels of all records, as classes or, with `task` REGRESSION, as quantities."""
-    label, train = settings.label, origin.train
+    label, train = settings.label, file_rows.train
     if settings.is_regression:
-        return _quantities(column, origin, settings)
-    values = _label_values(column, label, origin)
+        return _quantities(column, file_rows, settings)
+    values = _label_values(column, label, file_rows)
     most = settings.most_words if values.dtype.kind == "U" else settings.most_numbers
-    check_classes(values, f"{origin.file}: label column {label}", most)
+    check_classes(values, f"{file_rows.file}: label column {label}", most)
     has_test = train < len(values)
-    codes, test_codes, classes = encode_labels(values[:train], values[train:] if has_test else None, Path(origin.file))
+    codes, test_codes, classes = encode_labels(
+        values[:train], values[train:] if has_test else None, Path(file_rows.file)
+    )
     use = described_names(label, ColumnRole.LABEL, np.unique(values))
     test = codes[:0] if test_codes is None else test_codes
     return _EncodedLabels(codes, test, classes, use, tuple(map(str, np.unique(values))))
 
 
-def _quantities(column: "pd.Series[Any]", origin: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
+def _quantities(column: "pd.Series[Any]", file_rows: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
     """Return labels that are quantities, scaled to [0, 1] by the range of the training records."""
     label = settings.label
     if pd.api.types.is_numeric_dtype(column):
-        refuse_infinite(column, label, origin)
-    numbers, note = numbers_of(column, label, origin, settings.decimal or ".")
-    words = f"{origin.file}: label column {label} has words, and task is 'regression'"
+        refuse_infinite(column, label, file_rows)
+    numbers, note = numbers_of(column, label, file_rows, settings.decimal or ".")
+    words = f"{file_rows.file}: label column {label} has words, and task is 'regression'"
     if numbers is None:
         raise InputError(f"{words}: accepted are numbers, or task = 'classification' in [data]")
-    low, high = float(numbers[: origin.train].min()), float(numbers[: origin.train].max())
-    same = f"{origin.file}: label column {label} is {low:g} in every record"
+    low, high = float(numbers[: file_rows.train].min()), float(numbers[: file_rows.train].max())
+    same = f"{file_rows.file}: label column {label} is {low:g} in every record"
     require(high > low, f"{same}: accepted are quantities that differ")
-    reach = f"{origin.file}: label column {label} reaches from {low:g} to {high:g}"
+    reach = f"{file_rows.file}: label column {label} reaches from {low:g} to {high:g}"
     require(math.isfinite(high - low), f"{reach}: accepted are ranges below 1.7e308")
     scaled = ((numbers - low) / (high - low)).astype(np.float32)
     detail = f"a quantity, {low:g} to {high:g}{note}, scaled to 0 to 1"
     use = ColumnReadResult(label, ColumnRole.LABEL, detail)
-    return _EncodedLabels(scaled[: origin.train], scaled[origin.train :], 1, use, range=(low, high))
+    return _EncodedLabels(scaled[: file_rows.train], scaled[file_rows.train :], 1, use, range=(low, high))
 
 
 def _complete_parts(
@@ -191,20 +195,20 @@ def _complete_parts(
     for frame, path in zip(frames, paths, strict=True):
         odd = sorted(set(frame.columns) ^ set(frames[0].columns))
         require(not odd, f"{path} differs from {paths[0]} in column {', '.join(odd[:5])}: accepted are equal columns")
-    parts, warned = [], list[DataWarning]()
+    encoded_parts, warned = [], list[DataWarning]()
     for frame, path in zip(frames, paths, strict=True):
         part, halved = complete_records(frame, path, settings)
-        parts.append(part)
+        encoded_parts.append(part)
         warned += halved
-    return parts, warned
+    return encoded_parts, warned
 
 
-def _joint(parts: Sequence[pd.DataFrame], settings: TableSettings) -> pd.DataFrame:
+def _joint(frames: Sequence[pd.DataFrame], settings: TableSettings) -> pd.DataFrame:
     """Return the rows of all files as one table.
 
     With the setting `ignore_case`, words of a column that differ only in case and spaces get the same spelling.
     """
-    joint = pd.concat(parts, ignore_index=True).infer_objects()
+    joint = pd.concat(frames, ignore_index=True).infer_objects()
     if not settings.ignore_case:
         return joint
     in_words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
@@ -212,41 +216,43 @@ def _joint(parts: Sequence[pd.DataFrame], settings: TableSettings) -> pd.DataFra
 
 
 def _encoded(
-    frame: pd.DataFrame, origin: SourceFileRows, settings: TableSettings, persons: IdentifyingColumn | None
+    frame: pd.DataFrame, file_rows: SourceFileRows, settings: TableSettings, column: IdentifyingColumn | None
 ) -> Sequence[EncodedColumn | EncodedTexts]:
     """Return the encoded columns of a table: all of them, or the one column of text."""
     if (text := settings.of_text) is None:
-        return encode_columns(frame, origin, settings, persons)
-    return [encode_texts(frame[text.column].astype(str).tolist(), text, origin.file)]
+        return encode_columns(frame, file_rows, settings, column)
+    return [encode_texts(frame[text.column].astype(str).tolist(), text, file_rows.file)]
 
 
 def _said_of(settings: TableSettings) -> str:
-    named = ", ".join(str(one).removesuffix(" in [data]") for one in settings.unusual)
-    return f"; read with {named}" if named else ""
+    settings_text = ", ".join(str(remedy).removesuffix(" in [data]") for remedy in settings.unusual)
+    return f"; read with {settings_text}" if settings_text else ""
 
 
-def _left_out(read: int, complete: int, kept: int, words: Mapping[str, int]) -> str:
+def _left_out(read: int, complete: int, kept_records: int, words: Mapping[str, int]) -> str:
     """Return a phrase that says how many records are left out because they are incomplete or repeat another record.
 
-    The numbers of records are `read` in all, `complete` of these, and `kept` after repeated ones are removed.
+    The numbers of records are `read` in all, `complete` of these, and `kept_records` after repeated ones are removed.
     """
-    said = ""
+    words_text = ""
     if read > complete:
-        said += f"; {read - complete:,} records with a missing value{_counted(words)} are left out"
-    if complete > kept:
-        said += f"; {complete - kept:,} records that repeat another one are left out"
-    return said
+        words_text += f"; {read - complete:,} records with a missing value{_counted(words)} are left out"
+    if complete > kept_records:
+        words_text += f"; {complete - kept_records:,} records that repeat another one are left out"
+    return words_text
 
 
 def _counted(words: Mapping[str, int]) -> str:
     """Return the words for a missing value, such as " ('?' in 12, empty in 5)"; empty without such words."""
-    named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
+    word_counts = [
+        f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda entry: -entry[1]) if word
+    ]
     empty = [f"empty in {words['']:,}"] if words.get("") else []
-    return f" ({', '.join(named + empty)})" if named else ""
+    return f" ({', '.join(word_counts + empty)})" if word_counts else ""
 
 
 def _persons(
-    joint: pd.DataFrame, origin: SourceFileRows, name: str | None, kind: ColumnRole
+    joint: pd.DataFrame, file_rows: SourceFileRows, name: str | None, role: ColumnRole
 ) -> tuple[Owners, dict[str, ColumnReadResult]]:
     """Return the owner (or user) of each training record, and how the column `name` of owners (or users) was read.
 
@@ -255,15 +261,15 @@ def _persons(
     """
     if name is None:
         return UNKNOWN_OWNERS, {}
-    values = _label_values(joint[name], name, origin)[: origin.train]
-    found = encode_owners(values, f"{origin.file}: {kind} column {name}", str(kind))
-    return found, {name: described_names(name, kind, found.names)}
+    values = _label_values(joint[name], name, file_rows)[: file_rows.train]
+    found = encode_owners(values, f"{file_rows.file}: {role} column {name}", str(role))
+    return found, {name: described_names(name, role, found.names)}
 
 
-def _label_values(column: "pd.Series[Any]", label: str, origin: SourceFileRows) -> NDArray[np.generic]:
+def _label_values(column: "pd.Series[Any]", label: str, file_rows: SourceFileRows) -> NDArray[np.generic]:
     """Return the labels, owners or users in a column, shape (records,): numbers unchanged, all else as strings."""
     if not pd.api.types.is_numeric_dtype(column):
         return column.astype(str).str.strip().to_numpy(dtype=np.str_)
     values: NDArray[np.generic] = column.to_numpy()
-    refuse_infinite(column, label, origin)
+    refuse_infinite(column, label, file_rows)
     return values

@@ -22,9 +22,9 @@ _SOURCES = {
 """Addresses of published data sets, by the folder in which each usually lies."""
 
 
-def data_directory(given: str | None) -> Path | None:
-    """Return the absolute path of the data directory: `given`, else the value of FL_AUDIT_DATA, else None."""
-    chosen = given or os.environ.get(DATA_DIRECTORY_VARIABLE)
+def data_directory(path_given: str | None) -> Path | None:
+    """Return the absolute path of the data directory: `path_given`, else the value of FL_AUDIT_DATA, else None."""
+    chosen = path_given or os.environ.get(DATA_DIRECTORY_VARIABLE)
     return expanded_path(chosen).absolute() if chosen else None
 
 
@@ -38,26 +38,26 @@ def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
 
 def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Path:
     """Return the path of the first file that exists among several names, in `directory`/`folder` or in `directory`."""
-    wanted, how = " or ".join(names), _HOW
+    wanted_names, remedy = " or ".join(names), _HOW
     if (source := _SOURCES.get(folder)) is not None:
-        how = f"{_HOW}; {folder} is published at {source}"
+        remedy = f"{_HOW}; {folder} is published at {source}"
     if directory is None:
-        raise InputError(f"no data directory to look for {wanted} in: {how}")
+        raise InputError(f"no data directory to look for {wanted_names} in: {remedy}")
     if not directory.is_dir():
-        raise InputError(f"data directory {directory} does not exist, looking for {wanted}: {how}")
-    places = [place / name for place in (directory / folder, directory) for name in names]
-    if found := next((place for place in places if place.is_file()), None):
+        raise InputError(f"data directory {directory} does not exist, looking for {wanted_names}: {remedy}")
+    paths = [path / name for path in (directory / folder, directory) for name in names]
+    if found := next((path for path in paths if path.is_file()), None):
         return found
-    raise InputError(f"{wanted} not found in {directory / folder} or {directory}: {how}")
+    raise InputError(f"{wanted_names} not found in {directory / folder} or {directory}: {remedy}")
 
 
-def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] = "file") -> Path:
+def resolve(directory: Path | None, path: str, kind: Literal["file", "folder"] = "file") -> Path:
     """Return the absolute path of an existing file or folder that a user named."""
     first = expanded_path(path).absolute()
     candidates = [first] if directory is None else [first, directory / path]
     for candidate in candidates:
-        if candidate.is_file() if what == "file" else candidate.is_dir():
+        if candidate.is_file() if kind == "file" else candidate.is_dir():
             return candidate
     tried = " or ".join(map(str, dict.fromkeys(candidates)))
     start = f"the directory that a relative path starts from with --data-dir or {DATA_DIRECTORY_VARIABLE}"
-    raise InputError(f"{what} {tried} not found: give an existing {what}, or {start}")
+    raise InputError(f"{kind} {tried} not found: give an existing {kind}, or {start}")

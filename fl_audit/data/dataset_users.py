@@ -13,30 +13,31 @@ RECORDS_PER_USER = "records-per-user"
 """Value of the setting `user` that makes owners the users, and name of the setting that limits records per user."""
 
 
-def with_owners_as_users(source: LoadedDataset) -> LoadedDataset:
+def with_owners_as_users(dataset: LoadedDataset) -> LoadedDataset:
     """Return a data set whose owners are its users too; raise `InputError` if it has no owners."""
-    pool = source.pool
-    unknown = f"user is {OWNER!r} in [data], and data set {source.name} does not say whose its records are"
+    pool = dataset.pool
+    unknown = f"user is {OWNER!r} in [data], and data set {dataset.name} does not say whose its records are"
     require(pool.owner is not None, f"{unknown}: accepted is it with femnist, or a column of csv, npz and hf:")
-    return replace(source, pool=replace(pool, user=pool.owner, users=pool.owners))
+    return replace(dataset, pool=replace(pool, user=pool.owner, users=pool.owners))
 
 
-def with_fewer_per_user(source: LoadedDataset, most: object) -> LoadedDataset:
+def with_fewer_per_user(dataset: LoadedDataset, most: object) -> LoadedDataset:
     """Return a data set that keeps only the first records of each user, in the order of the file."""
     unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
-    if source.pool.user is None:
+    if dataset.pool.user is None:
         raise InputError(f"{unknown}: name the column of the users with user in [data]")
     require(isinstance(most, int) and most >= 1, f"{RECORDS_PER_USER} is {most}: accepted are whole numbers from 1")
     assert isinstance(most, int)
-    kept = first_of_each(source.pool.user, most)
+    kept = first_of_each(dataset.pool.user, most)
     if kept.all():
-        return source
+        return dataset
     left_out = f"; {int((~kept).sum()):,} records beyond the first {most:,} of their user are left out"
-    return replace(source, pool=source.pool.take(np.flatnonzero(kept)), description=source.description + left_out)
+    return replace(dataset, pool=dataset.pool.take(np.flatnonzero(kept)), description=dataset.description + left_out)
 
 
-def first_of_each(codes: Integers, most: int) -> Flags:
-    """Return True at the first `most` occurrences of every value in an array and False at all others, shape (n,).
+def first_of_each(codes: Integers, most_records: int) -> Flags:
+    """Return True at the first `most_records` occurrences of every value in an array and False at all others, shape
+    (n,).
 
     Shapes: `codes` (n,).
 
@@ -47,6 +48,6 @@ def first_of_each(codes: Integers, most: int) -> Flags:
     """
     order = np.argsort(codes, kind="stable")
     _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
-    kept = np.empty(len(codes), dtype=np.bool_)
-    kept[order] = np.arange(len(codes)) - np.repeat(starts, counts) < most
-    return kept
+    is_kept = np.empty(len(codes), dtype=np.bool_)
+    is_kept[order] = np.arange(len(codes)) - np.repeat(starts, counts) < most_records
+    return is_kept

@@ -105,82 +105,82 @@ def directions(vectors: Floats) -> Floats:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
-def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
+def exact_block(first: Prepared, second: Prepared, measure: Measure) -> Floats:
     """Return the dissimilarity of every pair of a left and a right record, shape (n, m).
 
     The value of a pair is bitwise the same whatever other pairs are in the block.
     """
-    if isinstance(left, SsimWindows):
-        assert isinstance(right, SsimWindows), "both blocks are prepared for one measure"
-        return _structural(left, right)
-    assert not isinstance(right, SsimWindows)
+    if isinstance(first, SsimWindows):
+        assert isinstance(second, SsimWindows), "both blocks are prepared for one measure"
+        return _structural(first, second)
+    assert not isinstance(second, SsimWindows)
     if not isinstance(measure, Dissimilarity):
-        return _own_block(left, right, measure)
+        return _own_block(first, second, measure)
     # Half a second to import, which every client process would pay: only whoever chooses the differing record needs it.
-    return np.asarray(scipy.spatial.distance.cdist(left, right, _METRICS[measure]))
+    return np.asarray(scipy.spatial.distance.cdist(first, second, _METRICS[measure]))
 
 
-def _own_block(left: Floats, right: Floats, name: str) -> Floats:
+def _own_block(first: Floats, second: Floats, name: str) -> Floats:
     """Return the dissimilarity of every left and right record by the user's function `name`, shape (n, m)."""
-    found = np.asarray(import_function(name, "dissimilarity")(left, right))
-    accepted = f"accepted is a finite number for each of {len(left)} x {len(right)} pairs"
-    good = found.shape == (len(left), len(right)) and np.issubdtype(found.dtype, np.number)
-    require(good, f"dissimilarity {name!r} returned {found.dtype} of shape {found.shape}: {accepted}")
-    distances: Floats = found.astype(np.float64)
+    matrix = np.asarray(import_function(name, "dissimilarity")(first, second))
+    accepted = f"accepted is a finite number for each of {len(first)} x {len(second)} pairs"
+    good = matrix.shape == (len(first), len(second)) and np.issubdtype(matrix.dtype, np.number)
+    require(good, f"dissimilarity {name!r} returned {matrix.dtype} of shape {matrix.shape}: {accepted}")
+    distances: Floats = matrix.astype(np.float64)
     is_finite = bool(np.isfinite(distances).all())
     require(is_finite, f"dissimilarity {name!r} returned a number that is not finite: {accepted}")
     return distances
 
 
-def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
+def screening_block(first: Prepared, second: Prepared, measure: Measure) -> tuple[Floats, float]:
     """Return the dissimilarities of `exact_block`, computed faster, and a bound on their difference to the exact ones.
 
     Euclidean, cosine and SSIM dissimilarities come from matrix products. The bound covers the rounding in both
     functions; it is the usual one for sums of products (Higham 2002, section 3.1). For other measures the result is
     that of `exact_block`, and the bound is 0.
     """
-    if isinstance(left, SsimWindows):
-        assert isinstance(right, SsimWindows), "both blocks are prepared for one measure"
-        return _fast_structural(left, right)
-    assert not isinstance(right, SsimWindows)
+    if isinstance(first, SsimWindows):
+        assert isinstance(second, SsimWindows), "both blocks are prepared for one measure"
+        return _fast_structural(first, second)
+    assert not isinstance(second, SsimWindows)
     match measure:
         case Dissimilarity.EUCLIDEAN:
-            return _euclidean(left, right)
+            return _euclidean(first, second)
         case Dissimilarity.COSINE:
-            return 1 - directions(left) @ directions(right).T, (4 * left.shape[1] + 32) * _EPS
+            return 1 - directions(first) @ directions(second).T, (4 * first.shape[1] + 32) * _EPS
         case Dissimilarity.MANHATTAN | Dissimilarity.HAMMING | Dissimilarity.SSIM | str():
-            return exact_block(left, right, measure), 0.0
+            return exact_block(first, second, measure), 0.0
         case _:
             assert_never(measure)
 
 
-def _euclidean(left: Floats, right: Floats) -> tuple[Floats, float]:
-    mine, yours = np.square(left).sum(axis=1), np.square(right).sum(axis=1)
-    squares = left @ right.T
+def _euclidean(first: Floats, second: Floats) -> tuple[Floats, float]:
+    mine, yours = np.square(first).sum(axis=1), np.square(second).sum(axis=1)
+    squares = first @ second.T
     squares *= -2
     squares += mine[:, np.newaxis]
     squares += yours
     np.maximum(squares, 0, out=squares)
     np.sqrt(squares, out=squares)
-    reach, terms = float(np.sqrt(mine.max()) + np.sqrt(yours.max())), left.shape[1] + 8
+    reach, terms = float(np.sqrt(mine.max()) + np.sqrt(yours.max())), first.shape[1] + 8
     # An error of e in a square is at most one of sqrt(e) in its root, and that at distance 0.
     return squares, reach * ((2 * terms * _EPS) ** 0.5 + terms * _EPS)
 
 
-def _structural(left: SsimWindows, right: SsimWindows) -> Floats:
+def _structural(windows: SsimWindows, right: SsimWindows) -> Floats:
     """Return 1 - SSIM for every pair of a left and a right image, shape (n, m), from 0 to 2.
 
     SSIM is that of Wang et al. 2004 with a uniform 7x7 window, sample covariances and the mean over all windows.
     """
-    total = np.empty((left.mean.shape[1], right.mean.shape[1]))
+    total = np.empty((windows.mean.shape[1], right.mean.shape[1]))
     for index in range(len(total)):
-        mean, variance = left.mean[:, index, np.newaxis], left.variance[:, index, np.newaxis]
-        twice_covariance = (left.deviations[:, index, np.newaxis] * right.deviations).sum(axis=-1)
+        mean, variance = windows.mean[:, index, np.newaxis], windows.variance[:, index, np.newaxis]
+        twice_covariance = (windows.deviations[:, index, np.newaxis] * right.deviations).sum(axis=-1)
         quality = (2 * mean * right.mean + _STABLE_LUMINANCE) * (twice_covariance + _STABLE_CONTRAST)
         quality /= (mean**2 + right.mean**2 + _STABLE_LUMINANCE) * (variance + right.variance + _STABLE_CONTRAST)
         # The windows side by side, so that the order of the sum does not follow from the number of images.
         total[index] = np.ascontiguousarray(quality.T).sum(axis=-1)
-    return 1 - total / len(left.mean)
+    return 1 - total / len(windows.mean)
 
 
 def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, float]:
@@ -207,13 +207,13 @@ def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, flo
     return 1 - total.astype(np.float64) / windows, (80 + windows) * float(np.finfo(np.float32).eps)
 
 
-def _denominator(left: SsimWindows, right: SsimWindows) -> tuple[Floats32, Floats32]:
+def _denominator(windows: SsimWindows, right: SsimWindows) -> tuple[Floats32, Floats32]:
     """Return two arrays, (windows, n, 4) and (windows, 4, m), whose matrix product is the denominator of SSIM.
 
     The denominator is (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2) for windows x of the n left and y of the m
     right images.
     """
-    light, contrast = left.mean**2 + _STABLE_LUMINANCE, left.variance + _STABLE_CONTRAST
+    light, contrast = windows.mean**2 + _STABLE_LUMINANCE, windows.variance + _STABLE_CONTRAST
     mine = [light * contrast, light, contrast, np.ones_like(light)]
     light, contrast = right.mean**2, right.variance
     yours = [np.ones_like(light), contrast, light, light * contrast]

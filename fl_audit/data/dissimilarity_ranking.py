@@ -105,8 +105,8 @@ class _RankedPairs(NamedTuple):
     def none(cls) -> "_RankedPairs":
         return cls(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
-    def merged(self, other: "_RankedPairs", count: int) -> "_RankedPairs":
-        both = _RankedPairs(*(np.concatenate(parts) for parts in zip(self, other, strict=True)))
+    def merged(self, pairs: "_RankedPairs", count: int) -> "_RankedPairs":
+        both = _RankedPairs(*(np.concatenate(columns) for columns in zip(self, pairs, strict=True)))
         return both.take(np.lexsort((both.columns, both.rows, -both.scores))[:count])
 
     def take(self, chosen: Integers | Flags) -> "_RankedPairs":
@@ -116,10 +116,10 @@ class _RankedPairs(NamedTuple):
     def last(self) -> _ScoredPair:
         return _ScoredPair(float(self.scores[-1]), int(self.rows[-1]), int(self.columns[-1]))
 
-    def after(self, place: _ScoredPair) -> "_RankedPairs":
-        """Return the pairs that rank behind the pair `place`."""
-        later = (self.rows > place.row) | ((self.rows == place.row) & (self.columns > place.column))
-        return self.take((self.scores < place.score) | ((self.scores == place.score) & later))
+    def after(self, pair: _ScoredPair) -> "_RankedPairs":
+        """Return the pairs that rank behind the pair `pair`."""
+        later = (self.rows > pair.row) | ((self.rows == pair.row) & (self.columns > pair.column))
+        return self.take((self.scores < pair.score) | ((self.scores == pair.score) & later))
 
 
 def _ranked_in_block(
@@ -132,43 +132,45 @@ def _ranked_in_block(
     block, error = measures.screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()
     needed = (best.last.score if len(best.scores) == search.count else -np.inf) - error
-    wanted = search.count
+    count = search.count
     if search.after is not None:
         # Some of those within the error of the place, or equal to it, may rank before it: they are looked at besides.
         scores = np.where(scores > search.after.score + error, -np.inf, scores)
-        wanted += int(np.sum(scores >= search.after.score - error))
+        count += int(np.sum(scores >= search.after.score - error))
     if scores.max() < needed:
         return _RankedPairs.none()
-    positions = np.flatnonzero((scores >= max(needed, _last_of_top(scores, wanted) - 2 * error)) & (scores > -np.inf))
+    positions = np.flatnonzero((scores >= max(needed, _last_of_top(scores, count) - 2 * error)) & (scores > -np.inf))
     rows, columns = np.divmod(positions, block.shape[1])
     chosen = scores[positions]
     if error > 0:
         exact = _exact_scores(mine, yours, rows, columns, search.measure)
         chosen = exact if search.farthest else -exact
-    found = _RankedPairs(chosen, rows + start[0], columns + start[1])
+    pairs = _RankedPairs(chosen, rows + start[0], columns + start[1])
     if search.after is not None:
-        found = found.after(search.after)
-    return found.take(_top(found.scores, search.count)) if len(found.scores) else found
+        pairs = pairs.after(search.after)
+    return pairs.take(_top(pairs.scores, search.count)) if len(pairs.scores) else pairs
 
 
 def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Integers, measure: Measure) -> Floats:
     """Return the exact dissimilarity of `mine[rows[i]]` and `yours[columns[i]]` for each i; `rows` is ascending."""
     scores = np.empty(len(rows))
     for _, start, number in zip(*np.unique(rows, return_index=True, return_counts=True), strict=True):
-        part = slice(start, start + number)
-        scores[part] = measures.exact_block(mine[rows[start : start + 1]], yours[columns[part]], measure)[0]
+        rows_at_once = slice(start, start + number)
+        scores[rows_at_once] = measures.exact_block(
+            mine[rows[start : start + 1]], yours[columns[rows_at_once]], measure
+        )[0]
     return scores
 
 
 def _top(scores: Floats, count: int) -> Integers:
     """Return the positions of the `count` largest scores, in descending order, ties by position."""
-    least = _last_of_top(scores, count)
+    lowest = _last_of_top(scores, count)
     # Of the many that may tie for the last place only the first can be needed: sorting all of them takes long.
-    above, level = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
+    above, level = np.flatnonzero(scores > lowest), np.flatnonzero(scores == lowest)
     positions = np.concatenate([above, level[: max(0, count - len(above))]])
     return positions[np.lexsort((positions, -scores[positions]))]
 
 
 def _last_of_top(scores: Floats, count: int) -> float:
-    place = max(0, len(scores) - count)
-    return float(np.partition(scores, place)[place])
+    position = max(0, len(scores) - count)
+    return float(np.partition(scores, position)[position])

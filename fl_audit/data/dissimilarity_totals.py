@@ -21,12 +21,14 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
     Shapes: `chosen` (k,).
     """
     measures.check_measurable(records, measure)
-    wanted = np.arange(len(records)) if chosen is None else chosen
+    wanted_records = np.arange(len(records)) if chosen is None else chosen
     if measure is Dissimilarity.HAMMING:
-        return _hamming(records)[wanted]
+        return _hamming(records)[wanted_records]
     rows = max(1, min(measures.rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
-    parts = [_exact(records, measure, wanted[start : start + rows]) for start in range(0, len(wanted), rows)]
-    return np.concatenate(parts)
+    totals_of_parts = [
+        _exact(records, measure, wanted_records[start : start + rows]) for start in range(0, len(wanted_records), rows)
+    ]
+    return np.concatenate(totals_of_parts)
 
 
 def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
@@ -53,8 +55,10 @@ def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
     mine, columns = measures.prepare(records.features[chosen], measure), measures.rows_in_block(records, measure)
     block = np.empty((len(chosen), len(records)))
     for first in range(0, len(records), columns):
-        part = slice(first, first + columns)
-        block[:, part] = measures.exact_block(mine, measures.prepare(records.features[part], measure), measure)
+        columns_at_once = slice(first, first + columns)
+        block[:, columns_at_once] = measures.exact_block(
+            mine, measures.prepare(records.features[columns_at_once], measure), measure
+        )
     # Rounding can leave a record a little away from itself under the cosine measure.
     block[np.arange(len(chosen)), chosen] = 0.0
     # In one fixed order: ties must not be broken by the rounding of sums.
@@ -124,8 +128,8 @@ def _hamming(records: Records) -> Floats:
     return _by_feature(records, unequal) / int(records.features[0].size)
 
 
-def _by_feature(records: Records, part: Callable[[Floats], Floats]) -> Floats:
+def _by_feature(records: Records, total_of_feature: Callable[[Floats], Floats]) -> Floats:
     totals = np.zeros(len(records))
     for column in records.features.reshape(len(records), -1).T:
-        totals += part(column.astype(np.float64))
+        totals += total_of_feature(column.astype(np.float64))
     return totals

@@ -61,17 +61,17 @@ class Owners(NamedTuple):
 UNKNOWN_OWNERS = Owners()
 
 
-def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -> Owners:
+def encode_owners(values: NDArray[np.generic], name: str, noun: str = "owner") -> Owners:
     """Encode the owner, or the user, of each record as an integer 0..m-1, in the sorted order of their names.
 
     Raises `InputError` if `values` has more than one axis, or if a value is neither a whole number nor a string.
     """
-    require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one {noun} for each record, shape (n,)")
+    require(values.ndim == 1, f"{name} has shape {values.shape}: accepted is one {noun} for each record, shape (n,)")
     kind, accepted = values.dtype.kind, f"accepted are whole numbers or text that name the {noun}"
-    require(kind in "biuUf", f"{what} has type {values.dtype}: {accepted}")
+    require(kind in "biuUf", f"{name} has type {values.dtype}: {accepted}")
     if kind == "f":
         wrong = _not_whole(values)
-        require(not wrong.size, f"{what} has {str(*wrong[:1])}: {accepted}")
+        require(not wrong.size, f"{name} has {str(*wrong[:1])}: {accepted}")
     levels, codes = np.unique(values, return_inverse=True)
     names = levels.astype(np.str_) if kind != "f" else [f"{level:.0f}" for level in levels.tolist()]
     return Owners(codes.astype(np.int64), tuple(map(str, names)))
@@ -91,8 +91,8 @@ def build_records(
     Shapes: `features` (n, ...), `labels` (n,).
     """
     try:
-        more = {"user": users.codes, "users": users.names, "inputs": inputs}
-        return Records(features, labels, classes, *owners, **more)  # type: ignore[arg-type]
+        details = {"user": users.codes, "users": users.names, "inputs": inputs}
+        return Records(features, labels, classes, *owners, **details)  # type: ignore[arg-type]
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 

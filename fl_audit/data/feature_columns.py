@@ -17,16 +17,16 @@ from fl_audit.errors import InputError, Remedy
 
 
 def encode_columns(
-    frame: pd.DataFrame, origin: SourceFileRows, settings: TableSettings, persons: IdentifyingColumn | None
+    frame: pd.DataFrame, file_rows: SourceFileRows, settings: TableSettings, persons: IdentifyingColumn | None
 ) -> list[EncodedColumn]:
     """Encode all feature columns of a table, in their order."""
     encoded, width, refused = list[EncodedColumn](), 0, list[InputError]()
     for name, cells in frame.items():
         try:
             if pd.api.types.is_numeric_dtype(cells):
-                refuse_infinite(cells, str(name), origin)
+                refuse_infinite(cells, str(name), file_rows)
             identifier = persons if persons is not None and persons.name == name else None
-            column = encode_column(cells, str(name), origin, settings, width, identifier)
+            column = encode_column(cells, str(name), file_rows, settings, width, identifier)
         except InputError as error:
             # Columns that a setting fixes are collected, so that the user learns of all of them at once.
             if not error.remedies:
@@ -70,16 +70,16 @@ def _nothing_left(error: InputError) -> InputError:
     reason = str(error).split(": ", 2)
     accepted = "accepted is a table with a column of numbers, or of few words, beside the label"
     hint = f"; {TEXT_HINT}" if TEXT_HINT in str(error) else ""
-    others = tuple(remedy for remedy in error.choices if remedy.key != "drop")
-    keeps = f"; {others[0]} keeps the column" if others else ""
+    remedies = tuple(remedy for remedy in error.choices if remedy.key != "drop")
+    keeps = f"; {remedies[0]} keeps the column" if remedies else ""
     return InputError(f"{': '.join(reason[:2])}, and no other column is left to learn from: {accepted}{hint}{keeps}",
-                      others[:1])  # fmt: skip
+                      remedies[:1])  # fmt: skip
 
 
-def refuse_infinite(column: "pd.Series[Any]", name: str, origin: SourceFileRows) -> None:
+def refuse_infinite(column: "pd.Series[Any]", name: str, file_rows: SourceFileRows) -> None:
     """Raise `InputError` if a numeric column has a number that is not finite; the message names its cell."""
     finite = np.isfinite(column.to_numpy(dtype=np.float64))
     if not finite.all():
         position, drop = int(np.argmin(finite)), remedies.drop(name)
-        cell = origin.cell(position, name, str(column.iloc[position]))
+        cell = file_rows.cell(position, name, str(column.iloc[position]))
         raise InputError(f"{cell}: accepted are finite numbers; {drop} leaves out the column", (drop,))

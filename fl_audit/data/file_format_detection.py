@@ -24,8 +24,8 @@ class _FileFormat:
         Short ASCII magic bytes could also be the start of a CSV file's column name. These bytes count only if the
         content also has a zero byte, which text does not have.
         """
-        found = next((one for one in self.begins if content.startswith(one)), None)
-        return found is not None and (len(found) > _WORD or not found.isascii() or b"\0" in content)
+        beginning = next((begin for begin in self.begins if content.startswith(begin)), None)
+        return beginning is not None and (len(beginning) > _WORD or not beginning.isascii() or b"\0" in content)
 
 
 def _pandas(reader: str) -> str:
@@ -84,8 +84,8 @@ def file_format_phrase(content: bytes) -> str | None:
     >>> file_format_phrase(b"PAR1\\0..."), file_format_phrase(b"PAR1,y")
     ('a Parquet file', None)
     """
-    found = _of(content)
-    return None if found is None else found.said
+    format_found = _of(content)
+    return None if format_found is None else format_found.said
 
 
 def require_text(content: bytes, path: object) -> None:
@@ -107,9 +107,9 @@ def _of(content: bytes) -> _FileFormat | None:
     if content[_TAR] == b"ustar":
         return _FileFormat("a tar archive", (), _UNPACK)
     beginning = content[:_BEGINNING].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    for said, begins in _MARKUP:
+    for description, begins in _MARKUP:
         if beginning.startswith(begins):
-            return _FileFormat(said, (), "the table itself has to be saved as CSV (UTF-8)")
+            return _FileFormat(description, (), "the table itself has to be saved as CSV (UTF-8)")
     if beginning.startswith((b'{"', b"[{", b"[[", b"{\n", b"[\n", b"{\r\n", b"[\r\n")):
         return _FileFormat("a JSON file", (), _pandas("read_json"))
     return next((kind for kind in _KINDS if kind.is_kind_of(content)), None)

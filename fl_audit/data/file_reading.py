@@ -33,8 +33,8 @@ def read_text(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = f"byte {error.object[error.start]:#x} at {error.start}"
-        raise InputError(f"{path} has {place}: accepted is UTF-8") from error
+        location = f"byte {error.object[error.start]:#x} at {error.start}"
+        raise InputError(f"{path} has {location}: accepted is UTF-8") from error
 
 
 def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:

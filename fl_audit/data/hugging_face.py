@@ -38,8 +38,8 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
     is missing or cannot be used.
     """
     table, images = TableSettings.of(options).located(None), ImageSettings.of(options)
-    parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
-    columns = [(column, feature) for column, feature in parts[0][1].features.items() if column not in table.drop]
+    splits = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
+    columns = [(column, feature) for column, feature in splits[0][1].features.items() if column not in table.drop]
     pictures = [column for column, feature in columns if isinstance(feature, ImageFeature)]
     drop = remedies.drop(*pictures[1:])
     accepted = f"accepted is one; {drop} keeps the first"
@@ -49,13 +49,13 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
         drop,
     )
     if pictures and table.text is None:
-        return _of_pictures(pictures[0], parts, table, images)
-    written = [chosen_columns(_frame(data, table.drop), path, table) for path, data in parts]
+        return _of_pictures(pictures[0], splits, table, images)
+    written = [chosen_columns(_frame(data, table.drop), path, table) for path, data in splits]
     frames = [without_words(frame, table.missing or ()) for frame in written]
     words = Counter[str]()
     for before, after in zip(written, frames, strict=True):
         words.update(missing_value_word_counts(before, after))
-    return source_of_frames(frames, [path for path, _ in parts], table, name, "data set", words)
+    return source_of_frames(frames, [path for path, _ in splits], table, name, "data set", words)
 
 
 def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
@@ -67,9 +67,9 @@ def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
         federated = FederatedDataset(
             dataset=name.removeprefix(_PREFIX), subset=options.get("subset"), partitioners={split: 1}, shuffle=False
         )
-        found = {split: federated.load_split(split)}
+        datasets = {split: federated.load_split(split)}
         test = options.get("test-split") or ("test" if split != "test" and _has_test(federated) else None)
-        return found if test is None else found | {test: federated.load_split(test)}
+        return datasets if test is None else datasets | {test: federated.load_split(test)}
     # The libraries raise whatever the network, the file system and Arrow raise.
     except Exception as error:
         raise InputError(
@@ -101,7 +101,7 @@ def _frame(data: "Dataset", drop: Collection[str]) -> pd.DataFrame:
             columns[name] = [feature.names[code] if code >= 0 else None for code in frame[name]]
         elif name not in drop and isinstance(frame[name].iloc[0], np.ndarray | list):
             values = _rows_of_numbers(frame[name], name)
-            columns |= {f"{name}.{place}": values[:, place] for place in range(values.shape[1])}
+            columns |= {f"{name}.{index}": values[:, index] for index in range(values.shape[1])}
         else:
             columns[name] = frame[name]
     return pd.DataFrame(columns)
@@ -121,31 +121,37 @@ def _rows_of_numbers(column: "pd.Series[Any]", name: str) -> np.ndarray[Any, np.
 
 
 def _of_pictures(
-    column: str, parts: "list[tuple[Path, Dataset]]", table: TableSettings, images: ImageSettings
+    column: str, splits: "list[tuple[Path, Dataset]]", table: TableSettings, images: ImageSettings
 ) -> LoadedDataset:
     label = table.label
-    for path, data in parts:
+    for path, data in splits:
         chosen_columns(pd.DataFrame(columns=data.column_names, index=[0]), path, table)
-    labels = [_names(data, label) for _, data in parts]
-    path = parts[0][0]
-    most = table.most_words if labels[0].dtype.kind in "OUS" else table.most_numbers
-    check_classes(labels[0], f"{path}: label column {label}", most)
+    labels = [_names(data, label) for _, data in splits]
+    path = splits[0][0]
+    most_levels = table.most_words if labels[0].dtype.kind in "OUS" else table.most_numbers
+    check_classes(labels[0], f"{path}: label column {label}", most_levels)
     codes, test_codes, classes = encode_labels(labels[0], labels[1] if len(labels) > 1 else None, path)
-    named = {ColumnRole.OWNER: table.owner, ColumnRole.USER: table.user}
-    told = {
+    columns_by_role = {ColumnRole.OWNER: table.owner, ColumnRole.USER: table.user}
+    owners = {
         kind: UNKNOWN_OWNERS
         if name is None
-        else encode_owners(_names(parts[0][1], name), f"{path}: {kind} column {name}", str(kind))
-        for kind, name in named.items()
+        else encode_owners(_names(splits[0][1], name), f"{path}: {kind} column {name}", str(kind))
+        for kind, name in columns_by_role.items()
     }
-    features, became = image_features(_opened(parts, column), images)
-    pool = build_records(features[: len(codes)], codes, classes, path, told[ColumnRole.OWNER], told[ColumnRole.USER])
-    test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
-    left_out = [name for name in parts[0][1].column_names if name not in (column, *table.kept)]
+    features, became = image_features(_opened(splits, column), images)
+    pool = build_records(
+        features[: len(codes)], codes, classes, path, owners[ColumnRole.OWNER], owners[ColumnRole.USER]
+    )
+    test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, splits[-1][0])
+    left_out = [name for name in splits[0][1].column_names if name not in (column, *table.kept)]
     uses = (
         ColumnReadResult(column, ColumnRole.IMAGE, became),
         described_names(label, ColumnRole.LABEL, np.unique(labels[0])),
-        *(described_names(name, kind, told[kind].names) for kind, name in named.items() if name is not None),
+        *(
+            described_names(name, kind, owners[kind].names)
+            for kind, name in columns_by_role.items()
+            if name is not None
+        ),
         *(ColumnReadResult(name, ColumnRole.DROPPED, "beside pictures") for name in left_out),
     )
     title = f"data set {os.fspath(path)}, {len(pool):,} pictures, {classes} classes"
@@ -157,12 +163,12 @@ def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]
     feature, values = data.features[column], data[column]
     if isinstance(feature, ClassLabel):
         return np.array([feature.names[code] for code in values], dtype=np.str_)
-    found = np.array(list(values))
-    return found if found.dtype.kind in "biu" else found.astype(np.str_)
+    names_found = np.array(list(values))
+    return names_found if names_found.dtype.kind in "biu" else names_found.astype(np.str_)
 
 
-def _opened(parts: "list[tuple[Path, Dataset]]", column: str) -> "Iterator[tuple[str, Image]]":
-    for path, data in parts:
+def _opened(splits: "list[tuple[Path, Dataset]]", column: str) -> "Iterator[tuple[str, Image]]":
+    for path, data in splits:
         for number, picture in enumerate(data[column]):
             require(picture is not None, f"{path} has no picture in record {number}: accepted are pictures throughout")
             yield f"{path}, record {number}", picture

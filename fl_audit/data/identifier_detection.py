@@ -54,7 +54,7 @@ def identifiers(
         return ()
     names = [name for name in frame.columns if name not in (label, owner, user)]
     compared = frame[names[:_COLUMNS_COMPARED]]
-    found = []
+    columns_found = []
     for name in names:
         keys, beginning = _keys(frame[name], compared) if _can_identify(frame[name]) else (None, "")
         if keys is None:
@@ -63,18 +63,22 @@ def identifiers(
         of_owner, of_user = (
             role is not None and determines(keys, pd.factorize(frame[role])[0]) for role in (owner, user)
         )
-        most = int(counts.max())
-        found.append(IdentifyingColumn(str(name), len(counts), len(frame), most, of_owner, of_user, beginning))
-    return tuple(found)
+        largest = int(counts.max())
+        columns_found.append(
+            IdentifyingColumn(str(name), len(counts), len(frame), largest, of_owner, of_user, beginning)
+        )
+    return tuple(columns_found)
 
 
-def likeliest_person_column(found: Sequence[IdentifyingColumn], person: str | None) -> IdentifyingColumn | None:
+def likeliest_person_column(
+    identifying_columns: Sequence[IdentifyingColumn], person: str | None
+) -> IdentifyingColumn | None:
     """Return the column that most likely tells which person each record belongs to; None if there is no such column.
 
     Only a column with repeated values can be such a column, because otherwise every record would belong to a different
     person. The result is also None if the user has already named a column of persons.
     """
-    repeated = [column for column in found if column.most > 1] if person is None else []
+    repeated = [column for column in identifying_columns if column.most > 1] if person is None else []
     return min(repeated, key=_distance_from_person, default=None)
 
 
@@ -160,12 +164,12 @@ def _beginnings(column: "pd.Series[Any]") -> tuple[Integers, str] | None:
     words = column.astype(str).str.strip()
     if words.nunique() * _FEWEST_ROWS < len(words):
         return None
-    parts = [[match.start() for match in _PART.finditer(word)] for word in words]
-    depth = min(map(len, parts))
-    if any(len(places) != depth for places in parts) or not all(word[-1:].isdigit() for word in words):
+    digit_positions = [[match.start() for match in _PART.finditer(word)] for word in words]
+    depth = min(map(len, digit_positions))
+    if any(len(positions) != depth for positions in digit_positions) or not all(word[-1:].isdigit() for word in words):
         return None
     for level in range(depth):
-        cut = pd.Series([word[: places[level]] for word, places in zip(words, parts, strict=True)])
+        cut = pd.Series([word[: positions[level]] for word, positions in zip(words, digit_positions, strict=True)])
         codes, levels = pd.factorize(cut)
         repeats = len(levels) * _FEWEST_ROWS <= len(words) <= len(levels) * _MOST_ROWS
         if repeats and len(levels) >= _FEWEST_VALUES:
@@ -187,7 +191,7 @@ def _are_codes(column: "pd.Series[Any]") -> bool:
     return len(shortened) == 1 and max(form.count("0") for form in forms) >= _FEWEST_DIGITS
 
 
-def _describes_persons(codes: Integers, others: pd.DataFrame) -> bool:
+def _describes_persons(codes: Integers, frame: pd.DataFrame) -> bool:
     """Return True if a column of codes determines another column, as a person's number determines the sex.
 
     Two other relations do not count. A column may determine another one in ascending order, as an age determines the
@@ -196,25 +200,27 @@ def _describes_persons(codes: Integers, others: pd.DataFrame) -> bool:
     order = np.argsort(codes, kind="stable")
     same = np.diff(codes[order]) == 0
     pairs = np.flatnonzero(same)
-    few = pairs[:_ROWS_COMPARED]
-    for name in others.columns:
-        cells = others[name].to_numpy()[order]
-        if (cells[few] == cells[few + 1]).all() and _determines_nontrivially(pd.factorize(cells)[0], pairs, same):
+    few_pairs = pairs[:_ROWS_COMPARED]
+    for name in frame.columns:
+        cells = frame[name].to_numpy()[order]
+        if (cells[few_pairs] == cells[few_pairs + 1]).all() and _determines_nontrivially(
+            pd.factorize(cells)[0], pairs, same
+        ):
             return True
     return False
 
 
-def _determines_nontrivially(other: Integers, pairs: Integers, same: Flags) -> bool:
-    """Return True if a column of codes determines the column `other`, as a person's number determines the sex.
+def _determines_nontrivially(other_codes: Integers, pairs: Integers, same: Flags) -> bool:
+    """Return True if a column of codes determines the column `other_codes`, as a person's number determines the sex.
 
-    The result is False if this may be chance, if `other` follows the order of the codes, or if it has more than half as
-    many values as there are codes. `other` is sorted by code. `same` says for every record but the last whether the
-    next record has the same code, and `pairs` holds the positions where it has.
+    The result is False if this may be chance, if `other_codes` follows the order of the codes, or if it has more than
+    half as many values as there are codes. `other_codes` is sorted by code. `same` says for every record but the last
+    whether the next record has the same code, and `pairs` holds the positions where it has.
     """
-    if not (other[pairs] == other[pairs + 1]).all():
+    if not (other_codes[pairs] == other_codes[pairs + 1]).all():
         return False
-    shares = np.bincount(other) / len(other)
-    levels, changes, values = np.count_nonzero(shares), int((np.diff(other) != 0).sum()), int((~same).sum()) + 1
+    shares = np.bincount(other_codes) / len(other_codes)
+    levels, changes, values = np.count_nonzero(shares), int((np.diff(other_codes) != 0).sum()), int((~same).sum()) + 1
     by_chance = -len(pairs) * log(max(float((shares**2).sum()), 1e-12))
     # A column that follows the order changes once between its levels; one that renames has as many levels as values.
     return by_chance > SURE and 1 < int(levels) <= values // 2 and changes > 2 * int(levels)

@@ -16,7 +16,9 @@ from fl_audit.errors import require
 
 # Third byte of an IDX file: type of the values, most significant byte first.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_MNIST_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
+_MNIST_FILES = tuple(
+    f"{subset_name}-{kind}-ubyte" for subset_name in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+)
 _HIGHEST_PIXEL = np.float32(255)
 WRITER = "writer"
 """Value of the setting `user` that makes the writers of MNIST's digits the users."""
@@ -61,9 +63,9 @@ def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Own
     is_table = table.shape == (len(digits), _COLUMNS) and table.dtype.kind in "iu"
     accepted = f"accepted is the table of QMNIST, shape {(len(digits), _COLUMNS)} of whole numbers"
     require(is_table, f"{path} holds shape {table.shape} of {table.dtype}: {accepted}")
-    others = int(np.count_nonzero(table[:, 0] != digits))
-    named = f"{path} names another digit than {labels.name} for {others:,} of {len(digits):,} images"
-    require(others == 0, f"{named}: accepted is the table that goes with these images, in their order")
+    differing = int(np.count_nonzero(table[:, 0] != digits))
+    problem = f"{path} names another digit than {labels.name} for {differing:,} of {len(digits):,} images"
+    require(differing == 0, f"{problem}: accepted is the table that goes with these images, in their order")
     return encode_owners(table[:, _WRITER_COLUMN], f"{path}: column {_WRITER_COLUMN}", "user")
 
 
@@ -82,16 +84,16 @@ def read_idx(path: Path) -> NDArray[np.generic]:
     require(len(content) >= start, f"{path} ends after {len(content)} bytes: its header alone has {start}")
     shape = struct.unpack(f">{magic[3]}I", content[4:start])
     kind = np.dtype(_TYPES[magic[2]])
-    wanted = start + math.prod(shape) * kind.itemsize
-    needed = f"its header, shape {shape}, needs exactly {wanted}; is it truncated?"
-    require(len(content) == wanted, f"{path} has {len(content)} bytes: {needed}")
+    wanted_bytes = start + math.prod(shape) * kind.itemsize
+    needed = f"its header, shape {shape}, needs exactly {wanted_bytes}; is it truncated?"
+    require(len(content) == wanted_bytes, f"{path} has {len(content)} bytes: {needed}")
     return np.frombuffer(content, dtype=kind, offset=start).reshape(shape)
 
 
 def _read_images(path: Path) -> Floats32:
     images = read_idx(path)
-    held, accepted = f"{images.ndim} axes of {images.dtype}", "accepted are images, at least 2 axes of uint8"
-    require(images.ndim >= 2 and images.dtype == np.uint8, f"{path} holds {held}: {accepted}")
+    content_text, accepted = f"{images.ndim} axes of {images.dtype}", "accepted are images, at least 2 axes of uint8"
+    require(images.ndim >= 2 and images.dtype == np.uint8, f"{path} holds {content_text}: {accepted}")
     scaled: Floats32 = images.astype(np.float32) / _HIGHEST_PIXEL
     # Convolutions want the channel first, and grey images have but one.
     return scaled[:, np.newaxis] if scaled.ndim == 3 else scaled

@@ -49,26 +49,32 @@ def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageS
 
     `settings`: If no size is set, all images must have the same size.
     """
-    kept: list[NDArray[np.uint8]] = []
+    pictures_kept: list[NDArray[np.uint8]] = []
     first = ""
     for name, picture in pictures:
-        numbers = len(kept) * kept[0].size if kept else 0
-        many = f"{len(kept):,} pictures of {_size(kept[0])} pixels are {numbers:,} numbers" if kept else ""
-        require(numbers <= _MOST_NUMBERS, f"{many}: accepted are up to {_MOST_NUMBERS:,}; a smaller image-size helps")
-        kept.append(_pixels(picture, settings))
+        numbers = len(pictures_kept) * pictures_kept[0].size if pictures_kept else 0
+        amount_text = (
+            f"{len(pictures_kept):,} pictures of {_size(pictures_kept[0])} pixels are {numbers:,} numbers"
+            if pictures_kept
+            else ""
+        )
+        require(
+            numbers <= _MOST_NUMBERS, f"{amount_text}: accepted are up to {_MOST_NUMBERS:,}; a smaller image-size helps"
+        )
+        pictures_kept.append(_pixels(picture, settings))
         first = first or name
-        sizes = f"{name} has {_size(kept[-1])} pixels and {first} {_size(kept[0])}"
-        remedy = remedies.image_size(min(*kept[-1].shape[1:], *kept[0].shape[1:]))
+        sizes = f"{name} has {_size(pictures_kept[-1])} pixels and {first} {_size(pictures_kept[0])}"
+        remedy = remedies.image_size(min(*pictures_kept[-1].shape[1:], *pictures_kept[0].shape[1:]))
         accepted = f"accepted are pictures of one size; {remedy}, or another size, scales all to it"
-        require(kept[-1].shape[1:] == kept[0].shape[1:], f"{sizes}: {accepted}", remedy)
-    require(len(kept) > 0, "there is no picture: at least 1 is needed")
-    channels = max(len(each) for each in kept)
+        require(pictures_kept[-1].shape[1:] == pictures_kept[0].shape[1:], f"{sizes}: {accepted}", remedy)
+    require(len(pictures_kept) > 0, "there is no picture: at least 1 is needed")
+    channels = max(len(picture) for picture in pictures_kept)
     # A grey picture among coloured ones is the same grey in every channel.
-    stacked = np.stack([np.broadcast_to(each, (channels, *each.shape[1:])) for each in kept])
+    stacked = np.stack([np.broadcast_to(picture, (channels, *picture.shape[1:])) for picture in pictures_kept])
     features: Floats32 = stacked.astype(np.float32) / _HIGHEST_PIXEL
     scaled = ", scaled to that size" if settings.size is not None else ""
     colour = "grey" if channels == 1 else "three colours"
-    return features, f"{_size(kept[0])} pixels{scaled}, {colour}, 0 to 1"
+    return features, f"{_size(pictures_kept[0])} pixels{scaled}, {colour}, 0 to 1"
 
 
 def _pixels(picture: Image.Image, settings: ImageSettings) -> NDArray[np.uint8]:
@@ -94,30 +100,30 @@ def load_image_folder(
     cannot be read, or if images differ in size and no size is set.
     """
     settings = settings or ImageSettings()
-    places = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]
-    found = [_pictures(place) for place in places]
+    paths = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]
+    found = [_pictures(path) for path in paths]
     names = [np.array([file.parent.name for file in files], dtype=np.str_) for files in found]
-    codes, test_codes, classes = encode_labels(names[0], names[1] if len(names) > 1 else None, places[-1])
+    codes, test_codes, classes = encode_labels(names[0], names[1] if len(names) > 1 else None, paths[-1])
     # Together, so that training and test pictures have one size and one number of channels.
     features, became = image_features(_opened([file for files in found for file in files]), settings)
-    pool = build_records(features[: len(codes)], codes, classes, places[0])
-    test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, places[-1])
+    pool = build_records(features[: len(codes)], codes, classes, paths[0])
+    test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, paths[-1])
     pictures = ColumnReadResult("pictures", ColumnRole.IMAGE, became)
     uses = (pictures, described_names("folders", ColumnRole.LABEL, np.unique(names[0])))
-    title = f"pictures of {places[0].name}, {len(pool):,} records, {classes} classes"
+    title = f"pictures of {paths[0].name}, {len(pool):,} records, {classes} classes"
     return LoadedDataset("images", pool, test, title, uses)
 
 
-def _pictures(place: Path) -> list[Path]:
+def _pictures(path: Path) -> list[Path]:
     """Return the paths of the images, by class and file name."""
-    classes = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    require(len(classes) > 0, f"{place} has no folders: accepted is a folder with a folder of pictures for each class")
-    found = []
+    classes = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    require(len(classes) > 0, f"{path} has no folders: accepted is a folder with a folder of pictures for each class")
+    files_found = []
     for folder in classes:
         files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
         require(len(files) > 0, f"{folder} has no pictures: accepted are {name_list(SUFFIXES)}")
-        found += files
-    return found
+        files_found += files
+    return files_found
 
 
 def _opened(files: list[Path]) -> Iterator[tuple[str, Image.Image]]:

@@ -15,7 +15,7 @@ INDICATOR = "{} is missing"
 
 
 def imputed(
-    joint: pd.DataFrame, origin: SourceFileRows, settings: TableSettings
+    joint: pd.DataFrame, file_rows: SourceFileRows, settings: TableSettings
 ) -> tuple[pd.DataFrame, list[DataWarning]]:
     """Return a table without gaps in its features, and a warning that the fillings are not private.
 
@@ -31,15 +31,15 @@ def imputed(
     gaps = joint.drop(columns=settings.kept).isna()
     for name in map(str, gaps.columns[gaps.any()]):
         missing = gaps[name]
-        in_training = missing.iloc[: origin.train]
+        in_training = missing.iloc[: file_rows.train]
         drop = remedies.drop(name)
-        empty = f"{origin.file} has no value in column {name}, so there is none to fill in"
+        empty = f"{file_rows.file} has no value in column {name}, so there is none to fill in"
         require(not in_training.all(), f"{empty}: leave it out with {drop}", drop)
-        filled[name] = _filled(joint[name], missing, origin, settings)
+        filled[name] = _filled(joint[name], missing, file_rows, settings)
         names.append(name)
         if in_training.any():
             indicator = INDICATOR.format(name)
-            taken = f"{origin.file} has a column {indicator!r}, which would say where {name} is missing"
+            taken = f"{file_rows.file} has a column {indicator!r}, which would say where {name} is missing"
             require(indicator not in joint, f"{taken}: accepted is another name")
             filled[indicator] = missing.astype(float)
     if not names:
@@ -53,12 +53,12 @@ def imputed(
 
 
 def _filled(
-    column: "pd.Series[Any]", missing: "pd.Series[bool]", origin: SourceFileRows, settings: TableSettings
+    column: "pd.Series[Any]", missing: "pd.Series[bool]", file_rows: SourceFileRows, settings: TableSettings
 ) -> "pd.Series[Any]":
     """Return a column whose gaps are filled; its numbers and dates become float64."""
     known = column[~missing]
-    in_training = int((~missing).iloc[: origin.train].sum())
-    places = SourceFileRows(origin.file, origin.test_file, in_training, origin.rows[(~missing).to_numpy()])
+    in_training = int((~missing).iloc[: file_rows.train].sum())
+    places = SourceFileRows(file_rows.file, file_rows.test_file, in_training, file_rows.rows[(~missing).to_numpy()])
     numbers, _ = numbers_of(known, str(column.name), places, settings.decimal or ".")
     if numbers is not None:
         values = pd.Series(numbers, index=known.index)

@@ -22,26 +22,33 @@ def label_leak_warnings(frame: pd.DataFrame, label: str, passed_over: Collection
     """
     codes, classes = pd.factorize(frame[label])
     sizes = np.bincount(codes)
-    same, more = [], []
+    same, telling = [], []
     for name in frame.columns:
         if name == label or name in passed_over:
             continue
-        column, few = frame[name], slice(_LOOKED_AT)
-        if not determines(pd.factorize(column.iloc[few])[0], codes[few]) and not _parts(column.iloc[few], codes[few]):
+        column, first_rows = frame[name], slice(_LOOKED_AT)
+        if not determines(pd.factorize(column.iloc[first_rows])[0], codes[first_rows]) and not _parts(
+            column.iloc[first_rows], codes[first_rows]
+        ):
             continue
         values = pd.factorize(column)[0]
         is_determined = determines(values, codes)
         if is_determined and values.max() + 1 == len(classes):
             same.append(str(name))
         elif (is_determined and _repeats(values, sizes)) or (
-            _parts(column.iloc[few], codes[few]) and _parts(column, codes) and _is_unlikely_disjoint(sizes)
+            _parts(column.iloc[first_rows], codes[first_rows])
+            and _parts(column, codes)
+            and _is_unlikely_disjoint(sizes)
         ):
-            more.append(str(name))
-    for names, told in ((same, f"the label {label} in other words"), (more, f"enough to know the label {label}")):
+            telling.append(str(name))
+    for names, description in (
+        (same, f"the label {label} in other words"),
+        (telling, f"enough to know the label {label}"),
+    ):
         if names:
             remedy = remedies.drop(*names)
             are = "is" if len(names) == 1 else "are"
-            text = f"column {first_names_text(names)} {are} {told}, so the model learns nothing else"
+            text = f"column {first_names_text(names)} {are} {description}, so the model learns nothing else"
             yield DataWarning(f"{text}: {remedy} leaves {'it' if len(names) == 1 else 'them'} out", (remedy,))
 
 

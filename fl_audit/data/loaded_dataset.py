@@ -124,9 +124,12 @@ class LoadedDataset:
     def __post_init__(self) -> None:
         if self.test is None:
             return
-        found, wanted = ((one.shape, one.classes) for one in (self.test, self.pool))
-        accepted = f"accepted are those of the other records, {wanted[0]} and {wanted[1]}"
-        require(found == wanted, f"test records have shape {found[0]} and {found[1]} classes: {accepted}")
+        shapes_found, shapes_wanted = ((records.shape, records.classes) for records in (self.test, self.pool))
+        accepted = f"accepted are those of the other records, {shapes_wanted[0]} and {shapes_wanted[1]}"
+        require(
+            shapes_found == shapes_wanted,
+            f"test records have shape {shapes_found[0]} and {shapes_found[1]} classes: {accepted}",
+        )
 
     @property
     def feature_shape(self) -> tuple[int, ...]:

@@ -37,23 +37,23 @@ def words_among_numbers(frame: pd.DataFrame) -> dict[str, list[str]]:
     The words in a column are sorted, and columns without such words are left out. Until the setting `missing` names the
     words, such a column cannot be read as numbers.
     """
-    found = {}
+    words_by_column = {}
     for name, column in frame.items():
         if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
             continue
         cells = column.dropna().astype(str).str.strip().unique().tolist()
         words = [cell for cell in cells if cell and is_usual(cell)]
-        if words and (others := [cell for cell in cells if not is_usual(cell)]) and _are_numbers(others):
-            found[str(name)] = sorted(words)
-    return found
+        if words and (unusual := [cell for cell in cells if not is_usual(cell)]) and _are_numbers(unusual):
+            words_by_column[str(name)] = sorted(words)
+    return words_by_column
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
     if all(cell.casefold() in _TRUTH for cell in cells):
         return True
     # The first few settle most columns of words at once, however long they are.
-    for part in (cells[:10], cells):
-        text = rewrite_amounts(pd.Series(part, dtype=str))[0].tolist()
+    for sample in (cells[:10], cells):
+        text = rewrite_amounts(pd.Series(sample, dtype=str))[0].tolist()
         if not any(all(is_number(cell, mark) for cell in text) for mark in DECIMAL_MARKS):
             return False
     return True

@@ -27,17 +27,17 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
     first = next(iter(arrays))
     rows, inputs = [], []
     for name, values in arrays.items():
-        place = f"{what}: {name}"
+        location = f"{what}: {name}"
         accepted = "accepted are whole or real numbers, records first"
-        require(values.dtype.kind in "biuf", f"{place} has type {values.dtype}: {accepted}")
-        require(values.ndim >= 1, f"{place} is a single number: {accepted}")
-        require(name.isidentifier(), f"{place}: accepted are names of arguments, such as input_ids")
-        counted = f"{place} has {len(values)} records and {first} has {len(arrays[first])}"
-        require(len(values) == len(arrays[first]), f"{counted}: accepted are equal numbers")
+        require(values.dtype.kind in "biuf", f"{location} has type {values.dtype}: {accepted}")
+        require(values.ndim >= 1, f"{location} is a single number: {accepted}")
+        require(name.isidentifier(), f"{location}: accepted are names of arguments, such as input_ids")
+        problem = f"{location} has {len(values)} records and {first} has {len(arrays[first])}"
+        require(len(values) == len(arrays[first]), f"{problem}: accepted are equal numbers")
         is_whole = values.dtype.kind in "biu"
         largest = max(abs(int(values.max())), abs(int(values.min()))) if is_whole and values.size else 0
         limit = f"accepted are whole numbers up to {LARGEST_WHOLE:,}"
-        require(largest <= LARGEST_WHOLE, f"{place} has the number {largest:,}: {limit}")
+        require(largest <= LARGEST_WHOLE, f"{location} has the number {largest:,}: {limit}")
         with np.errstate(over="ignore"):
             rows.append(values.reshape(len(values), -1).astype(np.float32))
         inputs.append(NamedInput(name, values.shape[1:], is_whole))
@@ -46,10 +46,10 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
 
 def array_of(records: Records, name: str) -> NDArray[np.generic]:
     """Return one named array of packed records, shape (n, ...): int64 if it held integers, otherwise float32."""
-    before = list(takewhile(lambda one: one.name != name, records.inputs))
+    before = list(takewhile(lambda named_input: named_input.name != name, records.inputs))
     one, start = records.inputs[len(before)], width_of(tuple(before))
-    found = records.features[:, start : start + one.width].reshape(len(records), *one.shape)
-    return found.astype(np.int64) if one.is_whole else found
+    values_found = records.features[:, start : start + one.width].reshape(len(records), *one.shape)
+    return values_found.astype(np.int64) if one.is_whole else values_found
 
 
 def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> Records:
@@ -71,15 +71,15 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
         return comparable_graphs(records)
     ids = _ids_of(records)
     _require_comparable(records, measure, ids)
-    parts, start = [], 0
-    for one in records.inputs:
-        part = records.features[:, start : start + one.width]
-        start += one.width
-        if one.name in ids:
-            parts.append(_sets(part.astype(np.int64), min(one.count or _SET, _SET)))
-        elif not one.is_whole or not ids:
-            parts.append(part)
-    return replace(records, features=np.concatenate(parts, axis=1), inputs=())
+    features_of_parts, start = [], 0
+    for named_input in records.inputs:
+        block = records.features[:, start : start + named_input.width]
+        start += named_input.width
+        if named_input.name in ids:
+            features_of_parts.append(_sets(block.astype(np.int64), min(named_input.count or _SET, _SET)))
+        elif not named_input.is_whole or not ids:
+            features_of_parts.append(block)
+    return replace(records, features=np.concatenate(features_of_parts, axis=1), inputs=())
 
 
 def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> None:
@@ -88,10 +88,12 @@ def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> No
     SSIM compares images only. Other measures cannot compare integers that could be ids.
     """
     own = "and 'package.module:name' of your own"
-    named = ", ".join(one for one in Dissimilarity if one is not Dissimilarity.SSIM)
+    measures_text = ", ".join(
+        dissimilarity for dissimilarity in Dissimilarity if dissimilarity is not Dissimilarity.SSIM
+    )
     of_pictures = f"dissimilarity is {measure} and records are {records.kind_of_arrays}, which are no pictures"
-    require(measure is not Dissimilarity.SSIM, f"{of_pictures}: accepted are {named} {own}")
-    whole = [one.name for one in records.inputs if one.is_whole]
+    require(measure is not Dissimilarity.SSIM, f"{of_pictures}: accepted are {measures_text} {own}")
+    whole = [named_input.name for named_input in records.inputs if named_input.is_whole]
     unclear = f"dissimilarity is {measure}, and nothing says whether the whole numbers of {', '.join(whole)} are ids"
     is_clear = bool(ids) or not whole or not isinstance(measure, Dissimilarity)
     remedy = "a dissimilarity of your own, and neighbour = 'random' in [audit]"
@@ -100,10 +102,14 @@ def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> No
 
 def _ids_of(records: Records) -> set[str]:
     """Return the names of the integer arrays that hold ids, judged by their name and layout, not by their values."""
-    return {one.name for one in records.inputs if one.is_whole and (one.count or one.name.endswith("_ids"))}
+    return {
+        named_input.name
+        for named_input in records.inputs
+        if named_input.is_whole and (named_input.count or named_input.name.endswith("_ids"))
+    }
 
 
-def _sets(ids: Integers, places: int) -> Floats32:
-    found = np.zeros((len(ids), places), dtype=np.float32)
-    found[np.arange(len(ids))[:, np.newaxis], ids % places] = 1
-    return found
+def _sets(ids: Integers, places_count: int) -> Floats32:
+    presence = np.zeros((len(ids), places_count), dtype=np.float32)
+    presence[np.arange(len(ids))[:, np.newaxis], ids % places_count] = 1
+    return presence

@@ -109,20 +109,20 @@ def choose_neighbour(rule: NeighbourRule, inside: Records, outside: Records | No
     if not rule.replaces:
         _check_removable(inside)
     is_replaced = rule.replaces and rule.choice is not NeighbourChoice.CRAFTED_OPPOSITE
-    others = _check_replacements(len(inside), outside) if is_replaced else None
+    records = _check_replacements(len(inside), outside) if is_replaced else None
     index = _one_of(len(inside), rule.choice, random, "indices of the records in D")
-    if others is None:
+    if records is None:
         return NeighbourPair(index, None)
     if isinstance(rule.choice, NeighbourChoice):
-        return NeighbourPair(index, int(random.integers(len(others))))
-    ((_, replacement),) = ranked_pairs(inside.take([index]), others, rule.dissimilarity, 1)
+        return NeighbourPair(index, int(random.integers(len(records))))
+    ((_, replacement),) = ranked_pairs(inside.take([index]), records, rule.dissimilarity, 1)
     return NeighbourPair(index, replacement)
 
 
-def _one_of(count: int, choice: NeighbourChoice | int, random: np.random.Generator, what: str) -> int:
+def _one_of(count: int, choice: NeighbourChoice | int, random: np.random.Generator, name: str) -> int:
     if isinstance(choice, NeighbourChoice):
         return int(random.integers(count))
-    require(0 <= int(choice) < count, f"neighbour is {int(choice)}: accepted are 0 to {count - 1}, the {what}")
+    require(0 <= int(choice) < count, f"neighbour is {int(choice)}: accepted are 0 to {count - 1}, the {name}")
     return int(choice)
 
 
@@ -132,9 +132,9 @@ def _check_removable(inside: Records) -> None:
 
 def _check_replacements(inside: int, outside: Records | None, unit: Unit = Unit.RECORD) -> Records:
     if outside is None:
-        taken = f"D takes all {inside} {unit}s, and to replace one of them another is needed"
+        problem = f"D takes all {inside} {unit}s, and to replace one of them another is needed"
         fewer = f"at most {inside - 1} records in D" if unit is Unit.RECORD else "fewer records in D"
-        raise InputError(f"{taken}: accepted are {fewer}, or add-remove-{unit} as adjacency")
+        raise InputError(f"{problem}: accepted are {fewer}, or add-remove-{unit} as adjacency")
     return outside
 
 
@@ -161,21 +161,26 @@ def choose_user(rule: NeighbourRule, inside: Records, outside: Records | None) -
     chosen = _chosen_group(rule, of_users, inside, "users", "numbers of the users of D")
     if not rule.replaces:
         return NeighbourPair(chosen, None)
-    others = int(users_of(_check_replacements(count, outside, Unit.USER)).max()) + 1
+    outside_users = int(users_of(_check_replacements(count, outside, Unit.USER)).max()) + 1
     draw = generator(rule.seed, Purpose.NEIGHBOUR_CHOICE, round=1)
-    return NeighbourPair(chosen, int(draw.integers(others)))
+    return NeighbourPair(chosen, int(draw.integers(outside_users)))
 
 
-def _chosen_group(rule: NeighbourRule, groups: Sequence[Shard], records: Records, many: str, numbers: str) -> int:
+def _chosen_group(
+    rule: NeighbourRule, groups: Sequence[Shard], records: Records, plural_noun: str, numbers: str
+) -> int:
     """Return the index in `groups` of the client or user that a rule chooses as the differing unit.
 
-    Each group has the records of one client or user. `many` and `numbers` are words for error messages, such as
+    Each group has the records of one client or user. `plural_noun` and `numbers` are words for error messages, such as
     "clients" and "numbers of the clients".
     """
     count = len(groups)
     if not rule.is_ranked:
         return _one_of(count, rule.choice, generator(rule.seed, Purpose.NEIGHBOUR_CHOICE), numbers)
-    require(1 <= rule.rank <= count, f"neighbour-rank is {rule.rank}: accepted are 1 to {count}, the number of {many}")
+    require(
+        1 <= rule.rank <= count,
+        f"neighbour-rank is {rule.rank}: accepted are 1 to {count}, the number of {plural_noun}",
+    )
     scores = np.round(client_dissimilarities(groups, records, rule.dissimilarity), _DECIMALS)
     scores = -scores if rule.farthest else scores
     return int(np.argsort(scores, kind="stable")[rule.rank - 1])  # of ties the one with the lowest number first
@@ -196,8 +201,8 @@ def client_dissimilarities(
     counted = [_label_sums(records, shard) for shard in shards]
     sums = np.hstack([np.stack(summed), np.stack(counted)])
     sizes = np.array([len(shard) for shard in shards], dtype=np.float64)[:, np.newaxis]
-    means, others = sums / sizes, (sums.sum(axis=0) - sums) / (sizes.sum() - sizes)
-    pairs = zip(means[:, np.newaxis], others[:, np.newaxis], strict=True)
+    means, other_means = sums / sizes, (sums.sum(axis=0) - sums) / (sizes.sum() - sizes)
+    pairs = zip(means[:, np.newaxis], other_means[:, np.newaxis], strict=True)
     return np.array([exact_block(mine, yours, measure)[0, 0] for mine, yours in pairs])
 
 
@@ -233,20 +238,24 @@ def replacement_positions(
     """
     require_number("size of the stand-in shard is", size, "whole numbers from 1")
     require_number("number of the stand-in shard is", number, "whole numbers from 0")
-    known = np.empty(0, dtype=np.int64) if inside is None or inside.owner is None else inside.owner
-    own = np.unique(known[replaced]) if replaced is not None and known.size else np.empty(0, dtype=np.int64)
+    known_positions = np.empty(0, dtype=np.int64) if inside is None or inside.owner is None else inside.owner
+    own_owners = (
+        np.unique(known_positions[replaced])
+        if replaced is not None and known_positions.size
+        else np.empty(0, dtype=np.int64)
+    )
     free = np.arange(0 if outside is None else len(outside))
     owner = None if outside is None else outside.owner
-    if owner is not None and len(own) == 1:
-        free = np.flatnonzero(owner != own[0])
-    left = f"{len(free)}{' of other owners' if len(own) == 1 else ''} are left outside D for its stand-in"
+    if owner is not None and len(own_owners) == 1:
+        free = np.flatnonzero(owner != own_owners[0])
+    left_text = f"{len(free)}{' of other owners' if len(own_owners) == 1 else ''} are left outside D for its stand-in"
     remedy = "use fewer records in D, a client with fewer records, or add-remove-client as adjacency"
-    require(len(free) >= size, f"the replaced client has {size} records, and {left}: {remedy}")
+    require(len(free) >= size, f"the replaced client has {size} records, and {left_text}: {remedy}")
     draw = generator(seed, Purpose.STAND_IN_SHARD, client=number)
-    if owner is not None and len(own) <= 1:
+    if owner is not None and len(own_owners) <= 1:
         owners, numbers = np.unique(owner[free], return_counts=True)
         enough = owners[numbers >= size]
-        strangers = np.setdiff1d(enough, known)
+        strangers = np.setdiff1d(enough, known_positions)
         if len(enough) > 0:
             free = free[owner[free] == draw.choice(strangers if len(strangers) > 0 else enough)]
     return np.sort(draw.choice(free, size=size, replace=False))

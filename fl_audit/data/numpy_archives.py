@@ -46,14 +46,14 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     two axes in `x`.
     """
     file, axes = resolve(directory, options["path"]), options.get("axes")
-    named = {what: key for what in ("owner", "user") if (key := options.get(what)) is not None}
-    for what, key in named.items():
-        others = name_list(_KEYS, "or")
-        require(key not in _KEYS, f"{what} is {key!r}: accepted is the key of an array other than {others}")
+    keys_by_role = {role: key for role in ("owner", "user") if (key := options.get(role)) is not None}
+    for name, key in keys_by_role.items():
+        other_keys = name_list(_KEYS, "or")
+        require(key not in _KEYS, f"{name} is {key!r}: accepted is the key of an array other than {other_keys}")
     names = archive_names(file)
     if "x" not in names and (label := next((key for key in ("labels", "y") if key in names), None)):
-        return _of_named(read_archive(file, names), label, named, file, axes, options.get("task"))
-    arrays = read_archive(file, (*_KEYS, *dict.fromkeys(named.values())))
+        return _of_named(read_archive(file, names), label, keys_by_role, file, axes, options.get("task"))
+    arrays = read_archive(file, (*_KEYS, *dict.fromkeys(keys_by_role.values())))
     for key in ("x", "y"):
         named_so = "or, for a model of named inputs, labels and those, such as input_ids"
         accepted = f"accepted are x, y and optionally x_test, y_test, {named_so}"
@@ -62,14 +62,14 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     require(("x_test" in arrays) == ("y_test" in arrays), alone)
     labels = {key: _as_labels(arrays[key], f"{file}: {key}") for key in ("y", "y_test") if key in arrays}
     codes, test_codes, classes = _encoded(labels["y"], labels.get("y_test"), f"{file}: y", file, options.get("task"))
-    told = _persons(arrays, named, file)
+    owners = _persons(arrays, keys_by_role, file)
     is_sequence = (
         choice(PictureOrSequence, "axes in [data]", axes or PictureOrSequence.PICTURE) is PictureOrSequence.SEQUENCE
     )
     shape = arrays["x"].shape
     accepted = "accepted with three axes alone, records first: leave axes out of [data]"
     require(axes is None or len(shape) == 3, f"{file}: axes is {axes!r}, and x has shape {shape}: {accepted}")
-    pool = build_records(_as_features(arrays["x"], "x", file, is_sequence), codes, classes, file, *told)
+    pool = build_records(_as_features(arrays["x"], "x", file, is_sequence), codes, classes, file, *owners)
     test = None
     if test_codes is not None:
         test = build_records(_as_features(arrays["x_test"], "x_test", file, is_sequence), test_codes, classes, file)
@@ -91,16 +91,19 @@ def _encoded(
     return labels.astype(np.float32), None if test is None else test.astype(np.float32), 1
 
 
-def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str], file: Path) -> tuple[Owners, Owners]:
+def _persons(
+    arrays: Mapping[str, NDArray[np.generic]], keys_by_role: Mapping[str, str], file: Path
+) -> tuple[Owners, Owners]:
     """Return the owners and the users of the records.
 
-    `named` maps "owner" and "user" to the keys of the arrays with the owner or user of each record, if there are any.
+    `keys_by_role` maps "owner" and "user" to the keys of the arrays with the owner or user of each record, if there
+    are any.
     """
-    told = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
-    for what, key in named.items():
-        require(key in arrays, f"{file} has no array {key!r}: accepted for {what} in [data] is the key of an array")
-        told[what] = encode_owners(in_one_axis(arrays[key]), f"{file}: {key}", what)
-    return told["owner"], told["user"]
+    owners = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
+    for name, key in keys_by_role.items():
+        require(key in arrays, f"{file} has no array {key!r}: accepted for {name} in [data] is the key of an array")
+        owners[name] = encode_owners(in_one_axis(arrays[key]), f"{file}: {key}", name)
+    return owners["owner"], owners["user"]
 
 
 def _of_named(
@@ -116,13 +119,13 @@ def _of_named(
     All arrays except labels and owners are inputs that the model takes by name.
     """
     require(axes is None, f"{file}: axes is {axes!r}, and there is no array x: leave axes out of [data]")
-    others = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
-    trained = [key for key in others if not key.endswith(_TEST)]
+    keys = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
+    trained = [key for key in keys if not key.endswith(_TEST)]
     tested = [f"{key}{_TEST}" for key in trained]
     has_test = f"{label}{_TEST}" in arrays
-    wanted = {*trained, *(tested if has_test else [])}
+    wanted_names = {*trained, *(tested if has_test else [])}
     accepted = f"accepted are all of {name_list([*tested, label + _TEST])}, or none of them"
-    odd = sorted(wanted ^ set(others))
+    odd = sorted(wanted_names ^ set(keys))
     require(not odd, f"{file} has, or lacks, the array {', '.join(odd[:3])} of the test records: {accepted}")
     values = {key: _as_labels(arrays[key], f"{file}: {key}") for key in (label, f"{label}{_TEST}") if key in arrays}
     test_labels = values.get(f"{label}{_TEST}")
@@ -134,7 +137,9 @@ def _of_named(
         rows, of_test = packed({key: arrays[f"{key}{_TEST}"] for key in trained}, str(file))
         require(of_test == inputs, f"{file}: test records differ in shape or type: accepted are those of the others")
         test = build_records(rows, test_codes, classes, file, inputs=inputs)
-    shapes = ", ".join(f"{one.name} {'x'.join(map(str, one.shape)) or 'of one number'}" for one in inputs)
+    shapes = ", ".join(
+        f"{named_input.name} {'x'.join(map(str, named_input.shape)) or 'of one number'}" for named_input in inputs
+    )
     return LoadedDataset(
         "npz", pool, test, f"NumPy archive {file.name}, {len(pool):,} records of {shapes}, {_counted(classes)}"
     )
@@ -154,18 +159,20 @@ def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWa
     """Return a warning if records may be sequences: they have two axes and are not uint8."""
     if values.ndim != 3 or values.dtype == np.uint8:
         return ()
-    sequence, picture = (remedies.axes(str(one)) for one in (PictureOrSequence.SEQUENCE, PictureOrSequence.PICTURE))
+    sequence, picture = (
+        remedies.axes(str(remedy)) for remedy in (PictureOrSequence.SEQUENCE, PictureOrSequence.PICTURE)
+    )
     _, steps, features = values.shape
-    taken = f"{file.name}: x has three axes and is taken for pictures of one channel, {steps}x{features} pixels"
+    remark = f"{file.name}: x has three axes and is taken for pictures of one channel, {steps}x{features} pixels"
     return (
         DataWarning(
-            f"{taken}; {sequence} keeps {steps} steps of {features} features, {picture} says that all is well",
+            f"{remark}; {sequence} keeps {steps} steps of {features} features, {picture} says that all is well",
             (sequence, picture),
         ),
     )
 
 
-def _as_labels(values: NDArray[np.generic], what: str) -> NDArray[np.generic]:
+def _as_labels(values: NDArray[np.generic], name: str) -> NDArray[np.generic]:
     """Return labels with shape (n,), from shape (n,), (n, 1) or one-hot rows (n, classes)."""
     if values.ndim == 2 and values.shape[1] > 1 and values.dtype.kind in "biuf":
         is_one = values == 1
@@ -175,13 +182,13 @@ def _as_labels(values: NDArray[np.generic], what: str) -> NDArray[np.generic]:
         are_several = bool((is_one | (values == 0)).all() and (is_one.sum(axis=1) > 1).any())
         if are_several:
             one = "accepted is one class for each record: learn one answer at a time, such as y[:, 0]"
-            raise InputError(f"{what} has shape {values.shape}, 0s and 1s with several 1s in a row: {one}")
+            raise InputError(f"{name} has shape {values.shape}, 0s and 1s with several 1s in a row: {one}")
         if not rows.all():
-            raise InputError(f"{what} has shape {values.shape}, and row {wrong + 1} is no 0s and one 1: {accepted}")
+            raise InputError(f"{name} has shape {values.shape}, and row {wrong + 1} is no 0s and one 1: {accepted}")
         return np.asarray(is_one.argmax(axis=1))
     flat = in_one_axis(values)
     accepted = "accepted are one class for each record, shape (n,), or rows of 0s and one 1, shape (n, classes)"
-    require(flat.ndim == 1, f"{what} has shape {values.shape}: {accepted}")
+    require(flat.ndim == 1, f"{name} has shape {values.shape}: {accepted}")
     return flat
 
 

@@ -61,16 +61,16 @@ def graph_records(
     return Records(features, np.asarray(labels), classes, graphs=True)
 
 
-def _graph(number: int, given: ArrayLike) -> AdjacencyMatrix:
+def _graph(number: int, matrix_given: ArrayLike) -> AdjacencyMatrix:
     """Return the adjacency matrix of graph `number` as a bool array, after checks of its form."""
     try:
-        matrix = np.asarray(given)
+        matrix = np.asarray(matrix_given)
     except ValueError as error:
         raise InputError(f"graph {number} has rows of different lengths: {_GRAPH}") from error
     is_square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] >= 1
     require(is_square, f"graph {number} is a matrix of shape {matrix.shape}: {_GRAPH}")
-    others = matrix[~np.isin(matrix, (0, 1))] if matrix.dtype != np.bool_ else matrix[:0]
-    require(others.size == 0, f"graph {number} has the entry {others[:1].tolist()}: {_GRAPH}")
+    other_values = matrix[~np.isin(matrix, (0, 1))] if matrix.dtype != np.bool_ else matrix[:0]
+    require(other_values.size == 0, f"graph {number} has the entry {other_values[:1].tolist()}: {_GRAPH}")
     joined = matrix.astype(np.bool_)
     require(np.array_equal(joined, joined.T), f"graph {number} joins a node to another, and not back: {_GRAPH}")
     return joined
@@ -85,8 +85,8 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
     """
     if len(adjacency) <= nodes:
         return adjacency
-    kept = np.sort(np.argsort(-adjacency.sum(axis=1), kind="stable")[:nodes])
-    return adjacency[np.ix_(kept, kept)]
+    kept_nodes = np.sort(np.argsort(-adjacency.sum(axis=1), kind="stable")[:nodes])
+    return adjacency[np.ix_(kept_nodes, kept_nodes)]
 
 
 def comparable(records: Records) -> Records:
@@ -165,9 +165,9 @@ def unpack_graphs(packed: "Tensor") -> "tuple[Tensor, Tensor]":
     import torch  # noqa: PLC0415
 
     nodes = packed.shape[1]
-    places = torch.arange(DIGITS - 1, -1, -1, dtype=torch.int32, device=packed.device)
+    tensor = torch.arange(DIGITS - 1, -1, -1, dtype=torch.int32, device=packed.device)
     whole = (packed[:, :, 1:] * 2.0**DIGITS).to(torch.int32)
-    digits = (whole.unsqueeze(3) >> places) & 1
+    digits = (whole.unsqueeze(3) >> tensor) & 1
     present = (packed[:, :, 0] >= _IS_THERE).to(packed.dtype)
     joined = digits.flatten(2)[:, :, :nodes].to(packed.dtype)
     return joined * present.unsqueeze(1) * present.unsqueeze(2), present

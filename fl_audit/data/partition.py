@@ -73,10 +73,10 @@ def partition_records(
     order = random.permutation(len(labels))
     if scheme is PartitionScheme.IID:
         # The same parts as of IidPartitioner, without the seconds that every client would need to import flwr-datasets.
-        return tuple(np.sort(part) for part in np.array_split(order, clients))
-    parts = _divide(scheme, clients, settings, labels[order], order, int(random.integers(2**31)))
-    _check_parts(parts, len(labels), scheme)
-    return parts
+        return tuple(np.sort(indices) for indices in np.array_split(order, clients))
+    indices_by_client = _divide(scheme, clients, settings, labels[order], order, int(random.integers(2**31)))
+    _check_parts(indices_by_client, len(labels), scheme)
+    return indices_by_client
 
 
 def user_shards(
@@ -121,33 +121,33 @@ def user_shards(
         )
         order = generator(seed, Purpose.PARTITION).permutation(number)
         return _dealt(_client_of(np.array_split(order, clients), number)[user], clients)
-    parts = partition_records(records.labels, clients, scheme, parameters, seed, records.owner)
-    client = _client_of(parts, len(user))
-    _, first, own = np.unique(user, return_index=True, return_inverse=True)
-    parted = np.unique(own[client != client[first][own]])
+    indices_by_client = partition_records(records.labels, clients, scheme, parameters, seed, records.owner)
+    client = _client_of(indices_by_client, len(user))
+    _, first, user_index = np.unique(user, return_index=True, return_inverse=True)
+    parted = np.unique(user_index[client != client[first][user_index]])
     if parted.size == 0:
-        return parts
+        return indices_by_client
     if across is UsersAcrossClients.REFUSE:
         to_first, whole_users = Remedy("user-across-clients", "first"), Remedy("partition", "iid")
-        found = f"{parted.size:,} of {len(first):,} users have records at several clients"
-        found += (
+        problem = f"{parted.size:,} of {len(first):,} users have records at several clients"
+        problem += (
             f", none of which could clip them together: {to_first} gives each to the client that has its first record"
         )
         if PartitionScheme(scheme) is PartitionScheme.NATURAL:
-            raise InputError(found, (to_first,))
-        raise InputError(f"{found}, {whole_users} deals out whole users", (to_first,), (whole_users,))
-    shards = _dealt(client[first][own], clients)
+            raise InputError(problem, (to_first,))
+        raise InputError(f"{problem}, {whole_users} deals out whole users", (to_first,), (whole_users,))
+    shards = _dealt(client[first][user_index], clients)
     empty = [number for number, shard in enumerate(shards) if len(shard) == 0]
     left = f"user-across-clients is 'first', which leaves {len(empty)} of {clients} clients without a record"
     require(not empty, f"{left}: accepted are settings that give every client the first record of a user")
     return shards
 
 
-def _client_of(parts: Sequence[Integers], count: int) -> Integers:
+def _client_of(indices_by_client: Sequence[Integers], count: int) -> Integers:
     """Return for each of `count` records the number of the part, i.e. of the client, that contains the record."""
     client = np.empty(count, dtype=np.int64)
-    for number, part in enumerate(parts):
-        client[part] = number
+    for number, indices in enumerate(indices_by_client):
+        client[indices] = number
     return client
 
 
@@ -165,10 +165,10 @@ def users_of(records: Records) -> Integers:
             f"adjacency is about users, and nothing says whose each record is: {accepted}; "
             "of mnist user = 'writer', of femnist 'owner'"
         )
-    _, first, own = np.unique(records.user, return_index=True, return_inverse=True)
+    _, first, user_index = np.unique(records.user, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    return rank[own]
+    return rank[user_index]
 
 
 def owners_of(owner: Integers | None) -> Integers:
@@ -195,8 +195,10 @@ def _by_owner(owner: Integers | None, clients: int) -> tuple[Integers, ...]:
 
 def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     defaults = _DEFAULTS.get(scheme, {})
-    kinds = {name: one if isinstance(one, type) else type(one) for name, one in defaults.items()}
-    settings: dict[str, Any] = {name: None if isinstance(one, type) else one for name, one in defaults.items()}
+    kinds = {name: default if isinstance(default, type) else type(default) for name, default in defaults.items()}
+    settings: dict[str, Any] = {
+        name: None if isinstance(default, type) else default for name, default in defaults.items()
+    }
     names = ", ".join(name.replace("_", "-") for name in settings) or "none"
     for given, value in parameters.items():
         name = given.replace("-", "_")
@@ -209,8 +211,8 @@ def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> di
             int: (is_number and isinstance(value, int) and value >= 1, "are whole numbers from 1"),
             float: (is_number and 0 < float(value) < float("inf"), "are positive finite numbers"),
         }[kinds[name]]
-        shown = str(value).lower() if isinstance(value, bool) else repr(value)
-        require(good, f"partition parameter {given} is {shown}: accepted {accepted}")
+        value_text = str(value).lower() if isinstance(value, bool) else repr(value)
+        require(good, f"partition parameter {given} is {value_text}: accepted {accepted}")
         settings[name] = float(value) if kinds[name] is float else value
     return settings
 
@@ -242,11 +244,11 @@ def _reason(scheme: PartitionScheme, settings: Mapping[str, Any], error: Excepti
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _check_parts(parts: tuple[Integers, ...], records: int, scheme: PartitionScheme) -> None:
-    for client, part in enumerate(parts):
+def _check_parts(indices_by_client: tuple[Integers, ...], records: int, scheme: PartitionScheme) -> None:
+    for client, indices in enumerate(indices_by_client):
         accepted = "accepted are settings that give every client at least 1, try fewer clients"
-        require(len(part) > 0, f"partition {scheme} leaves client {client} without a record: {accepted}")
-    counts = np.bincount(np.concatenate(parts), minlength=records)
+        require(len(indices) > 0, f"partition {scheme} leaves client {client} without a record: {accepted}")
+    counts = np.bincount(np.concatenate(indices_by_client), minlength=records)
     accepted = "accepted are settings that give every record to one client, try more classes or shards a client"
     dropped = f"partition {scheme} drops {int((counts == 0).sum())} of {records} records"
     require(bool((counts == 1).all()), f"{dropped}: {accepted}")

@@ -26,7 +26,7 @@ def divided(
         partitioner = _partitioner(scheme, clients, settings, len(labels), seed)
         partitioner.dataset = ArrayTable.from_dict({"label": labels, "index": order})
         loaded = (partitioner.load_partition(client) for client in range(clients))
-        return tuple(np.sort(np.asarray(part["index"], dtype=np.int64)) for part in loaded)
+        return tuple(np.sort(np.asarray(partition["index"], dtype=np.int64)) for partition in loaded)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ class Split:
     test: Records  # records on which accuracy is measured, from the official test split if there is one
 
 
-def population_size(split: Split, population_records: int, taken: int) -> int:
+def population_size(split: Split, population_records: int, records_taken: int) -> int:
     """Return the number of records in the population sample of Epsilon*, on which no model is trained.
 
     The sample is drawn from outside D. If fewer than `FEWEST_POPULATION` records are left there, it is the test set.
@@ -38,16 +38,16 @@ def population_size(split: Split, population_records: int, taken: int) -> int:
         Records inside D, outside D, and for the test.
     population_records
         Largest size of the sample if it is drawn from outside D, at least 2.
-    taken
+    records_taken
         Number of records from outside D that are in D': 0, or 1 for a replaced record, or the size of the replaced
         client.
     """
-    left = 0 if split.outside is None else len(split.outside) - taken
-    return len(split.test) if left < FEWEST_POPULATION else min(population_records, left)
+    records_left = 0 if split.outside is None else len(split.outside) - records_taken
+    return len(split.test) if records_left < FEWEST_POPULATION else min(population_records, records_left)
 
 
 def select_records(
-    source: LoadedDataset,
+    dataset: LoadedDataset,
     records: int,
     test_records: int,
     seed: int,
@@ -68,7 +68,7 @@ def select_records(
 
     Parameters
     ----------
-    source
+    dataset
         Data set with the pool and, if it has one, the official test split.
     seed
         Seed of the run, which decides the draw.
@@ -93,30 +93,35 @@ def select_records(
     for name, number in (("records", records), ("test records", test_records)):
         require_number(f"number of {name} is", number, "whole numbers from 1")
     random = generator(seed, Purpose.RECORD_SELECTION)
-    order, ends = _order_of_records(source.pool, random, by_user)
-    most = int(_LARGEST_HELD_OUT_SHARE * len(source.pool))
-    held_out = 0 if source.test is not None else max(1, min(test_records, most))
+    order, ends = _order_of_records(dataset.pool, random, by_user)
+    most_held_out = int(_LARGEST_HELD_OUT_SHARE * len(dataset.pool))
+    held_out = 0 if dataset.test is not None else max(1, min(test_records, most_held_out))
     if by_user and held_out:
         held_out = int(len(order) - _size_for_limit(ends, len(order) - held_out, at_least=True))
-    free = len(source.pool) - held_out
+    free = len(dataset.pool) - held_out
     beside = f" beside {held_out} held out for the test" if held_out else ""
-    most, kept = free - fewest_outside, ", since another one has to replace a record of D" if fewest_outside else ""
-    offered = f"{source.name} has {free}{beside}: accepted for records in [data] are 1 to {most}{kept}"
-    require(records <= most, f"the training set is to have {records} records, and {offered}")
+    most_held_out, remark = (
+        free - fewest_outside,
+        ", since another one has to replace a record of D" if fewest_outside else "",
+    )
+    offered = f"{dataset.name} has {free}{beside}: accepted for records in [data] are 1 to {most_held_out}{remark}"
+    require(records <= most_held_out, f"the training set is to have {records} records, and {offered}")
     if by_user:
-        wanted, records = records, _size_for_limit(ends[:users], records)
-        many = f"records is {wanted}, and the first user that is drawn has {int(ends[0])}"
-        require(records > 0, f"{many}: accepted are more records in [data], or fewer of each user by records-per-user")
-    inside = source.pool.take(order[:records])
-    drawn = f"records is {records}, and all that are drawn from {source.name} are of one class"
+        wanted_records, records = records, _size_for_limit(ends[:users], records)
+        problem = f"records is {wanted_records}, and the first user that is drawn has {int(ends[0])}"
+        require(
+            records > 0, f"{problem}: accepted are more records in [data], or fewer of each user by records-per-user"
+        )
+    inside = dataset.pool.take(order[:records])
+    drawn = f"records is {records}, and all that are drawn from {dataset.name} are of one class"
     needed = "at least 2 classes, or quantities, are needed, so ask for more records"
     require(np.unique(inside.labels).size >= 2, f"{drawn}: {needed}")
     # In the pool's order, so that the position of a replacement is easy to trace.
-    outside = source.pool.take(np.sort(order[records:free])) if records < free else None
-    if source.test is None:
-        return Split(inside, outside, source.pool.take(np.sort(order[free:])))
-    tested = random.permutation(len(source.test))[: min(test_records, len(source.test))]
-    return Split(inside, outside, source.test.take(np.sort(tested)))
+    outside = dataset.pool.take(np.sort(order[records:free])) if records < free else None
+    if dataset.test is None:
+        return Split(inside, outside, dataset.pool.take(np.sort(order[free:])))
+    tested = random.permutation(len(dataset.test))[: min(test_records, len(dataset.test))]
+    return Split(inside, outside, dataset.test.take(np.sort(tested)))
 
 
 def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool) -> tuple[Integers, Integers]:
@@ -128,10 +133,10 @@ def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool)
         return random.permutation(len(pool)), np.arange(1, len(pool) + 1)
     user = users_of(pool)
     counts = np.bincount(user)
-    drawn = random.permutation(len(counts))
-    place = np.empty_like(drawn)
-    place[drawn] = np.arange(len(drawn))
-    return np.argsort(place[user], kind="stable").astype(np.int64), np.cumsum(counts[drawn])
+    order = random.permutation(len(counts))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return np.argsort(rank[user], kind="stable").astype(np.int64), np.cumsum(counts[order])
 
 
 def _size_for_limit(ends: Integers, limit: int, at_least: bool = False) -> int:

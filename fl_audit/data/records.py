@@ -57,22 +57,22 @@ class Records:
         object.__setattr__(self, "labels", labels)
         _check_labelled(self.features, self.labels, self.classes)
         if self.inputs:
-            found, width = f"features have shape {self.features.shape}", width_of(self.inputs)
+            problem, width = f"features have shape {self.features.shape}", width_of(self.inputs)
             fits = self.features.shape[1:] == (width,)
-            require(fits, f"{found}: accepted is (n, {width}), the named arrays of a record in a row")
+            require(fits, f"{problem}: accepted is (n, {width}), the named arrays of a record in a row")
         object.__setattr__(self, "owner", self._checked_codes("owner", self.owner, self.owners))
         object.__setattr__(self, "user", self._checked_codes("user", self.user, self.users))
 
-    def _checked_codes(self, what: str, codes: Integers | None, names: tuple[str, ...]) -> Integers | None:
-        """Return owner or user codes as int64; `what` is "owner" or "user", and codes are positions in `names`."""
+    def _checked_codes(self, name: str, codes: Integers | None, names: tuple[str, ...]) -> Integers | None:
+        """Return owner or user codes as int64; `name` is "owner" or "user", and codes are positions in `names`."""
         if codes is None:
-            unknown = f"there are {len(names)} names of {what}s and no {what} of any record"
+            unknown = f"there are {len(names)} names of {name}s and no {name} of any record"
             require(not names, f"{unknown}: accepted are both or neither")
             return None
-        whole = as_whole(f"{what}s", codes)
+        whole = as_whole(f"{name}s", codes)
         accepted = f"accepted is one for each record, ({len(self)},)"
-        require(whole.shape == self.labels.shape, f"{what}s have shape {whole.shape}: {accepted}")
-        article = "an owner" if what == "owner" else f"a {what}"
+        require(whole.shape == self.labels.shape, f"{name}s have shape {whole.shape}: {accepted}")
+        article = "an owner" if name == "owner" else f"a {name}"
         _check_codes(article, whole, len(names), f", the positions of {len(names)} names")
         return whole
 
@@ -103,7 +103,7 @@ class Records:
         require(chosen.size > 0, "no record is chosen: at least 1 is needed")
         for index in (int(chosen.min()), int(chosen.max())):
             self.check_index(index)
-        owner, user = (None if one is None else one[chosen] for one in (self.owner, self.user))
+        owner, user = (None if codes is None else codes[chosen] for codes in (self.owner, self.user))
         features, labels = self.features[chosen], self.labels[chosen]
         return replace(self, features=features, labels=labels, owner=owner, user=user)
 
@@ -112,7 +112,7 @@ class Records:
         """ "texts" or "named arrays" if each record consists of several named arrays; otherwise an empty string."""
         if not self.inputs:
             return ""
-        return "texts" if any(one.name == TOKENS for one in self.inputs) else "named arrays"
+        return "texts" if any(named_input.name == TOKENS for named_input in self.inputs) else "named arrays"
 
     def check_index(self, index: int) -> None:
         """Raise `InputError` unless `index` is the position of a record, 0 to n - 1."""
@@ -139,6 +139,6 @@ def _check_labelled(features: Floats32, labels: Labels, classes: int) -> None:
     require(not wrong_labels.size, f"a label is {str(*wrong_labels[:1])}: accepted are finite numbers of float32")
 
 
-def _check_codes(what: str, codes: Integers, number: int, these: str = "") -> None:
+def _check_codes(name: str, codes: Integers, number: int, these: str = "") -> None:
     wrong = int(codes.min() if codes.min() < 0 else codes.max())
-    require(0 <= wrong < number, f"{what} is {wrong}: accepted are 0 to {number - 1}{these}")
+    require(0 <= wrong < number, f"{name} is {wrong}: accepted are 0 to {number - 1}{these}")

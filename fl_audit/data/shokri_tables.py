@@ -65,7 +65,7 @@ def load_binary(directory: Path | None, table: BinaryTable) -> LoadedDataset:
 
 
 def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Integers]:
-    found: list[tuple[Features, Integers]] = []
+    parts_read: list[tuple[Features, Integers]] = []
     features: list[Features] = []
     labels: list[Integers] = []
 
@@ -76,8 +76,10 @@ def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Integers]:
         if member.name.startswith("._"):
             return
         if not table.labels_apart:
-            require(not found, f"{where} is a second file of the archive: accepted is one, with rows label,0,1,...")
-            found.append(_labelled_rows(content, where, table.classes))
+            require(
+                not parts_read, f"{where} is a second file of the archive: accepted is one, with rows label,0,1,..."
+            )
+            parts_read.append(_labelled_rows(content, where, table.classes))
         elif member.parts[-2:] == ("100", "feats"):
             features.append(_rows(_lines(content), where))
         elif member.parts[-2:] == ("100", "labels"):
@@ -86,11 +88,11 @@ def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Integers]:
 
     read_tar(path, read)
     if table.labels_apart:
-        held = f"{len(features)} files 100/feats and {len(labels)} files 100/labels"
-        require(len(features) == len(labels) == 1, f"{path} has {held}: accepted is one of each")
+        content_text = f"{len(features)} files 100/feats and {len(labels)} files 100/labels"
+        require(len(features) == len(labels) == 1, f"{path} has {content_text}: accepted is one of each")
         return features[0], labels[0]
-    require(bool(found), f"{path} holds no file: accepted is an archive with one file of rows label,0,1,...")
-    return found[0]
+    require(bool(parts_read), f"{path} holds no file: accepted is an archive with one file of rows label,0,1,...")
+    return parts_read[0]
 
 
 def _labelled_rows(content: IO[bytes], where: str, classes: int) -> tuple[Features, Integers]:
@@ -98,9 +100,9 @@ def _labelled_rows(content: IO[bytes], where: str, classes: int) -> tuple[Featur
 
     def without_labels() -> Iterator[tuple[int, bytes]]:
         for row, line in _lines(content):
-            label, _, rest = line.partition(b",")
+            label, _, row_text = line.partition(b",")
             labels.append(_label(label, where, row, classes))
-            yield row, rest
+            yield row, row_text
 
     return _rows(without_labels(), where), np.array(labels, dtype=np.int64)
 
@@ -135,8 +137,8 @@ def _zeros_and_ones(line: bytes, where: str, row: int) -> Features:
     cells = line.split(b",")
     numbers = [_number(cell) for cell in cells]
     for position, (number, cell) in enumerate(zip(numbers, cells, strict=True), start=1):
-        place = f"row {row}, feature {position}"
-        require(number in (0, 1), f"{where} has {_shown(cell)} in {place}: accepted are 0 and 1")
+        location = f"row {row}, feature {position}"
+        require(number in (0, 1), f"{where} has {_shown(cell)} in {location}: accepted are 0 and 1")
     return np.array(numbers, dtype=np.uint8)
 
 
@@ -168,11 +170,11 @@ def _from_npz(path: Path, table: BinaryTable) -> tuple[Features, Integers]:
     return _checked_binary(features, path, "features"), _numbered(labels, path, table.classes)
 
 
-def _checked_binary(values: NDArray[np.generic], path: Path, what: str) -> Features:
+def _checked_binary(values: NDArray[np.generic], path: Path, name: str) -> Features:
     wrong = (values != 0) & (values != 1)
     if wrong.any():
         row, position = (int(axis[0]) for axis in np.nonzero(wrong))
-        raise InputError(f"{path}: {what} have {values[row, position]} in row {row + 1}: accepted are 0 and 1")
+        raise InputError(f"{path}: {name} have {values[row, position]} in row {row + 1}: accepted are 0 and 1")
     return values.astype(np.uint8)
 
 
@@ -191,8 +193,8 @@ def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Integers
     require(labels.ndim == 1 and labels.size > 0, f"{path}: labels have shape {labels.shape}: accepted are 1 or 2 axes")
     numbers = labels.astype(np.float64)
     lowest = 1 if numbers.max() == classes else 0
-    known = np.isin(numbers, np.arange(lowest, lowest + classes))
-    first = int((~known).argmax())
+    is_known = np.isin(numbers, np.arange(lowest, lowest + classes))
+    first = int((~is_known).argmax())
     accepted = f"accepted are 0 to {classes - 1}, or 1 to {classes}"
-    require(bool(known.all()), f"{path}: label {first + 1} is {numbers[first]:g}: {accepted}")
+    require(bool(is_known.all()), f"{path}: label {first + 1} is {numbers[first]:g}: {accepted}")
     return np.asarray(numbers.astype(np.int64) - lowest)

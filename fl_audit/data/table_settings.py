@@ -60,9 +60,9 @@ class TableSettings:
         require(plain or mark in ("\t", WHITESPACE), f"separator is {mark!r}: {accepted}")
         is_mark = self.decimal is None or self.decimal in DECIMAL_MARKS
         require(is_mark, f"decimal is {self.decimal!r}: accepted are '.' and ','")
-        for what in ("owner", "user"):
-            name = getattr(self, what)
-            require(name not in self.drop, f"drop names {name!r}, the {what} column: accepted are other columns")
+        for role in ("owner", "user"):
+            name = getattr(self, role)
+            require(name not in self.drop, f"drop names {name!r}, the {role} column: accepted are other columns")
         if self.text is None:
             for key in ("vocabulary", "tokenizer", "tokens"):
                 value = getattr(self, key)
@@ -70,22 +70,22 @@ class TableSettings:
                 require(value is None, f"{alone}: accepted is it with text, the name of that column")
             return
         require(self.text not in self.drop, f"drop names {self.text!r}, the text column: accepted are other columns")
-        for what in ("label", "owner", "user"):
-            same = f"text is {self.text!r}, the {what} column: accepted are other columns"
-            require(getattr(self, what) != self.text, same)
+        for role in ("label", "owner", "user"):
+            same = f"text is {self.text!r}, the {role} column: accepted are other columns"
+            require(getattr(self, role) != self.text, same)
         require_one_tokenization(self.text, self.vocabulary, self.tokenizer, self.tokens)
 
     @property
     def unusual(self) -> tuple[Remedy, ...]:
         """Settings of encoding, separator and decimal mark that differ from UTF-8, comma and point."""
-        found = {key: getattr(self, key) for key in _USUAL}
-        return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
+        values_found = {key: getattr(self, key) for key in _USUAL}
+        return tuple(Remedy(key, value) for key, value in values_found.items() if value not in (None, *_USUAL[key]))
 
     @property
     def kept(self) -> list[str]:
         """Names of the columns that are never dropped: the label, and owner, user and text if they are set."""
-        named = (self.label, self.owner, self.user, self.text)
-        return [*dict.fromkeys(name for name in named if name is not None)]
+        columns_named = (self.label, self.owner, self.user, self.text)
+        return [*dict.fromkeys(name for name in columns_named if name is not None)]
 
     @property
     def most_words(self) -> int:
@@ -123,7 +123,7 @@ class TableSettings:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
         """Return the settings given by options with names such as "max-levels"; unknown options are ignored."""
-        given = {name.replace("-", "_"): value for name, value in options.items()}
-        if given.get("missing") == IMPUTE:
-            given |= {"missing": (), "imputes": True}
-        return cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})
+        options_given = {name.replace("-", "_"): value for name, value in options.items()}
+        if options_given.get("missing") == IMPUTE:
+            options_given |= {"missing": (), "imputes": True}
+        return cls(**{field.name: options_given[field.name] for field in fields(cls) if field.name in options_given})

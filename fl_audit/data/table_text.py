@@ -65,8 +65,8 @@ class TableText:
         lines = _first_lines(self.text)
         for separator in (self.separator, *_SEPARATORS, WHITESPACE):
             rows = [{cell.strip() for row in split_rows([line], separator) for cell in row} for line in lines]
-            if names and (found := next((place for place, row in enumerate(rows) if row >= set(names)), 0)):
-                return found * any(map(str.strip, lines[:found]))
+            if names and (header_row := next((index for index, row in enumerate(rows) if row >= set(names)), 0)):
+                return header_row * any(map(str.strip, lines[:header_row]))
         # A title has few cells above lines that have several, and equally many. Other separators are tried where the
         # one that was found divides the lines no better.
         for separator in dict.fromkeys((self.separator, *_SEPARATORS)):
@@ -75,8 +75,8 @@ class TableText:
             ]
             usual, times = Counter(filled[1:]).most_common(1)[0] if filled[1:] else (0, 0)
             if usual > 1 and 2 * times > len(filled):
-                found = next(place for place, count in enumerate(filled) if 2 * count > usual)
-                return found * any(map(str.strip, lines[:found]))  # blank lines alone are passed over anyway
+                header_row = next(index for index, count in enumerate(filled) if 2 * count > usual)
+                return header_row * any(map(str.strip, lines[:header_row]))  # blank lines alone are passed over anyway
         return 0
 
 
@@ -106,34 +106,42 @@ def read_table_text(
         return TableText(path, _below(text, skip_lines, path), "utf-8", ",", title=title)
     require_text(content, path)
     require(sheet is None, f"{path} is no Excel workbook, and text has no sheets: leave sheet out of [data]")
-    found = [encoding] if encoding else _encodings(content, path)
-    encoding = next((one for one in found if _holds(content, one, names)), found[0])
+    encodings = [encoding] if encoding else _encodings(content, path)
+    encoding = next((candidate for candidate in encodings if _holds(content, candidate, names)), encodings[0])
     # In another encoding the names that the user has given would not be there.
-    others = [one for one in found if _holds(content, one, names)] if _holds(content, encoding, names) else found
-    doubts = _doubts(content, path, encoding, others) if len(found) > 1 else ()
+    other_encodings = (
+        [candidate for candidate in encodings if _holds(content, candidate, names)]
+        if _holds(content, encoding, names)
+        else encodings
+    )
+    doubts = _doubts(content, path, encoding, other_encodings) if len(encodings) > 1 else ()
     try:
         text = content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         wrong = f"byte {error.object[error.start]:#x} at {error.start}, which {encoding} does not have"
-        found = [one for one in _encodings(content, path) if one != encoding]
-        fits = tuple(remedies.encoding(one) for one in found[:1])
+        encodings = [one for one in _encodings(content, path) if one != encoding]
+        fits = tuple(remedies.encoding(candidate) for candidate in encodings[:1])
         accepted = f"{fits[0]} fits what stands there" if fits else "accepted is text"
         raise InputError(f"{path} has {wrong}: {accepted}", choices=fits) from error
     except (LookupError, ValueError):  # ValueError: some are no encodings of files, such as punycode
         raise InputError(f"encoding is {encoding!r}: accepted are those of Python, such as 'cp1252'") from None
-    own = _SEPARATOR_LINE.match(text)
-    text = _below(text[own.end() :] if own else text, skip_lines, path)
-    return TableText(path, text, encoding, separator or (own[1] if own else _separator(text)), doubts)
+    separator_line = _SEPARATOR_LINE.match(text)
+    text = _below(text[separator_line.end() :] if separator_line else text, skip_lines, path)
+    return TableText(
+        path, text, encoding, separator or (separator_line[1] if separator_line else _separator(text)), doubts
+    )
 
 
 def _below(text: str, lines: int, path: Path) -> str:
     """Return a text without its first `lines` lines; raise `InputError` if no line of column names is left."""
     if lines == 0:
         return text
-    parts = text.split("\n", lines)
+    lines_split = text.split("\n", lines)
     accepted = "accepted are fewer, so that the line of names is left"
-    require(len(parts) > lines and bool(parts[lines].strip()), f"skip-lines is {lines} for {path}: {accepted}")
-    return parts[lines]
+    require(
+        len(lines_split) > lines and bool(lines_split[lines].strip()), f"skip-lines is {lines} for {path}: {accepted}"
+    )
+    return lines_split[lines]
 
 
 def _first_lines(text: str) -> list[str]:
@@ -157,12 +165,19 @@ def _encodings(content: bytes, path: Path) -> list[str]:
             return ["utf-8"]
     except UnicodeDecodeError:
         pass
-    found = from_bytes(content[:_BYTES_LOOKED_AT], cp_isolation=list(_ENCODINGS), threshold=_MOST_CHAOS)
-    if (best := found.best()) is None:
-        known = f"{TABLES}; a text in another encoding than is known has to be saved in UTF-8"
-        raise InputError(f"{path} is no text, and no kind of file that is known: accepted are {known}")
-    alike = [one for one in found if one.chaos <= best.chaos and one.coherence >= best.coherence - _ALIKE]
-    names = [next((name for name in _WESTERN if name in one.could_be_from_charset), one.encoding) for one in alike]
+    matches = from_bytes(content[:_BYTES_LOOKED_AT], cp_isolation=list(_ENCODINGS), threshold=_MOST_CHAOS)
+    if (best := matches.best()) is None:
+        remedy = f"{TABLES}; a text in another encoding than is known has to be saved in UTF-8"
+        raise InputError(f"{path} is no text, and no kind of file that is known: accepted are {remedy}")
+    alike = [
+        match_found
+        for match_found in matches
+        if match_found.chaos <= best.chaos and match_found.coherence >= best.coherence - _ALIKE
+    ]
+    names = [
+        next((name for name in _WESTERN if name in match_found.could_be_from_charset), match_found.encoding)
+        for match_found in alike
+    ]
     return sorted(names, key=lambda name: name not in _WESTERN)
 
 
@@ -174,22 +189,22 @@ def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
         return False
 
 
-def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) -> tuple[DataWarning, ...]:
+def _doubts(content: bytes, path: Path, encoding: str, other_encodings: Sequence[str]) -> tuple[DataWarning, ...]:
     """Return a warning if another encoding would change words at the beginning of a file.
 
-    The file is read with `encoding`; `others` are encodings that are equally likely.
+    The file is read with `encoding`; `other_encodings` are encodings that are equally likely.
     """
     content = content[:_BYTES_LOOKED_AT]
-    own = _WORD.findall(content.decode(encoding, "replace"))
+    own_words = _WORD.findall(content.decode(encoding, "replace"))
     instead: dict[Remedy, tuple[str, str]] = {}
-    for other in others:
-        rivals = zip(own, _WORD.findall(content.decode(other, "replace")), strict=False)
+    for other_encoding in other_encodings:
+        rivals = zip(own_words, _WORD.findall(content.decode(other_encoding, "replace")), strict=False)
         if pair := next((pair for pair in rivals if pair[0] != pair[1]), None):
-            instead[remedies.encoding(other)] = pair
-    said = "; ".join(
+            instead[remedies.encoding(other_encoding)] = pair
+    doubts = "; ".join(
         f"{remedy} would have {rival!r} in the place of {word!r}" for remedy, (word, rival) in instead.items()
     )
-    return (DataWarning(f"{path.name} is read as {encoding}: {said}", tuple(instead)),) if instead else ()
+    return (DataWarning(f"{path.name} is read as {encoding}: {doubts}", tuple(instead)),) if instead else ()
 
 
 def _separator(text: str) -> str:

@@ -49,14 +49,18 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     texts = [read_table_text(file, *written) for file in paths]
     for text in texts:
         _require_columns(text, settings)
-    found = replace(settings, encoding=texts[0].encoding, separator=texts[0].separator)
-    frames = [_frame(text, found) for text in texts]
+    table_settings = replace(settings, encoding=texts[0].encoding, separator=texts[0].separator)
+    frames = [_frame(text, table_settings) for text in texts]
     if settings.decimal is None:
-        found = replace(found, decimal=_decimal_mark(texts[0], frames[0].drop(columns=_words_of(settings)), found))
+        table_settings = replace(
+            table_settings, decimal=_decimal_mark(texts[0], frames[0].drop(columns=_words_of(settings)), table_settings)
+        )
         # Points between thousands are no decimals: the parser must see none in them.
-        frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
+        frames = frames if table_settings.decimal == "." else [_frame(text, table_settings) for text in texts]
     frames = [_with_exact_codes(frame, text, settings) for frame, text in zip(frames, texts, strict=True)]
-    source = source_of_frames(frames, paths, found, "table", texts[0].title, _missing_words(frames, texts, found))
+    source = source_of_frames(
+        frames, paths, table_settings, "table", texts[0].title, _missing_words(frames, texts, table_settings)
+    )
     above = (*texts[0].doubts, *header_warnings(texts[0].header), *_zero_cautions(frames[0], texts[0], settings))
     return replace(source, cautions=(*above, *source.cautions))
 
@@ -122,26 +126,26 @@ def _missing_words(
     frames: Sequence[pd.DataFrame], texts: Sequence[TableText], settings: TableSettings
 ) -> Mapping[str, int]:
     """Return the number of records with each word for a missing value; the key "" counts empty cells."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for frame, text in zip(frames, texts, strict=True):
         names = [str(name) for name in frame.columns[frame.isna().any()]] if settings.missing else []
-        found.update(missing_value_word_counts(_as_written(text, names), frame[names]) if names else {})
-    return found
+        counts.update(missing_value_word_counts(_as_written(text, names), frame[names]) if names else {})
+    return counts
 
 
 def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[DataWarning]:
     """Yield a warning for each column of codes whose leading zeros are lost, because the codes are read as numbers."""
     if not _ZEROS.search(text.text):
         return
-    kept = [str(name) for name, column in frame.items() if pd.api.types.is_numeric_dtype(column)]
-    for name, written in _as_written(text, [name for name in kept if name not in settings.kept]).items():
+    coded_columns = [str(name) for name, column in frame.items() if pd.api.types.is_numeric_dtype(column)]
+    for name, written in _as_written(text, [name for name in coded_columns if name not in settings.kept]).items():
         padded = written[written.str.strip().str.fullmatch(_ZEROS)]
         if len(padded):
             cell, drop = str(padded.iloc[0]).strip(), remedies.drop(str(name))
-            told = f"column {name} has codes with leading zeros in {len(padded):,} of {len(written):,} rows"
+            remark = f"column {name} has codes with leading zeros in {len(padded):,} of {len(written):,} rows"
             lost = f"such as {cell!r}, which is read as the number {int(cell)}"
             fix = f"a letter before each makes them words, such as 'N{cell}', and {drop} leaves them out"
-            yield DataWarning(f"{told}, {lost}: {fix}", (drop,))
+            yield DataWarning(f"{remark}, {lost}: {fix}", (drop,))
 
 
 def _read(text: TableText, names: Sequence[str] = (), **options: Any) -> pd.DataFrame:
@@ -184,7 +188,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
     listed = ", ".join(text.header[:20])
     require(name in text.header, f"{text.path} has no column {name!r}: its columns are {listed}")
     # Scores and losses are read to the last bit.
-    frame = _read(text, usecols=lambda one: str(one).strip() == name, float_precision="round_trip")
+    frame = _read(text, usecols=lambda header: str(header).strip() == name, float_precision="round_trip")
     column: pd.Series[Any] = frame[name]
     return column
 
@@ -211,9 +215,9 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
     where, cell = unsure
     comma, point = (remedies.decimal(mark) for mark in (",", "."))
     of_decimals, of_thousands = (comma, point) if "," in cell else (point, comma)
-    found = f"{cell!r} in column {where}, which can be {cell.replace(',', '.')} or {re.sub('[,.]', '', cell)}"
+    problem = f"{cell!r} in column {where}, which can be {cell.replace(',', '.')} or {re.sub('[,.]', '', cell)}"
     remedy = f"{of_decimals} says the first, {of_thousands} the second"
-    message = f"{text.path} has {found}, and no number of the file tells which: {remedy}"
+    message = f"{text.path} has {problem}, and no number of the file tells which: {remedy}"
     raise InputError(message, choices=(comma, point))
 
 
@@ -223,7 +227,7 @@ def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
     The result is empty if the column does not mainly consist of numbers.
     """
     cells = rewrite_amounts(pd.Series(column.dropna().unique()))[0].tolist()
-    found: dict[str, str | None] = {}
+    mark_by_column: dict[str, str | None] = {}
     numbers = 0
     for cell in cells:
         ways = [mark for mark in DECIMAL_MARKS if is_number(cell, mark)]
@@ -231,8 +235,8 @@ def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
             return {}  # dates, versions, several answers in one cell: whatever these are, they are no numbers
         numbers += bool(ways)
         if ways and ("," in cell or "." in cell):
-            found[cell] = ways[0] if len(ways) == 1 else None
-    return found if 2 * numbers > len(cells) else {}
+            mark_by_column[cell] = ways[0] if len(ways) == 1 else None
+    return mark_by_column if 2 * numbers > len(cells) else {}
 
 
 def _doubtful(frame: pd.DataFrame) -> list[str]:
@@ -242,7 +246,7 @@ def _doubtful(frame: pd.DataFrame) -> list[str]:
         if not pd.api.types.is_float_dtype(column):
             continue
         numbers = column.dropna().to_numpy(dtype=np.float64)
-        parts = np.abs(numbers[numbers % 1 != 0])
-        if ((parts >= 1) & (parts < 1000) & (np.abs(parts - np.round(parts, 3)) < 1e-9)).all():
+        fractions = np.abs(numbers[numbers % 1 != 0])
+        if ((fractions >= 1) & (fractions < 1000) & (np.abs(fractions - np.round(fractions, 3)) < 1e-9)).all():
             names.append(str(name))
     return names

@@ -41,10 +41,10 @@ def require_one_tokenization(
     column: str, vocabulary: str | Path | None, tokenizer: str | None, tokens: int | None
 ) -> None:
     """Raise `InputError` unless the settings name exactly one way in which the texts of a column become tokens."""
-    found = f"text is {column!r} in [data], and nothing says how it becomes tokens"
+    problem = f"text is {column!r} in [data], and nothing says how it becomes tokens"
     if vocabulary is not None and tokenizer is not None:
-        found = f"text is {column!r} in [data] with both vocabulary and tokenizer"
-    require((vocabulary is None) != (tokenizer is None), f"{found}: {_WAYS}")
+        problem = f"text is {column!r} in [data] with both vocabulary and tokenizer"
+    require((vocabulary is None) != (tokenizer is None), f"{problem}: {_WAYS}")
     own = f"tokens is {tokens} in [data] with tokenizer = {tokenizer!r}, which decides the length itself"
     require(tokenizer is None or tokens is None, f"{own}: leave tokens out")
 
@@ -75,7 +75,7 @@ class EncodedTexts:
     cautions: tuple[DataWarning, ...] = ()  # warnings about cut texts and unknown tokens
 
 
-def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
+def encode_texts(texts: Sequence[str], settings: TextSettings, name: str) -> EncodedTexts:
     """Encode texts as token ids with an attention mask, which is 1 at tokens and 0 at padding.
 
     If the settings name a tokenizer of the user, it encodes the texts instead.
@@ -83,16 +83,19 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
     if settings.vocabulary is None:
         return _by_tokenizer(texts, settings)
     vocabulary, length = read_vocabulary(settings.vocabulary), settings.tokens or DEFAULT_TOKENS
-    least = len(vocabulary.ends) + 1
-    require(length >= least, f"tokens is {length} in [data]: accepted are whole numbers from {least}")
+    fewest_ids = len(vocabulary.ends) + 1
+    require(length >= fewest_ids, f"tokens is {length} in [data]: accepted are whole numbers from {fewest_ids}")
     pieces = [vocabulary.pieces(text) for text in texts]
     ids = np.full((len(texts), length), vocabulary.padding, dtype=np.int64)
     mask = np.zeros_like(ids)
-    for row, own in enumerate(pieces):
-        placed = vocabulary.within_ends(own[: length - len(vocabulary.ends)])
+    for row, piece in enumerate(pieces):
+        placed = vocabulary.within_ends(piece[: length - len(vocabulary.ends)])
         ids[row, : len(placed)], mask[row, : len(placed)] = placed, 1
-    rows, inputs = packed({TOKENS: ids, MASK: mask}, what)
-    inputs = tuple(replace(one, count=len(vocabulary.ids)) if one.name == TOKENS else one for one in inputs)
+    rows, inputs = packed({TOKENS: ids, MASK: mask}, name)
+    inputs = tuple(
+        replace(named_input, count=len(vocabulary.ids)) if named_input.name == TOKENS else named_input
+        for named_input in inputs
+    )
     return EncodedTexts(rows, inputs, *_became(pieces, vocabulary, length, settings))
 
 
@@ -103,17 +106,17 @@ def _became(
 
     `pieces` are the token ids of each text before cutting, without tokens such as [CLS].
     """
-    counts = np.array([len(own) for own in pieces])
+    counts = np.array([len(piece) for piece in pieces])
     cut = float((counts > length - len(vocabulary.ends)).mean())
-    unknown = sum(own.count(vocabulary.unknown) for own in pieces) / max(1, int(counts.sum()))
+    unknown = sum(piece.count(vocabulary.unknown) for piece in pieces) / max(1, int(counts.sum()))
     detail = f"{length} tokens of a vocabulary of {len(vocabulary.ids):,}; {cut:.0%} of the texts are longer and cut"
     detail += f", {unknown:.0%} of the tokens are unknown"
-    cautions, place = list[DataWarning](), f"column {settings.column}"
+    cautions, location = list[DataWarning](), f"column {settings.column}"
     if cut > _MANY:
-        cautions.append(DataWarning(f"{place}: {cut:.0%} of the texts are longer than {length} tokens and are cut"))
+        cautions.append(DataWarning(f"{location}: {cut:.0%} of the texts are longer than {length} tokens and are cut"))
     if unknown > _MANY:
-        found = f"{place}: {unknown:.0%} of the tokens are in no line of {settings.vocabulary}"
-        cautions.append(DataWarning(f"{found}: is it of another language or spelling?"))
+        problem = f"{location}: {unknown:.0%} of the tokens are in no line of {settings.vocabulary}"
+        cautions.append(DataWarning(f"{problem}: is it of another language or spelling?"))
     return ColumnReadResult(settings.column, ColumnRole.TEXT, detail, odd=bool(cautions)), tuple(cautions)
 
 
@@ -134,11 +137,11 @@ class Vocabulary:
     @cached_property
     def _is_lower(self) -> bool:
         special = (*_PADDING, *_UNKNOWN, *_FIRST, *_LAST, "[MASK]", "<mask>")
-        return all(one == one.lower() for one in self.ids if one not in special and not _is_reserved(one))
+        return all(token == token.lower() for token in self.ids if token not in special and not _is_reserved(token))
 
     @cached_property
     def _has_parts(self) -> bool:
-        return any(one.startswith(_CONTINUES) and len(one) > len(_CONTINUES) for one in self.ids)
+        return any(token.startswith(_CONTINUES) and len(token) > len(_CONTINUES) for token in self.ids)
 
     def within_ends(self, ids: Sequence[int]) -> list[int]:
         """Return the ids of a text's tokens without the special first and last token, such as [CLS] and [SEP].
@@ -155,16 +158,16 @@ class Vocabulary:
         if word in self.ids:
             yield self.ids[word]
             return
-        found, start = list[int](), 0
+        pieces, start = list[int](), 0
         while self._has_parts and start < len(word) <= _LONGEST_WORD:
             ends = range(len(word), start, -1)
             before = _CONTINUES if start else ""
             end = next((end for end in ends if before + word[start:end] in self.ids), None)
             if end is None:
                 break
-            found.append(self.ids[before + word[start:end]])
+            pieces.append(self.ids[before + word[start:end]])
             start = end
-        yield from found if start == len(word) else [self.unknown]
+        yield from pieces if start == len(word) else [self.unknown]
 
 
 def _is_reserved(token: str) -> bool:
@@ -178,8 +181,8 @@ def _words(text: str, is_lower: bool) -> list[str]:
     """
     if is_lower:
         text = unicodedata.normalize("NFD", text.lower())
-        text = "".join(one for one in text if unicodedata.category(one) != "Mn")
-    text = "".join(f" {one} " if _stands_alone(one) else one for one in text)
+        text = "".join(character for character in text if unicodedata.category(character) != "Mn")
+    text = "".join(f" {character} " if _stands_alone(character) else character for character in text)
     return _WORDS.findall(text)
 
 
@@ -191,20 +194,22 @@ def _stands_alone(character: str) -> bool:
 def read_vocabulary(path: Path) -> Vocabulary:
     """Read a vocabulary from a file with one token on each line; the id of a token is its line number from 0."""
     text = read_text(path)
-    own = 'tokenizer = "module:function" in [data] names a function of your own that reads it'
+    remedy = 'tokenizer = "module:function" in [data] names a function of your own that reads it'
     is_json = text.lstrip().startswith("{")
-    require(not is_json, f"{path} is JSON, as tokenizer.json is: accepted is a file of one token a line, or {own}")
+    require(not is_json, f"{path} is JSON, as tokenizer.json is: accepted is a file of one token a line, or {remedy}")
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     ids = {token: number for number, token in reversed(list(enumerate(lines)))}
     doubled = next((line for number, line in enumerate(lines) if ids[line] != number), None)
-    require(doubled is None, f"{path} has the token {doubled!r} in two lines: accepted is each token once, or {own}")
+    require(doubled is None, f"{path} has the token {doubled!r} in two lines: accepted is each token once, or {remedy}")
 
     def placed(names: tuple[str, ...]) -> int | None:
         return next((ids[name] for name in names if name in ids), None)
 
     padding, unknown = placed(_PADDING), placed(_UNKNOWN)
     if padding is None or unknown is None:
-        lacking = " and ".join(names[0] for names, one in ((_PADDING, padding), (_UNKNOWN, unknown)) if one is None)
+        lacking = " and ".join(
+            names[0] for names, token_id in ((_PADDING, padding), (_UNKNOWN, unknown)) if token_id is None
+        )
         raise InputError(f"vocabulary {path} has no line {lacking}: accepted is a file with both [PAD] and [UNK]")
     first, last = placed(_FIRST), placed(_LAST)
     return Vocabulary(ids, padding, unknown, () if first is None or last is None else (first, last))
@@ -217,19 +222,19 @@ def _by_tokenizer(texts: Sequence[str], settings: TextSettings) -> EncodedTexts:
     _require_own(tokenize, texts, arrays, name)
     rows, inputs = packed(arrays, f"tokenizer {name!r}")
     length = next(iter(arrays.values())).shape[1:]
-    named = f"{', '.join(arrays)} of {'x'.join(map(str, length)) or 'one number'} by {name}"
-    return EncodedTexts(rows, inputs, ColumnReadResult(settings.column, ColumnRole.TEXT, named))
+    arrays_text = f"{', '.join(arrays)} of {'x'.join(map(str, length)) or 'one number'} by {name}"
+    return EncodedTexts(rows, inputs, ColumnReadResult(settings.column, ColumnRole.TEXT, arrays_text))
 
 
-def _arrays(found: Any, name: str, count: int) -> dict[str, NDArray[np.generic]]:
+def _arrays(returned: Any, name: str, count: int) -> dict[str, NDArray[np.generic]]:
     accepted = (
         'accepted are arrays by their names, such as {"input_ids": (n, tokens), "attention_mask": (n, tokens)}, as '
         'tokenizer(texts, padding="max_length", truncation=True, max_length=64) of transformers gives them'
     )
-    made = f"tokenizer {name!r} returned a {type(found).__name__}"
-    require(isinstance(found, Mapping) and bool(found), f"{made}: {accepted}")
+    problem = f"tokenizer {name!r} returned a {type(returned).__name__}"
+    require(isinstance(returned, Mapping) and bool(returned), f"{problem}: {accepted}")
     arrays = {}
-    for key, values in found.items():
+    for key, values in returned.items():
         try:
             arrays[str(key)] = np.asarray(values)
         except ValueError as error:
@@ -245,8 +250,8 @@ def _require_own(tokenize: Any, texts: Sequence[str], arrays: Mapping[str, NDArr
 
     Its tokens then depend on other records. `arrays` are its outputs for all texts.
     """
-    for place in range(min(_TRIED, len(texts))):
-        alone = _arrays(tokenize([texts[place]]), name, 1)
+    for index in range(min(_TRIED, len(texts))):
+        alone = _arrays(tokenize([texts[index]]), name, 1)
         same = alone.keys() == arrays.keys()
         lengths = same and all(alone[key].shape[1:] == arrays[key].shape[1:] for key in arrays)
         longest = (
@@ -255,7 +260,7 @@ def _require_own(tokenize: Any, texts: Sequence[str], arrays: Mapping[str, NDArr
         require(
             lengths or not same, f'{longest}: accepted is one length, such as by padding="max_length", max_length=64'
         )
-        equal = same and all(np.array_equal(alone[key][0], arrays[key][place]) for key in arrays)
+        equal = same and all(np.array_equal(alone[key][0], arrays[key][index]) for key in arrays)
         require(
             equal,
             f"tokenizer {name!r} makes other tokens of a text that is alone, as one does that builds its vocabulary "

@@ -63,8 +63,8 @@ def _nameless(table: ReadTable) -> Iterator[DataWarning]:
     words = Counter([] if pd.api.types.is_numeric_dtype(labels) else labels.astype(str).str.strip().tolist())
     for word in (word for word in words if is_usual(word)):
         remedy = remedies.missing(word)
-        taken = f"{words[word]:,} records have the label {word!r}, which is taken for a class"
-        yield DataWarning(f"{taken}; if it is none, {remedy} leaves these records out", (remedy,))
+        remark = f"{words[word]:,} records have the label {word!r}, which is taken for a class"
+        yield DataWarning(f"{remark}; if it is none, {remedy} leaves these records out", (remedy,))
 
 
 def one_spelling(column: "pd.Series[Any]") -> "pd.Series[Any]":
@@ -84,7 +84,7 @@ def _folded(word: str) -> str:
 
 def _spellings(table: ReadTable) -> Iterator[DataWarning]:
     """Yield a warning about words that differ by spaces around them, and one about words that differ by case."""
-    found, around = {}, []
+    spellings, around = {}, []
     for name, column in table.frame.items():
         if pd.api.types.is_numeric_dtype(column):
             continue
@@ -96,13 +96,13 @@ def _spellings(table: ReadTable) -> Iterator[DataWarning]:
             folded.setdefault(_folded(word), []).append(word)
         # Words that differ from another one by case or spaces only, next to those that they resemble.
         if twins := [word for alike in folded.values() if len(alike) > 1 for word in alike]:
-            found[str(name)] = twins
+            spellings[str(name)] = twins
     if around:
         yield DataWarning(f"words that differ by spaces around them are taken for one: {'; '.join(around)}")
-    if found:
+    if spellings:
         remedy = remedies.ignore_case()
         columns = "; ".join(
-            f"{name} has {first_names_text([repr(twin) for twin in twins])}" for name, twins in found.items()
+            f"{name} has {first_names_text([repr(twin) for twin in twins])}" for name, twins in spellings.items()
         )
         text = f"words that differ by case or spaces only are taken for different ones: {columns}"
         yield DataWarning(f"{text}; {remedy} makes them one", (remedy,))
@@ -110,16 +110,16 @@ def _spellings(table: ReadTable) -> Iterator[DataWarning]:
 
 def _words_kept(table: ReadTable) -> Iterator[DataWarning]:
     """Yield a warning for each usual word for a missing value, such as "NA", that is read as a string."""
-    found: dict[str, list[str]] = {}
+    words_by_column: dict[str, list[str]] = {}
     for name, column in table.other_columns.items():
         if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
             counts = column.astype(str).str.strip().value_counts()
             for word in sorted(USUAL_WORDS & set(counts.index)):
-                found.setdefault(word, []).append(f"{name} ({counts[word]:,} of {len(column):,})")
-    for word, columns in found.items():
+                words_by_column.setdefault(word, []).append(f"{name} ({counts[word]:,} of {len(column):,})")
+    for word, columns in words_by_column.items():
         remedy = remedies.missing(word)
-        taken = f"{word!r} in column {first_names_text(columns)} is taken for a word like others"
-        yield DataWarning(f"{taken}; if it says that a value is missing, {remedy} leaves these records out", (remedy,))
+        remark = f"{word!r} in column {first_names_text(columns)} is taken for a word like others"
+        yield DataWarning(f"{remark}; if it says that a value is missing, {remedy} leaves these records out", (remedy,))
 
 
 def _sentinels(table: ReadTable) -> Iterator[DataWarning]:
@@ -130,12 +130,12 @@ def _sentinels(table: ReadTable) -> Iterator[DataWarning]:
         numbers = column.to_numpy(dtype=np.float64)
         if not (odd := _sentinels_of(numbers)):
             continue
-        others = numbers[~np.isin(numbers, odd)]
+        other_numbers = numbers[~np.isin(numbers, odd)]
         for number in odd:
             count = int((numbers == number).sum())
             remedy = remedies.missing(f"{number:.0f}")
             where = f"in {count:,} of {len(numbers):,} records ({count / len(numbers):.1%})"
-            beside = f"beside {others.min():g} to {others.max():g}"
+            beside = f"beside {other_numbers.min():g} to {other_numbers.max():g}"
             text = f"column {name} is {number:.0f} {where}, {beside}: if that stands for a missing value"
             yield DataWarning(f"{text}, {remedy} leaves these records out", (remedy,))
 
@@ -143,11 +143,11 @@ def _sentinels(table: ReadTable) -> Iterator[DataWarning]:
 def _sentinels_of(numbers: Floats) -> list[float]:
     """Return the numbers that often stand for missing values and are far from all other numbers."""
     present = [number for number in _SENTINELS if (numbers == number).sum() >= _FEWEST_SENTINELS]
-    others = numbers[~np.isin(numbers, present)] if present else numbers[:0]
-    if not others.size or len(np.unique(others)) < _FEWEST_OTHERS:
+    other_numbers = numbers[~np.isin(numbers, present)] if present else numbers[:0]
+    if not other_numbers.size or len(np.unique(other_numbers)) < _FEWEST_OTHERS:
         return []
-    low, high = others.min(), others.max()
-    return [one for one in present if one < 0 <= low or one > 3 * high > 0]
+    low, high = other_numbers.min(), other_numbers.max()
+    return [sentinel for sentinel in present if sentinel < 0 <= low or sentinel > 3 * high > 0]
 
 
 def _label_warnings(table: ReadTable) -> Iterator[DataWarning]:
@@ -162,7 +162,7 @@ def _label_warnings(table: ReadTable) -> Iterator[DataWarning]:
     if are_numbers and not pd.api.types.is_bool_dtype(labels):
         yield from _quantity(counts)
     else:
-        yield from _lists([str(one).strip() for one in counts.index])
+        yield from _lists([str(label).strip() for label in counts.index])
 
 
 def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
@@ -178,12 +178,12 @@ def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
 def _lists(words: Sequence[str]) -> Iterator[DataWarning]:
     """Yield a warning if labels look like several answers in one cell, such as "a|b" beside "a" and "b"."""
     for mark in _BETWEEN_ANSWERS:
-        parts = {word: [part.strip() for part in word.split(mark)] for word in words}
-        occurs = Counter(part for own in parts.values() for part in set(own))
-        several = [word for word, own in parts.items() if len(own) > 1]
-        listed = [word for word in several if all(part and occurs[part] > 1 for part in parts[word])]
+        pieces_by_word = {word: [piece.strip() for piece in word.split(mark)] for word in words}
+        occurs = Counter(piece for pieces in pieces_by_word.values() for piece in set(pieces))
+        several = [word for word, pieces in pieces_by_word.items() if len(pieces) > 1]
+        listed = [word for word in several if all(piece and occurs[piece] > 1 for piece in pieces_by_word[word])]
         if listed:
-            single = next((part for part in parts[listed[0]] if part in words), None)
+            single = next((piece for piece in pieces_by_word[listed[0]] if piece in words), None)
             beside = "" if single is None else f" beside {single!r}"
             text = f"the label {listed[0]!r}{beside} looks like several answers in one cell"
             whole = f"{_combinations(len(several))} taken for a class of its own"
@@ -205,8 +205,8 @@ def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
     numbered = len(whole) == len(numbers) and whole == list(range(whole[0], whole[0] + len(whole))) if whole else False
     if 2 * len(numbers) < len(header) or not numbers or numbered:
         return ()
-    said = first_names_text([repr(name) for name in numbers])
-    text = f"the first line has {said} for names of columns, and looks like a record"
+    names_text = first_names_text([repr(name) for name in numbers])
+    text = f"the first line has {names_text} for names of columns, and looks like a record"
     return (DataWarning(f"{text}: put a line of names above it, else this record is lost"),)
 
 
@@ -223,9 +223,9 @@ def _repeated_records(table: ReadTable) -> Iterator[DataWarning]:
         return
     remedy = remedies.unique()
     verb = "repeats" if repeats == 1 else "repeat"
-    found = f"{repeats:,} of {len(frame):,} records {verb} another one in every column"
+    remark = f"{repeats:,} of {len(frame):,} records {verb} another one in every column"
     guarantee = "a guarantee for one record does not cover somebody who is in the table twice"
-    yield DataWarning(f"{found}: {guarantee}; {remedy} keeps the first of each", (remedy,), in_report=True)
+    yield DataWarning(f"{remark}: {guarantee}; {remedy} keeps the first of each", (remedy,), in_report=True)
 
 
 def _same_features(table: ReadTable) -> Iterator[DataWarning]:

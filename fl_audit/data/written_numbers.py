@@ -45,7 +45,7 @@ def rewrite_amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str
     if 2 * (bounded := text.str.match(BOUND)).sum() <= len(text):
         text = text.str.replace(BOUND, "", regex=True)
         notes += [f"{cell!r} is read as the number behind the sign" for cell in stripped[bounded].iloc[:1]]
-    first = next((found for cell in text if (found := _UNIT.fullmatch(cell))), None)
+    first = next((unit_match for cell in text if (unit_match := _UNIT.fullmatch(cell))), None)
     front, behind = (first[1] or "", first[2] or "") if first else ("", "")
     if front or behind:
         own = re.compile(rf"^([+-]?){re.escape(front)}(\d[\d.,]*){re.escape(behind)}$")

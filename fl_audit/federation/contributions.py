@@ -69,7 +69,7 @@ def contributed(
     client: int,
     examples: Examples,
     models: Tensor,
-    moment: RoundContext,
+    context: RoundContext,
     taking_part: Tensor | None = None,
 ) -> ContributionByTrial:
     """Compute the clipped contribution of some examples of a client in each trial.
@@ -79,15 +79,15 @@ def contributed(
     `client`: It seeds the order of records in local training.
     """
     mechanism = federation.public.mechanism
-    norms, shapes = _norms(mechanism, moment), moment.batch_trials if taking_part is None else None
+    norms, shapes = _norms(mechanism, context), context.batch_trials if taking_part is None else None
     match mechanism.contribution:
         case RecordGradients() | UserGradients():
             total, bits = federation.model.clipped_sums(models, examples.grouped, norms, shapes, taking_part)
             return ContributionByTrial(total, None if bits is None else bits + 0.5)
         case LocalTraining(schedule):
-            draw = _order_draw(federation, client, moment)
+            draw = _order_draw(federation, client, context)
             updates = _local_updates(federation.model, examples, models, schedule, draw, taking_part)
-            return _clipped(mechanism, updates, moment)
+            return _clipped(mechanism, updates, context)
         case PrivateTraining():
             raise AssertionError("what a client draws in its training nobody can recompute: see `private_training`")
         case _:
@@ -112,12 +112,12 @@ def _local_updates(
         return local_training.local_updates(model, models, features, labels, schedule, batches)
     everything = np.ones((len(models), examples.count), dtype=np.bool_)
     present = everything if taking_part is None else taking_part.cpu().numpy()
-    each = local_training.member_batches(present, schedule, draw)
-    return local_training.member_updates(model, models, features, labels, schedule, each)
+    batches_of_member = local_training.member_batches(present, schedule, draw)
+    return local_training.member_updates(model, models, features, labels, schedule, batches_of_member)
 
 
 def contributed_together(
-    federation: LoadedFederation, clients: Sequence[int], models: Tensor, moment: RoundContext
+    federation: LoadedFederation, clients: Sequence[int], models: Tensor, context: RoundContext
 ) -> list[ContributionByTrial]:
     """Compute each client's contribution to one trial, for several clients at once.
 
@@ -125,14 +125,20 @@ def contributed_together(
 
     Shapes: `models` (1, parameters).
     """
-    mechanism, held = federation.public.mechanism, [federation.shard_without_targets(client) for client in clients]
+    mechanism, examples = federation.public.mechanism, [federation.shard_without_targets(client) for client in clients]
     assert isinstance(mechanism.contribution, LocalTraining)
-    schedule, draws = mechanism.contribution.schedule, [_order_draw(federation, client, moment) for client in clients]
-    orders = [local_training.local_batches(one.count, schedule, draw) for one, draw in zip(held, draws, strict=True)]
+    schedule, draws = mechanism.contribution.schedule, [_order_draw(federation, client, context) for client in clients]
+    orders = [
+        local_training.local_batches(examples.count, schedule, draw)
+        for examples, draw in zip(examples, draws, strict=True)
+    ]
     steps, starts = [np.stack(step) for step in zip(*orders, strict=True)], models.expand(len(clients), -1)
-    features, labels = torch.stack([one.features for one in held]), torch.stack([one.labels for one in held])
+    features, labels = (
+        torch.stack([examples.features for examples in examples]),
+        torch.stack([examples.labels for examples in examples]),
+    )
     updates = local_training.local_updates(federation.model, starts, features, labels, schedule, steps)
-    return [_clipped(mechanism, updates[row : row + 1], moment) for row in range(len(clients))]
+    return [_clipped(mechanism, updates[row : row + 1], context) for row in range(len(clients))]
 
 
 def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> bool:
@@ -149,30 +155,30 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
     return local_training.accepts_batches_per_trial(federation.model, sizes.pop(), contribution.schedule)
 
 
-def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext) -> np.random.Generator:
+def _order_draw(federation: LoadedFederation, client: int, context: RoundContext) -> np.random.Generator:
     """Return the public generator that orders a client's records in a round, in all trials alike."""
-    return generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
+    return generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=context.number, client=client)
 
 
-def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> ContributionByTrial:
+def _clipped(mechanism: Mechanism, updates: Tensor, context: RoundContext) -> ContributionByTrial:
     """Clip a client's updates of all trials in place, and return them as the client's contribution.
 
     With adaptive clipping, the contribution also says in which trials the update was within the clipping norm.
     """
-    norms = _norms(mechanism, moment)
+    norms = _norms(mechanism, context)
     if norms is None:
         return ContributionByTrial(updates)
     clipped, lengths = local_training.clip_updates(updates, norms, mechanism.clipping.measured_in)
-    if moment.norms is None:
+    if context.norms is None:
         return ContributionByTrial(clipped)
-    return ContributionByTrial(clipped, (lengths.double() <= moment.norms).double())
+    return ContributionByTrial(clipped, (lengths.double() <= context.norms).double())
 
 
-def _norms(mechanism: Mechanism, moment: RoundContext) -> Tensor | float | None:
+def _norms(mechanism: Mechanism, context: RoundContext) -> Tensor | float | None:
     """Return the clipping norms of a round: one for each trial if they are adaptive; None without clipping."""
     if isinf(mechanism.clipping_norm):
         return None
-    return mechanism.clipping_norm if moment.norms is None else moment.norms
+    return mechanism.clipping_norm if context.norms is None else context.norms
 
 
 def zero_contribution(models: Tensor, is_adaptive: bool) -> ContributionByTrial:
@@ -187,7 +193,7 @@ def zero_contribution(models: Tensor, is_adaptive: bool) -> ContributionByTrial:
 def differing_contributions(
     federation: LoadedFederation,
     models: Tensor,
-    moment: RoundContext,
+    context: RoundContext,
     randomised: tuple[Examples, Examples | None] | None = None,
 ) -> tuple[ContributionByTrial, ContributionByTrial]:
     """Return the contribution of the unit that is only in D, and that of the unit that replaces it in D'.
@@ -197,7 +203,7 @@ def differing_contributions(
     Shapes: `models` (trials, parameters).
     """
     differing, replacement = (federation.differing, federation.replacement) if randomised is None else randomised
-    present = contributed(federation, federation.victim, differing, models, moment)
+    present = contributed(federation, federation.victim, differing, models, context)
     if replacement is None:
         return present, zero_contribution(models, federation.public.mechanism.is_adaptive)
-    return present, contributed(federation, federation.victim, replacement, models, moment)
+    return present, contributed(federation, federation.victim, replacement, models, context)

@@ -57,7 +57,9 @@ def box_of(features: Floats32) -> FeatureBounds:
     return FeatureBounds(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(binary))
 
 
-def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds, with_opposite: bool) -> NeighbourPair:
+def craft_pair(
+    federation: LoadedFederation, models: Tensor, bounds: FeatureBounds, with_opposite: bool
+) -> NeighbourPair:
     """Craft a record x for a federation and return the pair D, D' that differs in x.
 
     Raises `InputError` if no record can be crafted for the model.
@@ -66,29 +68,29 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
     """
     public, norm = federation.public, federation.public.mechanism.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
-    scene = CraftingProblem(federation.model, models, norm, box.to(models.device))
-    others = federation.model.clipped_sum(models, federation.common.features, federation.common.labels, norm)
-    found = craft_record(scene, others, _starts(federation, scene.box, source))
-    opposite = craft_opposite(scene, found, _starts(federation, scene.box, source)) if with_opposite else None
-    told = None if opposite is None else _told(opposite)
-    return NeighbourPair(public.pair.index, public.pair.replacement, _told(found), told)
+    scene = CraftingProblem(federation.model, models, norm, bounds.to(models.device))
+    tensor = federation.model.clipped_sum(models, federation.common.features, federation.common.labels, norm)
+    features = craft_record(scene, tensor, _starts(federation, scene.box, source))
+    opposite = craft_opposite(scene, features, _starts(federation, scene.box, source)) if with_opposite else None
+    record = None if opposite is None else _told(opposite)
+    return NeighbourPair(public.pair.index, public.pair.replacement, _told(features), record)
 
 
-def _starts(federation: LoadedFederation, box: FeatureBounds, source: np.random.Generator) -> CraftingStarts:
+def _starts(federation: LoadedFederation, bounds: FeatureBounds, source: np.random.Generator) -> CraftingStarts:
     """Return starting points for the search of a crafted record, with random labels.
 
     Half of them have random features within the bounds, and half have the features of random records of D.
     """
     ordinary = source.integers(len(federation.common.labels), size=STARTS // 2)
-    drawn = source.random((STARTS - len(ordinary), *box.low.shape), dtype=np.float32)
-    random = box.low + torch.from_numpy(drawn).to(box.low.device) * (box.high - box.low)
+    drawn = source.random((STARTS - len(ordinary), *bounds.low.shape), dtype=np.float32)
+    random = bounds.low + torch.from_numpy(drawn).to(bounds.low.device) * (bounds.high - bounds.low)
     features = torch.cat([random, federation.common.take(ordinary).features])
     labels = torch.from_numpy(source.integers(federation.classes, size=STARTS)).to(features.device)
     return CraftingStarts(features, labels)
 
 
-def _told(found: CraftedFeatures) -> CraftedRecord:
-    return encoded_record(found.features.cpu().numpy(), found.label)
+def _told(features: CraftedFeatures) -> CraftedRecord:
+    return encoded_record(features.features.cpu().numpy(), features.label)
 
 
 def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:
@@ -101,14 +103,14 @@ def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> Craf
         return None
     norm = mechanism.clipping_norm
 
-    def clipped(some: Examples) -> Tensor:
-        return federation.model.clipped_sum(models, some.features, some.labels, norm).double()
+    def clipped(examples: Examples) -> Tensor:
+        return federation.model.clipped_sum(models, examples.features, examples.labels, norm).double()
 
-    own, others = clipped(federation.differing), clipped(federation.common)
-    moved = own if instead is None else own - clipped(instead)
+    tensor, others = clipped(federation.differing), clipped(federation.common)
+    moved = tensor if instead is None else tensor - clipped(instead)
     order = mechanism.clipping.measured_in.order
-    lengths = own.norm(p=order, dim=1) / norm
-    cosines = torch.nn.functional.cosine_similarity(own, others, dim=1).abs()
+    lengths = tensor.norm(p=order, dim=1) / norm
+    cosines = torch.nn.functional.cosine_similarity(tensor, others, dim=1).abs()
     return CraftedMeasures(
         record=federation.differing.features[0].cpu().numpy(),
         label=pair.crafted.label,

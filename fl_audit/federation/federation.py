@@ -87,8 +87,8 @@ class Federation:
         require(self.clients >= 1, f"clients is {self.clients}: accepted are 1 and more")
         require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
         require(self.targets >= 1, f"targets is {self.targets}: accepted are 1 and more")
-        most, are_some = self.clients - 1, 1 <= self.insiders < max(2, self.clients)
-        require(are_some, f"insiders is {self.insiders}: accepted are 1 to {most}, all clients but the victim")
+        most_insiders, are_some = self.clients - 1, 1 <= self.insiders < max(2, self.clients)
+        require(are_some, f"insiders is {self.insiders}: accepted are 1 to {most_insiders}, all clients but the victim")
         if self.pair.crafted is not None:
             self._require_craftable()
         if self.mechanism.unit is Unit.USER:
@@ -97,8 +97,8 @@ class Federation:
             self._require_randomisable(self.local_randomizer)
         _require_view(self.view, self.mechanism)
         if self.aggregation is not None:
-            found = f"view is '{self.view}' with an aggregation, whose steps cannot be inverted"
-            require(self.view is InsiderView.UPDATE, f"{found}: accepted is 'update'")
+            problem = f"view is '{self.view}' with an aggregation, whose steps cannot be inverted"
+            require(self.view is InsiderView.UPDATE, f"{problem}: accepted is 'update'")
         self.mechanism.noise.require_rounds(self.rounds)
 
     @property
@@ -178,10 +178,10 @@ class Federation:
 
     def _require_randomisable(self, randomizer: LocalRandomizer) -> None:
         """Raise `InputError` if records are randomised by their owners although clients train with DP-SGD."""
-        is_private, found = isinstance(self.mechanism.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
+        is_private, problem = isinstance(self.mechanism.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
         require(
             not is_private,
-            f"{found} with local-randomizer = '{randomizer.kind}': accepted are 'dp-fedsgd' and 'dp-fedavg'",
+            f"{problem} with local-randomizer = '{randomizer.kind}': accepted are 'dp-fedsgd' and 'dp-fedavg'",
         )
 
     def cohort(self, server_round: int) -> Integers | None:

@@ -19,64 +19,69 @@ from fl_audit.federation.federation import Federation
 from fl_audit.randomness import Purpose, generator
 
 
-def split_of(public: Federation) -> Split:
+def split_of(federation: Federation) -> Split:
     """Split the data set into the records of D, the records outside D, and the test records.
 
     If users are the units, all records of a user are in one part. Raises `InputError` if the data cannot be used.
     """
-    by_user = public.mechanism.unit is Unit.USER
+    by_user = federation.mechanism.unit is Unit.USER
     return select_records(
-        load_source(public.data), public.records, public.test_records, public.data_seed, by_user, public.users or None
+        load_source(federation.data),
+        federation.records,
+        federation.test_records,
+        federation.data_seed,
+        by_user,
+        federation.users or None,
     )
 
 
-def shards_of(public: Federation, inside: Records) -> tuple[Integers, ...]:
+def shards_of(federation: Federation, inside: Records) -> tuple[Integers, ...]:
     """Divide the records of D among the clients; return for each client the positions in D of its records."""
-    scheme = public.partition, dict(public.partition_parameters), public.data_seed
-    if public.mechanism.unit is Unit.USER:
-        return user_shards(inside, public.clients, *scheme, public.user_across_clients)
-    return partition_records(inside.labels, public.clients, *scheme, inside.owner)
+    scheme = federation.partition, dict(federation.partition_parameters), federation.data_seed
+    if federation.mechanism.unit is Unit.USER:
+        return user_shards(inside, federation.clients, *scheme, federation.user_across_clients)
+    return partition_records(inside.labels, federation.clients, *scheme, inside.owner)
 
 
-def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...]) -> int:
+def victim_of(federation: Federation, inside: Records, shards: tuple[Integers, ...]) -> int:
     """Return the number, from 0, of the client that holds the unit by which D and D' differ."""
-    match public.mechanism.unit:
+    match federation.mechanism.unit:
         case Unit.RECORD:
-            first = public.pair.index
+            first = federation.pair.index
         case Unit.USER:
-            first = int(np.flatnonzero(users_of(inside) == public.pair.index)[0])
+            first = int(np.flatnonzero(users_of(inside) == federation.pair.index)[0])
         case Unit.CLIENT:
-            return public.pair.index
+            return federation.pair.index
         case _:
-            assert_never(public.mechanism.unit)
+            assert_never(federation.mechanism.unit)
     return next(client for client, shard in enumerate(shards) if first in shard)
 
 
-def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
+def outside_of(federation: Federation, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
     """Return the records that replace the differing unit in D', and the positions of all other records outside D.
 
     The records are None if D' is D without the unit.
 
     `shard`: They matter only if the unit is this client.
     """
-    number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
-    if public.pair.opposite is not None:
-        return single_record(public.pair.opposite, split.inside), everything
+    number, everything = federation.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
+    if federation.pair.opposite is not None:
+        return single_record(federation.pair.opposite, split.inside), everything
     if number is None:
         return None, everything
     assert split.outside is not None, "what stands in for a unit is outside D"
-    match public.mechanism.unit:
+    match federation.mechanism.unit:
         case Unit.RECORD:
-            taken = np.array([number])
+            records_taken = np.array([number])
         case Unit.USER:
-            taken = np.flatnonzero(users_of(split.outside) == number)
+            records_taken = np.flatnonzero(users_of(split.outside) == number)
         case Unit.CLIENT:
-            taken = replacement_positions(
-                split.outside, len(shard), public.data_seed, number, inside=split.inside, replaced=shard
+            records_taken = replacement_positions(
+                split.outside, len(shard), federation.data_seed, number, inside=split.inside, replaced=shard
             )
         case _:
-            assert_never(public.mechanism.unit)
-    return split.outside.take(taken), np.delete(everything, taken)
+            assert_never(federation.mechanism.unit)
+    return split.outside.take(records_taken), np.delete(everything, records_taken)
 
 
 class HeldOut(NamedTuple):
@@ -87,10 +92,10 @@ class HeldOut(NamedTuple):
     spare: Integers  # positions, among the records outside D, of the unused ones
 
 
-def held_out_of(public: Federation, split: Split, left: Integers) -> HeldOut:
+def held_out_of(federation: Federation, split: Split, left: Integers) -> HeldOut:
     """Draw the population sample, or take the test records if too few records are left outside D and D'."""
     if split.outside is None or len(left) < FEWEST_POPULATION:
         return HeldOut(split.test, split.test, left)
-    draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
-    chosen = np.sort(draw.choice(left, size=min(public.population_records, len(left)), replace=False))
+    draw = generator(federation.data_seed, Purpose.POPULATION_SAMPLE)
+    chosen = np.sort(draw.choice(left, size=min(federation.population_records, len(left)), replace=False))
     return HeldOut(split.test, split.outside.take(chosen), np.setdiff1d(left, chosen))

@@ -26,9 +26,9 @@ class Findings:
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
         """Return the finding of the type `kind`; None if the run has none."""
-        found = self.by_type.get(kind)
-        assert found is None or isinstance(found, kind)
-        return found
+        numbers_found = self.by_type.get(kind)
+        assert numbers_found is None or isinstance(numbers_found, kind)
+        return numbers_found
 
     def replaced(self, finding: object) -> "Findings":
         """Return these findings with another one in place of the one of the same type."""
@@ -40,9 +40,9 @@ def json_of(value: Any) -> Any:
     if isinstance(value, float):
         return finite(value)
     if is_dataclass(value):
-        return {one.name: json_of(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: json_of(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): json_of(one) for name, one in value.items()}
+        return {str(name): json_of(element) for name, element in value.items()}
     if isinstance(value, list | tuple):
-        return [json_of(one) for one in value]
+        return [json_of(element) for element in value]
     return str(value) if isinstance(value, Enum) else value

@@ -156,8 +156,11 @@ class FinishedRun:
         mechanism, threat_model = self.plan.federation.mechanism, self.plan.federation.threat_model
         if not mechanism.is_adaptive:
             return self.signal
-        both, alone = 1 / mechanism.claimed_multiplier(threat_model), 1 / mechanism.round_multiplier(threat_model)
-        return np.where(self.signal > 0, np.sqrt(self.signal**2 + both**2 - alone**2), 0.0)
+        multiplier_both, alone = (
+            1 / mechanism.claimed_multiplier(threat_model),
+            1 / mechanism.round_multiplier(threat_model),
+        )
+        return np.where(self.signal > 0, np.sqrt(self.signal**2 + multiplier_both**2 - alone**2), 0.0)
 
     @cached_property
     def has_exact_final_distribution(self) -> bool:

@@ -29,8 +29,8 @@ def group_sizes(federation: LoadedFederation) -> GroupSizes:
     user, records = split_of(federation.public).inside.user, max(len(shard) for shard in federation.shards)
     if user is None:
         return GroupSizes(records)
-    held = [np.unique(user[shard[shard < len(user)]]) for shard in federation.shards]
-    _, clients = np.unique(np.concatenate(held), return_counts=True)
-    others = None if outside is None else len(np.unique(outside))
+    users_held = [np.unique(user[shard[shard < len(user)]]) for shard in federation.shards]
+    _, clients = np.unique(np.concatenate(users_held), return_counts=True)
+    users_outside = None if outside is None else len(np.unique(outside))
     of_user = int(np.unique(user, return_counts=True)[1].max())
-    return GroupSizes(records, of_user, max(map(len, held)), int(clients.max()), others)
+    return GroupSizes(records, of_user, max(map(len, users_held)), int(clients.max()), users_outside)

@@ -30,7 +30,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def likelihood_ratio_input(
-    federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
+    federation: LoadedFederation, observed: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> LikelihoodRatioInput:
     """Return the input of a round's likelihood ratio test: the adversary's observation, and the sums under D and D'.
 
@@ -38,46 +38,46 @@ def likelihood_ratio_input(
 
     `insider`: None stands for the first insider.
     """
-    mechanism, side = federation.public.mechanism, seen.side
+    mechanism, side = federation.public.mechanism, observed.side
     if isinstance(mechanism.contribution, PrivateTraining):
-        return dpsgd_likelihood_ratio_input(federation, seen, federation.insider if insider is None else insider)
+        return dpsgd_likelihood_ratio_input(federation, observed, federation.insider if insider is None else insider)
     if mechanism.rounds_needed > 1:
-        return _whitened(federation, seen, batch_trials)
-    moment = RoundContext(seen.number, side.norms, batch_trials)
+        return _whitened(federation, observed, batch_trials)
+    moment = RoundContext(observed.number, side.norms, batch_trials)
     if federation.public.threat_model.adversary is Adversary.SERVER:
-        return _of_contribution(federation, seen, moment)
-    hypotheses = sums_of(federation, seen.start, moment, side)
-    return LikelihoodRatioInput(_less_known_noise(federation, seen.sums(mechanism), seen), hypotheses)
+        return _of_contribution(federation, observed, moment)
+    hypotheses = sums_of(federation, observed.start, moment, side)
+    return LikelihoodRatioInput(_less_known_noise(federation, observed.sums(mechanism), observed), hypotheses)
 
 
-def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation) -> Hypotheses:
+def sums_of(federation: LoadedFederation, models: Tensor, context: RoundContext, side: SideInformation) -> Hypotheses:
     """Compute the sums of a round under the hypotheses D and D', without noise.
 
     Shapes: `models` (trials, parameters).
     """
     mechanism = federation.public.mechanism
-    turn, weight = federation.public.eligible_units(moment.number), mechanism.sampling_rate
+    turn, weight = federation.public.eligible_units(context.number), mechanism.sampling_rate
     if turn is not None and federation.target not in turn:
         present, absent = (
             zero_contribution(models, mechanism.is_adaptive),
             zero_contribution(models, mechanism.is_adaptive),
         )
     else:
-        present, absent = differing_contributions(federation, models, moment)
+        present, absent = differing_contributions(federation, models, context)
     if mechanism.is_sampled and federation.public.threat_model.sees_participation:
         takes_part = require_seen(side.taking_part, "who took part")[:, federation.target].bool()
         present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
     match federation.unit:
         case Unit.RECORD | Unit.USER:
-            others = None
+            other_sums = None
             if mechanism.is_sampled:
                 taking_part = require_seen(side.taking_part, "who took part").cpu().numpy()
                 records = federation.common_records
                 units = records if federation.user is None else federation.user[records]
-                others = torch.from_numpy(taking_part[:, units]).to(models.device)
-            shared = contributed(federation, federation.victim, federation.common, models, moment, others)
+                other_sums = torch.from_numpy(taking_part[:, units]).to(models.device)
+            shared = contributed(federation, federation.victim, federation.common, models, context, other_sums)
         case Unit.CLIENT:
-            shared = _sum_of_other_clients(federation, models, moment, side)
+            shared = _sum_of_other_clients(federation, models, context, side)
         case _:
             assert_never(federation.unit)
     sides = _log_odds_of_bits(federation, shared, (present, absent), side)
@@ -85,7 +85,7 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
 
 
 def _sum_of_other_clients(
-    federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation
+    federation: LoadedFederation, models: Tensor, context: RoundContext, side: SideInformation
 ) -> ContributionByTrial:
     """Return the summed contributions of all clients except the one that holds the differing unit.
 
@@ -93,29 +93,29 @@ def _sum_of_other_clients(
     """
     total, members = (
         zero_contribution(models, federation.public.mechanism.is_adaptive),
-        federation.public.cohort(moment.number),
+        federation.public.cohort(context.number),
     )
     bits = total.centred_bits
     for client in range(len(federation.shards)) if members is None else members.tolist():
         if client == federation.victim:
             continue
         some: slice | Tensor = slice(None)
-        part = moment
+        part = context
         if federation.public.mechanism.is_sampled:
             rows = require_seen(side.taking_part, "who took part")[:, client].nonzero().flatten()
             if len(rows) == 0:
                 continue
             if len(rows) < len(models):
-                some, part = rows, moment.rows(rows)
-        one = contributed(federation, client, federation.shard_without_targets(client), models[some], part)
-        total.total[some] += one.total
-        bits[some] += one.centred_bits
+                some, part = rows, context.rows(rows)
+        trial = contributed(federation, client, federation.shard_without_targets(client), models[some], part)
+        total.total[some] += trial.total
+        bits[some] += trial.centred_bits
     return ContributionByTrial(total.total, None if total.within is None else bits + 0.5)
 
 
 def _log_odds_of_bits(
     federation: LoadedFederation,
-    shared: ContributionByTrial,
+    contribution: ContributionByTrial,
     sides: tuple[ContributionByTrial, ContributionByTrial],
     side: SideInformation,
 ) -> tuple[Tensor, Tensor] | None:
@@ -128,40 +128,40 @@ def _log_odds_of_bits(
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
         return None
-    rest = require_seen(side.bits, "the noised bits") - shared.centred_bits
-    one, other = ((rest - side.centred_bits / 2) * side.centred_bits / mechanism.bit_sigma**2 for side in sides)
-    return one, other
+    rest = require_seen(side.bits, "the noised bits") - contribution.centred_bits
+    tensor, other = ((rest - side.centred_bits / 2) * side.centred_bits / mechanism.bit_sigma**2 for side in sides)
+    return tensor, other
 
 
-def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: RoundContext) -> LikelihoodRatioInput:
+def _of_contribution(federation: LoadedFederation, seen: ObservedRound, context: RoundContext) -> LikelihoodRatioInput:
     """Return the likelihood ratio test's input for the server, which sees the contribution of the target's client."""
-    present, absent = differing_contributions(federation, seen.start, moment)
+    present, absent = differing_contributions(federation, seen.start, context)
     match federation.unit:
         case Unit.RECORD | Unit.USER:
-            own = contributed(
-                federation, federation.victim, federation.shard_without_targets(federation.victim), seen.start, moment
+            total = contributed(
+                federation, federation.victim, federation.shard_without_targets(federation.victim), seen.start, context
             ).total
         case Unit.CLIENT:
-            own = torch.zeros_like(present.total)
+            total = torch.zeros_like(present.total)
         case _:
             assert_never(federation.unit)
     observed = require_seen(seen.side.contribution, "the contribution of the target's client")
-    return LikelihoodRatioInput(observed, Hypotheses(own, present.total, absent.total))
+    return LikelihoodRatioInput(observed, Hypotheses(total, present.total, absent.total))
 
 
-def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: ObservedRound) -> Tensor:
+def _less_known_noise(federation: LoadedFederation, observed: Tensor, observed_round: ObservedRound) -> Tensor:
     """Return the observed sum minus the clients' noise shares that the adversary knows."""
-    mechanism, side = federation.public.mechanism, seen.side
+    mechanism, side = federation.public.mechanism, observed_round.side
     if not mechanism.clients_add_noise:
         return observed
     seeds = require_seen(side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
-    known = federation.public.threat_model.known_shares
-    require(len(seeds) == known, f"{len(seeds)} seeds of noise were shown: accepted are {known}")
-    trials, left = require_seen(side.trial_numbers, "the numbers of the trials").tolist(), observed.double()
+    known_shares = federation.public.threat_model.known_shares
+    require(len(seeds) == known_shares, f"{len(seeds)} seeds of noise were shown: accepted are {known_shares}")
+    trials, tensor = require_seen(side.trial_numbers, "the numbers of the trials").tolist(), observed.double()
     for seed in seeds:
-        share = noise_share(seed, trials, seen.number, observed.shape[1]).to(observed.device)
-        left = left - mechanism.share_scale * share.double()
-    return left
+        share = noise_share(seed, trials, observed_round.number, observed.shape[1]).to(observed.device)
+        tensor = tensor - mechanism.share_scale * share.double()
+    return tensor
 
 
 class WhiteningTerm(NamedTuple):
@@ -173,29 +173,33 @@ class WhiteningTerm(NamedTuple):
     release: Tensor  # the noised sums, less the noise that the adversary knows, (trials, parameters)
 
 
-def whitening_terms(federation: LoadedFederation, seen: ObservedRound) -> list[WhiteningTerm]:
+def whitening_terms(federation: LoadedFederation, observed: ObservedRound) -> list[WhiteningTerm]:
     """Return the rounds whose weighted sum of releases has noise that is independent of the noise in earlier rounds.
 
     The result has the observed round and earlier rounds, each with its weight. Rounds with the weight 0 are left out.
     """
     mechanism = federation.public.mechanism
-    factors = mechanism.noise.whitening(seen.number)
-    newest = seen.start, _less_known_noise(federation, seen.sums(mechanism), seen)
-    steps = enumerate([*seen.earlier, newest], start=seen.number - len(seen.earlier))
+    factors = mechanism.noise.whitening(observed.number)
+    newest = observed.start, _less_known_noise(federation, observed.sums(mechanism), observed)
+    steps = enumerate([*observed.earlier, newest], start=observed.number - len(observed.earlier))
     whitened = [WhiteningTerm(float(factors[number - 1]), number, *step) for number, step in steps]
     return [step for step in whitened if step.factor != 0]
 
 
-def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None) -> LikelihoodRatioInput:
+def _whitened(
+    federation: LoadedFederation, observed_round: ObservedRound, batch_trials: int | None
+) -> LikelihoodRatioInput:
     """Return the input of the likelihood ratio test for noise that is correlated over rounds.
 
     The releases of several rounds are summed with weights that make the noise independent of earlier rounds. The sums
     under D and D' are combined with the same weights.
     """
-    wholes = tuple(torch.zeros_like(seen.start, dtype=torch.float64) for _ in range(4))
+    wholes = tuple(torch.zeros_like(observed_round.start, dtype=torch.float64) for _ in range(4))
     observed, shared, present, absent = wholes
-    for factor, number, start, release in whitening_terms(federation, seen):
-        one = sums_of(federation, start, RoundContext(number, None, batch_trials), SideInformation())
-        for whole, part in zip(wholes, (release, one.shared, one.present, one.absent), strict=True):
-            whole += factor * part.double()
+    for factor, number, start, release in whitening_terms(federation, observed_round):
+        hypotheses = sums_of(federation, start, RoundContext(number, None, batch_trials), SideInformation())
+        for whole, tensor in zip(
+            wholes, (release, hypotheses.shared, hypotheses.present, hypotheses.absent), strict=True
+        ):
+            whole += factor * tensor.double()
     return LikelihoodRatioInput(observed, Hypotheses(shared, present, absent))

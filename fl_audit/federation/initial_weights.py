@@ -32,16 +32,16 @@ _STEPS, _BATCH, _RATE = 2000, 64, 0.003  # steps of Adam, records per batch, and
 
 
 def starting_models(
-    federation: LoadedFederation, kind: InitialWeightsSource, seed: int, trials: Sequence[int]
+    federation: LoadedFederation, weights_source: InitialWeightsSource, seed: int, trials: Sequence[int]
 ) -> Tensor:
     """Return the initial weights of the given trials, float32 (trials, parameters).
 
     Raises `InputError` if fewer records remain outside D than pretraining needs.
 
-    `kind`: PRETRAINED: all trials have the same weights, which are drawn for trial 0 and then pretrained.
+    `weights_source`: PRETRAINED: all trials have the same weights, which are drawn for trial 0 and then pretrained.
     """
     spec = federation.spec
-    match kind:
+    match weights_source:
         case InitialWeightsSource.DRAWN:
             return initial_models(spec, seed, trials)
         case InitialWeightsSource.PRETRAINED:
@@ -50,7 +50,7 @@ def starting_models(
             ordinary = replace(federation.public, pair=NeighbourPair(pair.index, pair.replacement))
             return _pretrained(ordinary, seed).expand(len(trials), -1).clone()
         case _:
-            assert_never(kind)
+            assert_never(weights_source)
 
 
 def pretraining_examples(federation: LoadedFederation) -> Examples:
@@ -59,9 +59,9 @@ def pretraining_examples(federation: LoadedFederation) -> Examples:
     Raises `InputError` if fewer than 50 records are left.
     """
     public, spare = federation.public, federation.spare
-    found = f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample"
+    problem = f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample"
     accepted = f"accepted in [data] are records and population-records that leave {FEWEST_RECORDS}"
-    require(len(spare) >= FEWEST_RECORDS, f"{found}: {accepted}")
+    require(len(spare) >= FEWEST_RECORDS, f"{problem}: {accepted}")
     draw = generator(public.data_seed, Purpose.PRETRAINING)
     chosen = draw.choice(spare, size=min(MOST_RECORDS, len(spare)), replace=False)
     outside = split_of(public).outside

@@ -117,8 +117,8 @@ class LoadedFederation:
     @property
     def insiders(self) -> tuple[int, ...]:
         """Numbers of the insiders, the attacking clients, ascending: the first clients without the differing unit."""
-        others = (client for client in range(len(self.shards)) if client != self.victim)
-        return tuple(islice(others, self.public.insiders))
+        clients = (client for client in range(len(self.shards)) if client != self.victim)
+        return tuple(islice(clients, self.public.insiders))
 
     @property
     def insider(self) -> int:
@@ -131,17 +131,19 @@ class LoadedFederation:
         These clients have the next numbers after the insider's; after the last number, 0 follows. The client that holds
         the differing unit is left out.
         """
-        others = ((insider + step) % len(self.shards) for step in range(1, len(self.shards)))
-        return tuple(islice((one for one in others if one != self.victim), self.public.threat_model.colluders))
+        other_clients = ((insider + step) % len(self.shards) for step in range(1, len(self.shards)))
+        return tuple(
+            islice((client for client in other_clients if client != self.victim), self.public.threat_model.colluders)
+        )
 
     @cached_property
     def targets(self) -> Integers:
         """Numbers of the targets, the units whose membership is random, ascending."""
         if self.public.candidate_column is not None:
             return np.append(self.target, np.arange(self.public.records, self.public.records_held))
-        others = np.delete(np.arange(self.units), self.target)
+        other_units = np.delete(np.arange(self.units), self.target)
         draw = generator(self.public.data_seed, Purpose.TARGET_CHOICE)
-        return np.sort(np.append(draw.choice(others, self.public.targets - 1, replace=False), self.target))
+        return np.sort(np.append(draw.choice(other_units, self.public.targets - 1, replace=False), self.target))
 
     @cached_property
     def _records_of_targets(self) -> list[Integers]:
@@ -164,7 +166,7 @@ class LoadedFederation:
     @cached_property
     def target_of_records(self) -> Integers:
         """Index in `targets` of the target to which each record of `target_records` belongs."""
-        return np.repeat(np.arange(len(self.targets)), [len(one) for one in self._records_of_targets])
+        return np.repeat(np.arange(len(self.targets)), [len(target) for target in self._records_of_targets])
 
     @property
     def test_records(self) -> Records:
@@ -220,8 +222,8 @@ class LoadedFederation:
         The coordinates are an evenly spread subset of the model parameters, see `NoiseMeasurer`.
         """
         size = min(self.model.layout.size, _COORDINATES)
-        found = orthonormal_directions(self.public.data_seed, size, number_of_directions(self.model.layout.size))
-        return found.to(self.public.device)
+        tensor = orthonormal_directions(self.public.data_seed, size, number_of_directions(self.model.layout.size))
+        return tensor.to(self.public.device)
 
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
@@ -230,8 +232,8 @@ class LoadedFederation:
         Clients without targets are left out.
         """
         units = (self.units_of(client) for client in range(len(self.shards)))
-        each = enumerate(np.flatnonzero(np.isin(self.targets, own)).tolist() for own in units)
-        return {client: tuple(targets) for client, targets in each if targets}
+        holdings = enumerate(np.flatnonzero(np.isin(self.targets, unit)).tolist() for unit in units)
+        return {client: tuple(targets) for client, targets in holdings if targets}
 
     def targets_of(self, client: int) -> tuple[int, ...]:
         """Return the positions in `targets` of the targets that a client holds; empty if the client holds none."""
@@ -276,10 +278,10 @@ class LoadedFederation:
     def present(self, client: int, membership: TargetMembership) -> Flags:
         """Return whether each record of a client's shard is in the training set of each trial, bool (trials,
         records)."""
-        held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
-        marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
-        held[:, marks] = membership.is_in[:, np.searchsorted(own, self.unit_of_records(client)[marks])]
-        return held
+        is_held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
+        marks, own_targets = self.differs(client), self.targets[list(self.targets_of(client))]
+        is_held[:, marks] = membership.is_in[:, np.searchsorted(own_targets, self.unit_of_records(client)[marks])]
+        return is_held
 
     def differs(self, client: int) -> Flags:
         """Return whether each record of a client's shard belongs to a target, bool (records,)."""
@@ -315,48 +317,48 @@ def register_federation(federation: LoadedFederation) -> None:
 
 
 @lru_cache(maxsize=4)
-def load_federation(public: Federation) -> LoadedFederation:
+def load_federation(federation: Federation) -> LoadedFederation:
     """Load the data of a federation and build its model, or return the federation registered by `register_federation`.
 
     Raises `InputError` if the data or the model cannot be used.
     """
-    settle_device(public.device)
-    if public in _BROUGHT:
-        return _BROUGHT[public]
-    source = load_source(public.data)
-    split = split_of(public)
-    shards = shards_of(public, split.inside)
-    user = users_of(split.inside) if public.mechanism.unit is Unit.USER else None
-    victim = victim_of(public, split.inside, shards)
-    replacement, left = outside_of(public, split, shards[victim])
-    inside = with_crafted(split.inside, public.pair.index, public.pair.crafted)
-    if public.candidate_column is not None:
-        inside = with_values(inside, public.pair.index, source, public.candidate_column)
-        more = np.arange(public.records, public.records_held)
-        shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
-    spec = model_for(public.model, split.inside)
-    model = StackedModel.of(spec, probe_records(source)).sized_for_device(public.device)
-    model = model.clipping_in(public.mechanism.clipping.measured_in)
-    core = model.frozen_module if public.weights is None else load_core(public.weights)
+    settle_device(federation.device)
+    if federation in _BROUGHT:
+        return _BROUGHT[federation]
+    source = load_source(federation.data)
+    split = split_of(federation)
+    shards = shards_of(federation, split.inside)
+    user = users_of(split.inside) if federation.mechanism.unit is Unit.USER else None
+    victim = victim_of(federation, split.inside, shards)
+    replacement, left = outside_of(federation, split, shards[victim])
+    inside = with_crafted(split.inside, federation.pair.index, federation.pair.crafted)
+    if federation.candidate_column is not None:
+        inside = with_values(inside, federation.pair.index, source, federation.candidate_column)
+        more = np.arange(federation.records, federation.records_held)
+        shards = tuple(np.append(shard, more) if client == victim else shard for client, shard in enumerate(shards))
+    spec = model_for(federation.model, split.inside)
+    model = StackedModel.of(spec, probe_records(source)).sized_for_device(federation.device)
+    model = model.clipping_in(federation.mechanism.clipping.measured_in)
+    core = model.frozen_module if federation.weights is None else load_core(federation.weights)
     return LoadedFederation(
-        public=public,
-        training=_examples(inside, user, public, core),
-        replacement=None if replacement is None else _examples(replacement, user, public, core),
+        public=federation,
+        training=_examples(inside, user, federation, core),
+        replacement=None if replacement is None else _examples(replacement, user, federation, core),
         shards=shards,
         victim=victim,
-        held_out=held_out_of(public, split, left),
+        held_out=held_out_of(federation, split, left),
         classes=split.inside.classes,
         model=model,
         core=core,
         user=user,
         inputs=split.inside.inputs,
-        raw=None if public.local_randomizer is None else UnrandomisedRecords(inside, replacement),
+        raw=None if federation.local_randomizer is None else UnrandomisedRecords(inside, replacement),
     )
 
 
-def _examples(records: Records, user: Integers | None, public: Federation, core: nn.Module | None) -> Examples:
+def _examples(records: Records, user: Integers | None, federation: Federation, core: nn.Module | None) -> Examples:
     """Return records as tensors, passed through the frozen core, with their users only if users are the units."""
-    examples = Examples.of(records, public.device, core)
+    examples = Examples.of(records, federation.device, core)
     return examples if user is not None else replace(examples, user=None)
 
 

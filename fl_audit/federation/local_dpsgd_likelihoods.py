@@ -42,21 +42,24 @@ class _UpdateScaleFactors(NamedTuple):
 
 
 def dpsgd_likelihood_ratio_input(
-    federation: LoadedFederation, seen: ObservedRound, insider: int
+    federation: LoadedFederation, observed_round: ObservedRound, insider: int
 ) -> LikelihoodRatioInput:
     """Return the input of the likelihood ratio test for a round in which each client takes one DP-SGD step."""
     scale, training = _scale(federation, insider), federation.public.mechanism.contribution
     assert isinstance(training, PrivateTraining), "asked only where clients train privately"
-    observed, shared = _unknown_updates(federation, seen, insider) * scale.of_updates, torch.zeros_like(seen.start)
+    observed, shared = (
+        _unknown_updates(federation, observed_round, insider) * scale.of_updates,
+        torch.zeros_like(observed_round.start),
+    )
     for client in scale.clients:
-        shared += scale.of_sums[client] * _sum_of_common(federation, seen, client)
+        shared += scale.of_sums[client] * _sum_of_common(federation, observed_round, client)
     weight = training.rate_of(len(federation.shards[federation.victim]))
-    present = clipped_gradient_sum(federation, seen.start, federation.differing, slack=CLIPPING_SLACK)
+    present = clipped_gradient_sum(federation, observed_round.start, federation.differing, slack=CLIPPING_SLACK)
     present = scale.of_sums[federation.victim] * present
     return LikelihoodRatioInput(observed, Hypotheses(shared, present, torch.zeros_like(present), weight))
 
 
-def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
+def rounding_of_steps(federation: LoadedFederation, observed: ObservedRound, insider: int) -> Tensor:
     """Return the root mean square of the rounding error in the updates that the adversary sees, float64 (trials,).
 
     The error is in the units of the likelihood ratio test, in which the noise has the standard deviation z C (noise
@@ -65,8 +68,8 @@ def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     the noised sum from models, the rounding of this sum is added.
     """
     scale = _scale(federation, insider)
-    rounding = rounding_of_update(seen.start) * sqrt(len(scale.clients))
-    recovered = seen.rounding(federation.public.mechanism)
+    rounding = rounding_of_update(observed.start) * sqrt(len(scale.clients))
+    recovered = observed.rounding(federation.public.mechanism)
     if recovered is not None and federation.public.threat_model.adversary is Adversary.CLIENT:
         rounding = (rounding.square() + recovered.square()).sqrt()
     return rounding * scale.of_updates
@@ -82,37 +85,43 @@ def rounding_of_update(models: Tensor) -> Tensor:
 
 def _scale(federation: LoadedFederation, insider: int) -> _UpdateScaleFactors:
     steps, victim = private_steps(federation.public.mechanism), federation.victim
-    known, clients = {insider, *federation.colluders(insider)}, range(len(federation.shards))
+    known_clients, clients = {insider, *federation.colluders(insider)}, range(len(federation.shards))
     is_server = federation.public.threat_model.adversary is Adversary.SERVER
-    unknown = (victim,) if is_server else tuple(client for client in clients if client not in known)
+    unknown = (victim,) if is_server else tuple(client for client in clients if client not in known_clients)
     batch = {client: steps.mean_batch(len(federation.shards[client])) for client in unknown}
-    hidden = sqrt(sum((batch[victim] / one) ** 2 for one in batch.values()))
-    of_sums = {client: batch[victim] / one / hidden for client, one in batch.items()}
+    hidden = sqrt(sum((batch[victim] / batch_size) ** 2 for batch_size in batch.values()))
+    of_sums = {client: batch[victim] / batch_size / hidden for client, batch_size in batch.items()}
     return _UpdateScaleFactors(unknown, batch[victim] / steps.schedule.learning_rate / hidden, of_sums)
 
 
-def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
+def _unknown_updates(federation: LoadedFederation, observed: ObservedRound, insider: int) -> Tensor:
     """Return the sum of the updates whose noise the adversary does not know, float64 (trials, parameters).
 
     An insider knows the seeds of its own and its colluders' noise.
     """
     if federation.public.threat_model.adversary is Adversary.SERVER:
-        return require_seen(seen.side.contribution, "the contribution of the target's client").double()
-    rest, known = seen.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
-    seeds = require_seen(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
-    trials = tuple(require_seen(seen.side.trial_numbers, "the numbers of the trials").tolist())
+        return require_seen(observed.side.contribution, "the contribution of the target's client").double()
+    rest, known = observed.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
+    seeds = require_seen(observed.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+    trials = tuple(require_seen(observed.side.trial_numbers, "the numbers of the trials").tolist())
     for client, seed in zip(known, seeds, strict=True):
-        rest -= trained_privately(federation, client, seen.start, seen.number, ClientRandomness(seed, trials)).updates
+        rest -= trained_privately(
+            federation, client, observed.start, observed.number, ClientRandomness(seed, trials)
+        ).updates
     return rest
 
 
-def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: int) -> Tensor:
+def _sum_of_common(federation: LoadedFederation, observed: ObservedRound, client: int) -> Tensor:
     """Return the sum of the clipped gradients of a client's sampled records, without the differing record."""
     stays = ~federation.differs(client)
     if not stays.any():
-        return torch.zeros_like(seen.start)
-    taken = None
+        return torch.zeros_like(observed.start)
+    participation = None
     if federation.public.mechanism.is_sampled:
         units = torch.from_numpy(federation.shards[client][stays])
-        taken = require_seen(seen.side.taking_part, "who took part").cpu()[:, units].bool().to(seen.start.device)
-    return clipped_gradient_sum(federation, seen.start, federation.shard_without_targets(client), taken, CLIPPING_SLACK)
+        participation = (
+            require_seen(observed.side.taking_part, "who took part").cpu()[:, units].bool().to(observed.start.device)
+        )
+    return clipped_gradient_sum(
+        federation, observed.start, federation.shard_without_targets(client), participation, CLIPPING_SLACK
+    )

@@ -43,10 +43,10 @@ def private_steps(mechanism: Mechanism) -> LocalDPSGDSettings:
     return LocalDPSGDSettings(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
 
 
-def step_sample(mechanism: Mechanism, records: int, draws: ClientRandomness, server_round: int) -> Flags:
+def step_sample(mechanism: Mechanism, records: int, randomness: ClientRandomness, server_round: int) -> Flags:
     """Return whether a client's first DP-SGD step of a round samples each of its records, bool (trials, records)."""
     batch = private_steps(mechanism).schedule.batch
-    return np.stack([first_sample(records, batch, source) for source in draws.of_round(server_round)])
+    return np.stack([first_sample(records, batch, source) for source in randomness.of_round(server_round)])
 
 
 def trained_privately(
@@ -54,7 +54,7 @@ def trained_privately(
     client: int,
     models: Tensor,
     server_round: int,
-    draws: ClientRandomness,
+    randomness: ClientRandomness,
     is_in: Flags | None = None,
     accountant: str | None = None,
     canaries: GradientCanaries | None = None,
@@ -69,7 +69,7 @@ def trained_privately(
     if is_in is not None:
         present = np.ones((len(models), examples.count), dtype=np.bool_)
         present[:, federation.differs(client)] = is_in[:, None]
-    steps, sources = private_steps(federation.public.mechanism), draws.of_round(server_round)
+    steps, sources = private_steps(federation.public.mechanism), randomness.of_round(server_round)
     features, labels = examples.features, examples.labels
     return private_updates(federation.model, models, features, labels, steps, sources, present, accountant, canaries)
 

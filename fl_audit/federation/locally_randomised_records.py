@@ -41,8 +41,8 @@ _STEPS = 64
 class _TensorCache:
     """Thread-safe cache of tensors that is bounded in bytes and drops the least recently used tensor first."""
 
-    def __init__(self, most: int = _BYTES_HELD) -> None:
-        self._most = most
+    def __init__(self, most_bytes: int = _BYTES_HELD) -> None:
+        self._most = most_bytes
         self.bytes = 0  # memory of the tensors, at most the memory that they may take
         self._held: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
         self._lock = threading.Lock()
@@ -76,28 +76,30 @@ class LocallyRandomisedRecords:
     replacement: Examples | None
 
 
-def randomised_shard(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
+def randomised_shard(
+    federation: LoadedFederation, client: int, randomness: ClientRandomness
+) -> LocallyRandomisedRecords:
     """Return a client's locally randomized records in each trial.
 
     If the federation has a frozen core (a network that is not trained), the result holds the core's outputs for these
     records.
     """
-    found, device = list[Tensor](), federation.public.device
-    for trial in draws.trials:
-        key = (federation.serial, client, draws.seed, trial)
+    tensors, device = list[Tensor](), federation.public.device
+    for trial in randomness.trials:
+        key = (federation.serial, client, randomness.seed, trial)
         tensor = _HELD.find(key)
         if tensor is None:
-            tensor = torch.from_numpy(randomised_records(federation, client, draws.seed, trial))
+            tensor = torch.from_numpy(randomised_records(federation, client, randomness.seed, trial))
             if federation.core is not None:
                 tensor = passed_through(federation.core.to(device), tensor.float().to(device)).cpu()
             _HELD.hold(key, tensor)
-        found.append(tensor)
-    records, features = len(federation.shards[client]), torch.stack(found).to(device)
-    shard = Examples(features[:, :records], federation.shard(client).labels.expand(len(found), -1))
+        tensors.append(tensor)
+    records, features = len(federation.shards[client]), torch.stack(tensors).to(device)
+    shard = Examples(features[:, :records], federation.shard(client).labels.expand(len(tensors), -1))
     if client != federation.victim or federation.replacement is None:
         return LocallyRandomisedRecords(shard, None)
     return LocallyRandomisedRecords(
-        shard, Examples(features[:, records:], federation.replacement.labels.expand(len(found), -1))
+        shard, Examples(features[:, records:], federation.replacement.labels.expand(len(tensors), -1))
     )
 
 
@@ -178,27 +180,27 @@ def record_pair(federation: LoadedFederation) -> RecordsToDistinguish | None:
     if (farthest := _farthest(federation, number)) is not None:
         seconds.append(_placed(federation, farthest))
     for second in seconds:
-        found = _differing(federation, first.features, second.features)
-        if found is not None:
-            return RecordsToDistinguish(first, second, found)
+        differing_record = _differing(federation, first.features, second.features)
+        if differing_record is not None:
+            return RecordsToDistinguish(first, second, differing_record)
     return None
 
 
 def _placed(federation: LoadedFederation, number: int) -> PlacedRecord:
     client = next(owner for owner, shard in enumerate(federation.shards) if number in shard)
-    place = int(np.flatnonzero(federation.shards[client] == number)[0])
-    return PlacedRecord(client, place, _raw(federation).inside.features[number])
+    position = int(np.flatnonzero(federation.shards[client] == number)[0])
+    return PlacedRecord(client, position, _raw(federation).inside.features[number])
 
 
 def _farthest(federation: LoadedFederation, number: int) -> int | None:
     """Return the position in D of the record farthest from the record at `number`; None if no record is comparable."""
     records = _raw(federation).inside
-    one = records.features[number]
+    record_features = records.features[number]
     if records.graphs:
-        counts = (_differing(federation, one, other) for other in records.features)
+        counts = (_differing(federation, record_features, feature) for feature in records.features)
         distances = np.array([-1.0 if count is None else float(count) for count in counts])
     else:
-        distances = np.array([float(np.square(other - one).sum()) for other in records.features])
+        distances = np.array([float(np.square(feature - record_features).sum()) for feature in records.features])
     distances[number] = -1.0
     farthest = int(distances.argmax())
     return farthest if distances[farthest] >= 0 else None

@@ -19,16 +19,16 @@ _ENDS = 8  # number of records taken at each end, by their extreme value, where 
 
 
 @lru_cache(maxsize=2)
-def probe_records(source: LoadedDataset) -> ModelCheckRecords:
+def probe_records(dataset: LoadedDataset) -> ModelCheckRecords:
     """Return records of a data set on which a model is tested: evenly spaced ones, and ones with extreme values.
 
     Texts with the most and the least padding come first. Extreme values include the largest token id, which a model
     with an embedding must accept.
     """
-    taken = [(source.pool, "record"), *([] if source.test is None else [(source.test, "test record")])]
-    chosen = [(records, _chosen(records), what) for records, what in taken]
-    features = np.concatenate([records.features[places] for records, places, _ in chosen])
-    names = tuple(f"{what} {place} (from 0)" for _, places, what in chosen for place in places.tolist())
+    taken = [(dataset.pool, "record"), *([] if dataset.test is None else [(dataset.test, "test record")])]
+    chosen = [(records, _chosen(records), label) for records, label in taken]
+    features = np.concatenate([records.features[positions] for records, positions, _ in chosen])
+    names = tuple(f"{label} {position} (from 0)" for _, positions, label in chosen for position in positions.tolist())
     return ModelCheckRecords(torch.from_numpy(features), names)
 
 
@@ -41,13 +41,13 @@ def _chosen(records: Records) -> Integers:
         extreme = np.concatenate([numbers.max(1).argsort()[-_ENDS:], numbers.min(1).argsort()[:_ENDS]])
     # A model that is tried on few records gets the first ones: the shortest and the longest text.
     first = _shortest_and_longest(records)
-    rest = np.setdiff1d(spread, first)
-    return np.concatenate([first, rest, np.setdiff1d(extreme, np.concatenate([first, rest]))])
+    remaining = np.setdiff1d(spread, first)
+    return np.concatenate([first, remaining, np.setdiff1d(extreme, np.concatenate([first, remaining]))])
 
 
 def _shortest_and_longest(records: Records) -> Integers:
     """Return the positions of the shortest and the longest record by attention mask; empty if there is no mask."""
-    if not any(one.name == MASK for one in records.inputs):
+    if not any(named_input.name == MASK for named_input in records.inputs):
         return np.empty(0, dtype=np.int64)
     lengths = array_of(records, MASK).reshape(len(records), -1).sum(axis=1)
     return np.unique([int(lengths.argmin()), int(lengths.argmax())])

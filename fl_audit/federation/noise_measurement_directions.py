@@ -17,5 +17,5 @@ def number_of_directions(parameters: int) -> int:
 @lru_cache(maxsize=4)
 def orthonormal_directions(data_seed: int, size: int, count: int) -> Tensor:
     """Return random orthonormal directions as the columns of a matrix, float32 (size, count); cached."""
-    drawn = generator(data_seed, Purpose.PUBLIC_DIRECTIONS).standard_normal((size, count))
-    return torch.from_numpy(np.linalg.qr(drawn)[0]).float()
+    draws = generator(data_seed, Purpose.PUBLIC_DIRECTIONS).standard_normal((size, count))
+    return torch.from_numpy(np.linalg.qr(draws)[0]).float()

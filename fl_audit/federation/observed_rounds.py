@@ -49,8 +49,8 @@ class SideInformation:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that are not None, keyed by the names of the fields."""
-        named = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return {name: value for name, value in named.items() if value is not None}
+        values_by_name = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in values_by_name.items() if value is not None}
 
     @staticmethod
     def of(tensors: Mapping[str, Tensor]) -> "SideInformation":
@@ -59,8 +59,8 @@ class SideInformation:
 
     def first(self, trials: int) -> "SideInformation":
         """Return the same side information for only the first `trials` trials."""
-        named = {name: value[:trials] for name, value in self.tensors().items()}
-        return replace(self, **(named | {"noise_seeds": self.noise_seeds}))
+        tensors = {name: value[:trials] for name, value in self.tensors().items()}
+        return replace(self, **(tensors | {"noise_seeds": self.noise_seeds}))
 
     @property
     def norms_array(self) -> Floats | None:
@@ -101,8 +101,8 @@ class ServerRound:
         """Return the same round for only the first `trials` trials."""
         models = tuple(model[:trials] for model in self.models)
         earlier = tuple(EarlierRound(start[:trials], release[:trials]) for start, release in self.earlier)
-        shown = None if self.shown is None else self.shown[:trials]
-        return ServerRound(self.number, models, self.release[:trials], self.side.first(trials), earlier, shown)
+        tensor = None if self.shown is None else self.shown[:trials]
+        return ServerRound(self.number, models, self.release[:trials], self.side.first(trials), earlier, tensor)
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ class ObservedRound:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors of the round, keyed as in messages."""
-        named = {models_key(back): model for back, model in enumerate(reversed(self.models))}
-        named |= {} if self.release is None else {str(Key.RELEASE): self.release}
+        tensors = {models_key(back): model for back, model in enumerate(reversed(self.models))}
+        tensors |= {} if self.release is None else {str(Key.RELEASE): self.release}
         for back, (start, release) in enumerate(reversed(self.earlier), start=1):
-            named |= {earlier_key(Key.MODELS, back): start, earlier_key(Key.RELEASE, back): release}
-        return named | self.side.tensors()
+            tensors |= {earlier_key(Key.MODELS, back): start, earlier_key(Key.RELEASE, back): release}
+        return tensors | self.side.tensors()
 
     @staticmethod
     def of(number: int, tensors: Mapping[str, Tensor]) -> "ObservedRound":
@@ -180,21 +180,21 @@ def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
     """
     if view is InsiderView.MODEL:
         _ = mechanism.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
-        found = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
-        require(mechanism.rounds_needed == 1, f"{found}: accepted with it is 'update'")
+        problem = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
+        require(mechanism.rounds_needed == 1, f"{problem}: accepted with it is 'update'")
 
 
-def require_seen(value: Tensor | None, what: str) -> Tensor:
+def require_seen(value: Tensor | None, name: str) -> Tensor:
     """Return a part of the adversary's view, which must contain it; otherwise `InputError` is raised.
 
     Parameters
     ----------
     value
         The part of the view; None if the adversary does not see it.
-    what
+    name
         Name of the part, for the message.
     """
-    require(value is not None, f"the insider was not shown {what}, which it needs to weigh the round")
+    require(value is not None, f"the insider was not shown {name}, which it needs to weigh the round")
     assert value is not None
     return value
 
@@ -217,9 +217,9 @@ def refuse_blurred_updates(share: Floats) -> None:
         Rounding error divided by the standard deviation of the noise, in each trial, as for `is_too_inaccurate`.
     """
     largest = float(share.max(initial=0.0))
-    found = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"
+    problem = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"
     remedy = "raise local-learning-rate, or set local-steps = 2, for which the insider has scores"
-    require(not is_too_inaccurate(share).any(), f"{found}: accepted is up to {_BLURRED_FROM:g}; {remedy}")
+    require(not is_too_inaccurate(share).any(), f"{problem}: accepted is up to {_BLURRED_FROM:g}; {remedy}")
 
 
 def refuse_blurred(share: Floats) -> None:
@@ -230,13 +230,13 @@ def refuse_blurred(share: Floats) -> None:
     share
         Rounding error over the standard deviation of the noise, as for `is_too_inaccurate`.
     """
-    found = f"their rounding is {float(share.max(initial=0.0)):.2g} of the standard deviation of the noise"
+    problem = f"their rounding is {float(share.max(initial=0.0)):.2g} of the standard deviation of the noise"
     remedy = f"accepted is up to {_BLURRED_FROM:g}; raise the learning rate, or use view = 'update'"
     hidden = "view is 'model', and the 32-bit numbers of the models hide the release"
-    require(not is_too_inaccurate(share).any(), f"{hidden}: {found}, {remedy}")
+    require(not is_too_inaccurate(share).any(), f"{hidden}: {problem}, {remedy}")
 
 
-def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
+def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, server_round: ServerRound) -> ObservedRound:
     """Return the part of a round that clients see: the release or models, with side information.
 
     If the server changes the noised sums after the noise, they see the noised sums themselves, whatever the view: a
@@ -248,21 +248,34 @@ def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRo
         Whether clients see the noised sum (`update`) or models alone (`model`).
     mechanism
         Mechanism of the federation.
-    made
+    server_round
         All that the server knows of the round.
     """
-    if made.shown is not None:
-        return ObservedRound(made.number, (made.models[-2],), made.shown, made.side, made.earlier)
+    if server_round.shown is not None:
+        return ObservedRound(
+            server_round.number, (server_round.models[-2],), server_round.shown, server_round.side, server_round.earlier
+        )
     match view:
         case InsiderView.UPDATE:
-            return ObservedRound(made.number, (made.models[-2],), made.release, made.side, made.earlier)
+            return ObservedRound(
+                server_round.number,
+                (server_round.models[-2],),
+                server_round.release,
+                server_round.side,
+                server_round.earlier,
+            )
         case InsiderView.MODEL:
-            return ObservedRound(made.number, made.models[-mechanism.optimizer.models_to_invert :], None, made.side)
+            return ObservedRound(
+                server_round.number,
+                server_round.models[-mechanism.optimizer.models_to_invert :],
+                None,
+                server_round.side,
+            )
         case _:
             assert_never(view)
 
 
-def stored_tensors(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
+def stored_tensors(view: InsiderView, server_round: ServerRound) -> dict[str, Tensor]:
     """Return those tensors of a round that are written to the run directory, keyed by name.
 
     They are the release or the model, depending on the view, and the side information. If adversaries are shown noised
@@ -272,16 +285,16 @@ def stored_tensors(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
     ----------
     view
         Whether the clients see the release or only the new model.
-    made
+    server_round
         All that the server knows of the round.
     """
-    if made.shown is not None:
-        return {"releases": made.shown, "models": made.models[-1]} | made.side.tensors()
+    if server_round.shown is not None:
+        return {"releases": server_round.shown, "models": server_round.models[-1]} | server_round.side.tensors()
     match view:
         case InsiderView.UPDATE:
-            return {_KEPT[view]: made.release} | made.side.tensors()
+            return {_KEPT[view]: server_round.release} | server_round.side.tensors()
         case InsiderView.MODEL:
-            return {_KEPT[view]: made.models[-1]} | made.side.tensors()
+            return {_KEPT[view]: server_round.models[-1]} | server_round.side.tensors()
         case _:
             assert_never(view)
 
@@ -307,7 +320,7 @@ def replayed_rounds(
     """
     models, state, earlier = [initial], OptimizerState(), deque[EarlierRound](maxlen=mechanism.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):
-        kept = stored[_KEPT[view]]
+        tensor = stored[_KEPT[view]]
         if set(_KEPT.values()) <= stored.keys() and not stored["releases"].isnan().all():
             models, shown = [*models[-2:], stored["models"]], stored["releases"]
             yield ServerRound(number, tuple(models), shown, SideInformation.of(stored), tuple(earlier), shown)
@@ -315,10 +328,10 @@ def replayed_rounds(
             continue
         match view:
             case InsiderView.UPDATE:
-                moved, state = step(mechanism.optimizer, models[-1], kept, state, mechanism.denominator)
-                models, release = [*models[-2:], moved], kept
+                moved, state = step(mechanism.optimizer, models[-1], tensor, state, mechanism.denominator)
+                models, release = [*models[-2:], moved], tensor
             case InsiderView.MODEL:
-                models = [*models[-2:], kept]
+                models = [*models[-2:], tensor]
                 release = recover_gradient(mechanism.optimizer, models) * mechanism.denominator
             case _:
                 assert_never(view)

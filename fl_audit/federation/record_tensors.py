@@ -54,8 +54,10 @@ class Examples:
     def take(self, indices: Integers) -> "Examples":
         """Return the examples at the positions `indices`, integers (k,), the same in every trial."""
         chosen = torch.from_numpy(indices)
-        place = (slice(None), chosen) if self.labels.dim() == 2 else chosen
-        return Examples(self.features[place], self.labels[place], None if self.user is None else self.user[chosen])
+        selection = (slice(None), chosen) if self.labels.dim() == 2 else chosen
+        return Examples(
+            self.features[selection], self.labels[selection], None if self.user is None else self.user[chosen]
+        )
 
 
 def model_for(name: str, records: Records) -> ModelSpec:

@@ -55,4 +55,8 @@ RESULT_COLUMNS: tuple[ResultColumn, ...] = (
 
 def columns_of(table: ResultTable, *, required: bool = False) -> tuple[str, ...]:
     """Return the names of the columns that a table always has, or of those without which no report can be made."""
-    return tuple(one.name for one in RESULT_COLUMNS if one.table is table and (one.is_required or not required))
+    return tuple(
+        result_column.name
+        for result_column in RESULT_COLUMNS
+        if result_column.table is table and (result_column.is_required or not required)
+    )

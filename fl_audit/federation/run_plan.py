@@ -107,8 +107,11 @@ class RunPlan:
         claim = self.stated_guarantee.claim
         if rounds == 0:
             return 0.0
-        each = self.federation.mechanism.events_of_each(rounds, self.federation.threat_model)
-        return max(account(PrivacyProfile(events, claim.adjacency), claim.accountant, claim.delta) for events in each)
+        events_of_claims = self.federation.mechanism.events_of_each(rounds, self.federation.threat_model)
+        return max(
+            account(PrivacyProfile(events, claim.adjacency), claim.accountant, claim.delta)
+            for events in events_of_claims
+        )
 
     @property
     def adjacency(self) -> Adjacency:

@@ -33,11 +33,11 @@ class SentExamples:
         user = None if examples.user is None else examples.user.cpu().numpy()
         return cls(examples.features.cpu().numpy(), examples.labels.cpu().numpy(), user)
 
-    def to_examples(self, public: Federation) -> Examples:
+    def to_examples(self, federation: Federation) -> Examples:
         """Convert the examples back to tensors on the federation's device, in the receiving process."""
         # The arrays may be views of read-only shared memory.
-        features, labels = (to_device(one, public.device) for one in (self.features, self.labels))
-        user = None if self.user is None else to_device(self.user, public.device)
+        features, labels = (to_device(one, federation.device) for one in (self.features, self.labels))
+        user = None if self.user is None else to_device(self.user, federation.device)
         return Examples(features, labels, user)
 
 

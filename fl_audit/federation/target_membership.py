@@ -39,8 +39,8 @@ class TargetMembership:
 
     def __post_init__(self) -> None:
         accepted = self.is_in.ndim == 2 and self.is_in.dtype == np.bool_
-        found = f"{self.is_in.dtype} of shape {self.is_in.shape}"
-        require(accepted, f"membership is {found}: accepted is bool (trials, targets)")
+        shape_text = f"{self.is_in.dtype} of shape {self.is_in.shape}"
+        require(accepted, f"membership is {shape_text}: accepted is bool (trials, targets)")
 
     @property
     def trials(self) -> int:

@@ -28,17 +28,17 @@ class TrialBatchColumns:
     opened: Table = field(default_factory=dict)  # values that the challenger reveals of every round, (trials, rounds)
     tallies: Table = field(default_factory=dict)  # revealed counts, one row each, see `verdict.opened_secrets`
 
-    def __or__(self, other: "TrialBatchColumns") -> "TrialBatchColumns":
-        """Return the columns of both values; if both have a column of the same name, that of `other` is taken.
+    def __or__(self, columns: "TrialBatchColumns") -> "TrialBatchColumns":
+        """Return the columns of both values; if both have a column of the same name, that of `columns` is taken.
 
         In the table `tallies`, the rows of both values are joined instead.
         """
         tables = [entry.name for entry in fields(TrialBatchColumns) if entry.name not in ("insider_clients", "tallies")]
-        joined = {name: {**getattr(self, name), **getattr(other, name)} for name in tables}
-        both = [one for one in (self.tallies, other.tallies) if one]
-        tallies = {name: np.concatenate([one[name] for one in both]) for name in both[0]} if both else {}
+        joined = {name: {**getattr(self, name), **getattr(columns, name)} for name in tables}
+        both = [one for one in (self.tallies, columns.tallies) if one]
+        tallies = {name: np.concatenate([table[name] for table in both]) for name in both[0]} if both else {}
         return TrialBatchColumns(
-            **joined, insider_clients=self.insider_clients or other.insider_clients, tallies=tallies
+            **joined, insider_clients=self.insider_clients or columns.insider_clients, tallies=tallies
         )
 
 

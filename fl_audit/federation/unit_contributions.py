@@ -79,12 +79,12 @@ class ContributionTotals:
         at = int(lengths.argmax())
         return float(lengths[at]), int(numbers[at])
 
-    def add(self, numbers: Integers, found: ContributionByTrial, norm: VectorNorm) -> None:
+    def add(self, numbers: Integers, contribution: ContributionByTrial, norm: VectorNorm) -> None:
         """Add the contributions of some units, given by their rows, whose lengths are measured in a norm."""
-        rows = found.total.double().cpu()
+        rows = contribution.total.double().cpu()
         self.total += rows.sum(0)
         self.sizes += rows.abs().sum(0)
-        self.centred_bits += float(found.centred_bits.sum())
+        self.centred_bits += float(contribution.centred_bits.sum())
         self.lengths.append(rows.norm(p=norm.order, dim=1).numpy())
         self.numbers.append(numbers)
 
@@ -105,11 +105,11 @@ def operations(federation: LoadedFederation) -> int:
 
 def recompute(federation: LoadedFederation, client: int, cell: CheckedCell) -> ContributionTotals:
     """Return the sums over the units of a client that are in the data and take part in a round of one trial."""
-    found = ContributionTotals.zero(cell.model.shape[1])
+    totals = ContributionTotals.zero(cell.model.shape[1])
     norm = federation.public.mechanism.clipping.measured_in
     for chunk in unit_chunks(federation, client, cell):
-        found.add(chunk.numbers, chunk.of_model(cell.model), norm)
-    return found
+        totals.add(chunk.numbers, chunk.of_model(cell.model), norm)
+    return totals
 
 
 def rounding_of_passes(
@@ -126,7 +126,7 @@ def rounding_of_passes(
     changes = [size * torch.from_numpy(draw.standard_normal(cell.model.shape)).to(cell.model) for _ in range(_PAIRS)]
     for chunk in unit_chunks(federation, client, cell):
         rows, moved = chunk.of_model(cell.model).total, torch.zeros(len(chunk.numbers))
-        for change in (sign * one for one in changes for sign in (1, -1)):
+        for change in (sign * change for change in changes for sign in (1, -1)):
             other = chunk.of_model(cell.model * (1 + change)).total
             moved = torch.maximum(moved, (other.double() - rows.double()).norm(dim=1).float().cpu())
         total += float(moved.sum())
@@ -148,10 +148,10 @@ def unit_chunks(federation: LoadedFederation, client: int, cell: CheckedCell) ->
 
 def _present(federation: LoadedFederation, client: int, cell: CheckedCell) -> Flags:
     """Return which records of a client's shard are in the data of the trial, bool (records,)."""
-    own = federation.targets_of(client)
-    if not own:
+    own_targets = federation.targets_of(client)
+    if not own_targets:
         return np.ones(len(federation.shards[client]), dtype=np.bool_)
-    present: Flags = federation.present(client, TargetMembership(cell.members[None, list(own)]))[0]
+    present: Flags = federation.present(client, TargetMembership(cell.members[None, list(own_targets)]))[0]
     return present
 
 
@@ -165,29 +165,29 @@ def _replacement(federation: LoadedFederation, client: int, cell: CheckedCell) -
 
 
 def _records(federation: LoadedFederation, client: int, cell: CheckedCell) -> Iterator[UnitChunk]:
-    own = federation.shards[client]
+    own_records = federation.shards[client]
     used = _present(federation, client, cell)
     if cell.taking_part is not None:
-        used = used & cell.taking_part[own]
+        used = used & cell.taking_part[own_records]
     together = max(1, _SCALARS // cell.model.shape[1])
     shard = federation.shard(client)
-    for places in _portions(np.flatnonzero(used), together):
-        yield _single_records(federation, client, own[places], shard.take(places), cell.moment)
+    for portion in _portions(np.flatnonzero(used), together):
+        yield _single_records(federation, client, own_records[portion], shard.take(portion), cell.moment)
     if (instead := _replacement(federation, client, cell)) is not None:
         yield _single_records(federation, client, np.array([federation.target]), instead, cell.moment)
 
 
-def _portions(places: Integers, size: int) -> Iterator[Integers]:
-    return (places[start : start + size] for start in range(0, len(places), size))
+def _portions(indices: Integers, size: int) -> Iterator[Integers]:
+    return (indices[start : start + size] for start in range(0, len(indices), size))
 
 
 def _single_records(
-    federation: LoadedFederation, client: int, numbers: Integers, examples: Examples, moment: RoundContext
+    federation: LoadedFederation, client: int, numbers: Integers, examples: Examples, context: RoundContext
 ) -> UnitChunk:
     alone = Examples(examples.features.unsqueeze(1), examples.labels.unsqueeze(1))
 
     def of_model(model: Tensor) -> ContributionByTrial:
-        return contributed(federation, client, alone, model.expand(len(numbers), -1), moment)
+        return contributed(federation, client, alone, model.expand(len(numbers), -1), context)
 
     return UnitChunk(numbers, of_model)
 
@@ -207,14 +207,14 @@ def _users(federation: LoadedFederation, client: int, cell: CheckedCell) -> Iter
 
 
 def _whole_client(federation: LoadedFederation, client: int, cell: CheckedCell) -> Iterator[UnitChunk]:
-    own = federation.targets_of(client)
-    if not own or cell.members[list(own)].all():
+    own_targets = federation.targets_of(client)
+    if not own_targets or cell.members[list(own_targets)].all():
         yield _together(federation, client, client, federation.shard(client), cell.moment)
     elif (instead := _replacement(federation, client, cell)) is not None:
         yield _together(federation, client, client, instead, cell.moment)
 
 
 def _together(
-    federation: LoadedFederation, client: int, number: int, examples: Examples, moment: RoundContext
+    federation: LoadedFederation, client: int, number: int, examples: Examples, context: RoundContext
 ) -> UnitChunk:
-    return UnitChunk(np.array([number]), lambda model: contributed(federation, client, examples, model, moment))
+    return UnitChunk(np.array([number]), lambda model: contributed(federation, client, examples, model, context))

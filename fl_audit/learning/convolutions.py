@@ -28,8 +28,8 @@ class StackedConv2d(StackedLayer):
     networks with differential privacy").
     """
 
-    def __init__(self, frame: SharedPassState, prefix: str, template: nn.Conv2d) -> None:
-        super().__init__(frame, prefix)
+    def __init__(self, state: SharedPassState, prefix: str, template: nn.Conv2d) -> None:
+        super().__init__(state, prefix)
         self.kernel = (template.kernel_size[0], template.kernel_size[1])
         self.stride = (template.stride[0], template.stride[1])
         self.dilation = (template.dilation[0], template.dilation[1])
@@ -151,9 +151,9 @@ class StackedConv2d(StackedLayer):
         high, wide = signal.shape[2:]
         for row in range(self.kernel[0]):
             for column in range(self.kernel[1]):
-                top, left = row * self.dilation[0], column * self.dilation[1]
+                top, left_edge = row * self.dilation[0], column * self.dilation[1]
                 down, right = (high - 1) * self.stride[0] + 1, (wide - 1) * self.stride[1] + 1
-                window = padded[:, :, top : top + down : self.stride[0], left : left + right : self.stride[1]]
+                window = padded[:, :, top : top + down : self.stride[0], left_edge : left_edge + right : self.stride[1]]
                 gradients[:, :, 0, row, column] = (window.flatten(2) * flat).sum(2)
         return gradients
 

@@ -83,9 +83,9 @@ class LayerCall:
 class StackedLayer(nn.Module):
     """Base class of layers with separate parameters for each trial, which compute all trials at once."""
 
-    def __init__(self, frame: SharedPassState, prefix: str) -> None:
+    def __init__(self, state: SharedPassState, prefix: str) -> None:
         super().__init__()
-        self.frame = frame
+        self.frame = state
         self.prefix = prefix
 
     def parameter(self, name: str) -> Tensor | None:
@@ -188,8 +188,8 @@ class StackedLinear(StackedLayer):
 class StackedNormalisation(StackedLayer):
     """A group or layer normalisation with separate scale and shift for each trial, computed for all trials at once."""
 
-    def __init__(self, frame: SharedPassState, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
-        super().__init__(frame, prefix)
+    def __init__(self, state: SharedPassState, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
+        super().__init__(state, prefix)
         self.template = template
 
     def _standardise(self, inputs: Tensor) -> Tensor:

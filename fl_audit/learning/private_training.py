@@ -114,7 +114,7 @@ def private_updates(
     models: Tensor,
     features: Tensor,
     labels: Tensor,
-    steps: LocalDPSGDSettings,
+    settings: LocalDPSGDSettings,
     sources: Sequence[np.random.Generator],
     present: Flags | None = None,
     accountant: str | None = None,
@@ -129,7 +129,7 @@ def private_updates(
     # Suppressed are two warnings of Opacus: one on how its hooks work in torch 2, and one on noise that is drawn from a
     # seed. Every report states the latter.
     with without_hints():
-        trial = _SequentialTrialTrainer(model, features.cpu(), labels.cpu(), steps)
+        trial = _SequentialTrialTrainer(model, features.cpu(), labels.cpu(), settings)
         updates = torch.empty(models.shape)
         state = accountant
         times = None if canaries is None else np.zeros(canaries.coins.shape)
@@ -201,11 +201,11 @@ def _state_of(accountant: "RDPAccountant") -> str:
 class _SequentialTrialTrainer:
     """Trains a model by DP-SGD on one client's records, in one trial after another."""
 
-    def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, steps: LocalDPSGDSettings) -> None:
+    def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, settings: LocalDPSGDSettings) -> None:
         require(len(labels) > 0, "a client holds no record, and cannot train privately: accepted are 1 and more")
         self._features = features
         self._labels = labels
-        self._steps = steps
+        self._steps = settings
         self._layout: ParameterLayout = model.layout
         self._slots = TensorDataset(torch.arange(len(labels)))
         # Opacus refuses a module in evaluation mode; our models compute the same in both, which was checked.

@@ -34,7 +34,7 @@ def is_plain(module: nn.Module) -> bool:
     )
 
 
-def _stack_layers(module: nn.Module, frame: SharedPassState) -> nn.Module | None:
+def _stack_layers(module: nn.Module, state: SharedPassState) -> nn.Module | None:
     """Replace a model's layers by stacked layers in place, and return the model; None if a layer cannot be stacked.
 
     A layer cannot be stacked if some of its parameters are frozen, or if another layer uses its parameters too.
@@ -44,7 +44,7 @@ def _stack_layers(module: nn.Module, frame: SharedPassState) -> nn.Module | None
     for name, layer in list(parameter_owners(module)):
         if isinstance(vars(layer).get("weight"), Tensor) or isinstance(vars(layer).get("bias"), Tensor):
             return None  # the stacked forms know no layer of which a part is frozen
-        replacement = _stacked_layer(layer, frame, f"{name}." if name else "")
+        replacement = _stacked_layer(layer, state, f"{name}." if name else "")
         if replacement is None:
             return None
         module = _replaced(module, name, replacement)
@@ -64,18 +64,18 @@ def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module
     return module
 
 
-def _stacked_layer(module: nn.Module, frame: SharedPassState, prefix: str) -> StackedLayer | None:
+def _stacked_layer(module: nn.Module, state: SharedPassState, prefix: str) -> StackedLayer | None:
     """Return the stacked version of a layer; None if this kind of layer has none.
 
     In the model, the names of the layer's parameters begin with `prefix`.
     """
     match module:
         case nn.Linear():
-            return StackedLinear(frame, prefix)
+            return StackedLinear(state, prefix)
         case nn.Conv2d(padding_mode="zeros") if not isinstance(module.padding, str):
-            return StackedConv2d(frame, prefix, module)
+            return StackedConv2d(state, prefix, module)
         case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
-            return StackedNormalisation(frame, prefix, module)
+            return StackedNormalisation(state, prefix, module)
         case _:
             return None
 

@@ -128,9 +128,9 @@ class StackedModel(ModelPasses):
         norm
             Norm ||g|| of a gradient g.
         """
-        other = copy(self)
-        other.norm = norm
-        return other
+        clipped_model = copy(self)
+        clipped_model.norm = norm
+        return clipped_model
 
     def sized_for_device(self, device: Device) -> "StackedModel":
         """Return a copy of this model that runs as many examples per pass as suits a device.

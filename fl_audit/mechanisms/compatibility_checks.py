@@ -34,8 +34,8 @@ def require_combination(
     if not isinstance(clipping, NoClipping) and not adds_noise:
         raise InputError(f"clipping norm is {clipping.norm} without noise: clipping alone guarantees nothing")
     if adds_noise and clipping.measured_in is not noise.norm:
-        found = f"contributions are clipped in the {clipping.measured_in} norm, and noise is '{noise.name}'"
-        raise InputError(f"{found}: accepted with it is the {noise.norm} norm")
+        problem = f"contributions are clipped in the {clipping.measured_in} norm, and noise is '{noise.name}'"
+        raise InputError(f"{problem}: accepted with it is the {noise.norm} norm")
     if not participation.takes_all:
         noise.require_participation(participation)
     if isinstance(clipping, AdaptiveClipping):

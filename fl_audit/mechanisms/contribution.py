@@ -112,7 +112,7 @@ class PrivateTraining:
         """
         return 1 / self._batches(records)
 
-    def noise_gain_from_others(self, target: int, others: Iterable[int]) -> float:
+    def noise_gain_from_others(self, target: int, other_records: Iterable[int]) -> float:
         """Return the factor, at least 1, by which other clients' noise increases the noise of the target's client.
 
         A client divides its noised sum by its expected batch size, so clients with small batches add more noise.
@@ -121,11 +121,11 @@ class PrivateTraining:
         ----------
         target
             Number of records, from 1, of the client that holds the record in question.
-        others
+        other_records
             Number of records, from 1, of each other client whose noise the adversary does not know.
         """
         target_gain = target * self.rate_of(target)
-        return math.sqrt(1 + sum((target_gain / (records * self.rate_of(records))) ** 2 for records in others))
+        return math.sqrt(1 + sum((target_gain / (records * self.rate_of(records))) ** 2 for records in other_records))
 
     def _batches(self, records: int) -> int:
         return batches_per_epoch(records, self.schedule.batch)

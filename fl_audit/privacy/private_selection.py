@@ -154,10 +154,10 @@ def selection_text(cost: SelectionCost | None) -> str:
             "The best of several private trainings on the same records spends more than the epsilon of one: it spends "
             "at most what all of them spend together (fl-audit account --ledger adds them up)."
         )
-    drawn = ", ".join(f"{epsilon:.3g} ({count})" for count, epsilon in cost.random.items())
+    drawn_text = ", ".join(f"{epsilon:.3g} ({count})" for count, epsilon in cost.random.items())
     return (
         f"The best of these {cost.trainings} private trainings spends more than the epsilon of one, {cost.single:.3g}: "
         f"all of them together spend {cost.composed:.3g} at delta {cost.delta:g}. Had their number been drawn at "
-        f"random with the mean {cost.trainings}, and each its settings, the best would spend at most {drawn} "
+        f"random with the mean {cost.trainings}, and each its settings, the best would spend at most {drawn_text} "
         "(Papernot and Steinke 2022)."
     )

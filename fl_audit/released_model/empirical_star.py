@@ -204,13 +204,13 @@ def outstanding_members(member_losses: ArrayLike, population_losses: ArrayLike, 
     counts = threshold_counts(members, population)
     is_allowed = _within_fpr(counts, fpr)
     below = members <= counts.thresholds[is_allowed].max() if is_allowed.any() else np.zeros(members.shape, np.bool_)
-    alarms, found = int(_false_alarms(counts, fpr)), int(below.sum())
+    alarms, members_found = int(_false_alarms(counts, fpr)), int(below.sum())
     m, p = counts.member_total, counts.population_total
     return OutstandingMembers(
         indices=tuple(np.flatnonzero(below).tolist()),
         fpr=fpr,
         expected=m * (alarms + 1) / (p + 1),
-        p_value=float(hypergeom.cdf(alarms, m + p, p, found + alarms)),
+        p_value=float(hypergeom.cdf(alarms, m + p, p, members_found + alarms)),
     )
 
 

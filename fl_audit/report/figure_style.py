@@ -114,7 +114,9 @@ def _wrapped(axes: Axes, text: str, share: float) -> str:
     """Return the text, with line breaks if the figure is narrow: lines then take a `share` of the figure's width."""
     if not _is_narrow(axes):
         return text
-    return "\n".join(line for part in text.split("\n") for line in wrap(part, int(share * _CHARACTERS)) or [""])
+    return "\n".join(
+        line for paragraph in text.split("\n") for line in wrap(paragraph, int(share * _CHARACTERS)) or [""]
+    )
 
 
 def whole_number_axis(axes: Axes, low: int, high: int) -> None:

@@ -19,8 +19,8 @@ def delta_warning(guarantee: Guarantee, units: int) -> str | None:
     if guarantee.delta * units < LARGE_DELTA:
         return None
     large = f"Delta {number_text(guarantee.delta, 3)} is large for {units:,} {unit_words(guarantee.adjacency).many}"
-    some = f"{number_text(guarantee.delta * units, 2)} of them on average"
-    return f"{large}: to publish each with a chance of {one_in(guarantee.delta)}, {some}, would keep the guarantee"
+    expected = f"{number_text(guarantee.delta * units, 2)} of them on average"
+    return f"{large}: to publish each with a chance of {one_in(guarantee.delta)}, {expected}, would keep the guarantee"
 
 
 def is_weak(belief_bound: float, advantage_bound: float, prior: float = 0.5) -> bool:
@@ -49,8 +49,8 @@ def weakness_warning(guarantee: Guarantee) -> str | None:
     """Return a warning if a guarantee excludes nothing that a person could object to; otherwise None."""
     if not is_weak_guarantee(guarantee):
         return None
-    most, advantage = guarantee.belief_bound, guarantee.advantage_bound_exact
-    weak = _weakness("guarantee", guarantee.epsilon, most, advantage, guarantee.adjacency)
+    belief_bound, advantage = guarantee.belief_bound, guarantee.advantage_bound_exact
+    weak = _weakness("guarantee", guarantee.epsilon, belief_bound, advantage, guarantee.adjacency)
     return f"{weak}; a smaller epsilon, or belief = 0.9, limits that"
 
 
@@ -66,10 +66,10 @@ def weak_claim_warning(epsilon: float, delta: float, adjacency: Adjacency) -> st
     return f"{_weakness('claim', epsilon, belief, advantage, adjacency)}; a smaller epsilon limits that"
 
 
-def _weakness(what: str, epsilon: float, belief_bound: float, advantage_bound: float, adjacency: Adjacency) -> str:
+def _weakness(subject: str, epsilon: float, belief_bound: float, advantage_bound: float, adjacency: Adjacency) -> str:
     surer = f"{percent(belief_bound)} sure" if not is_certainty(belief_bound) else "sure"
     right = percent((1 + advantage_bound) / 2)
     return (
-        f"This {what} assures next to nothing: with epsilon {number_text(epsilon, 3)} somebody may become {surer} "
-        f"{unit_words(adjacency).whether}, or guess right in {right} of even cases, even where the {what} is kept"
+        f"This {subject} assures next to nothing: with epsilon {number_text(epsilon, 3)} somebody may become {surer} "
+        f"{unit_words(adjacency).whether}, or guess right in {right} of even cases, even where the {subject} is kept"
     )

@@ -119,10 +119,10 @@ def multiplier_text(plan: RunPlan) -> str:
     """Return a phrase that defines the noise multiplier on which the accountant's guarantee is based."""
     mechanism = plan.federation.mechanism
     if mechanism.is_adaptive:
-        both = "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
-        return f"{both}, each over its sensitivity"
-    rest = ", of the noise that the insider does not know" if mechanism.clients_add_noise else ""
-    return f"noise {mechanism.noise.scale_words} over {multiplied_text(mechanism)}{rest}"
+        both_noises = "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
+        return f"{both_noises}, each over its sensitivity"
+    unknown_part = ", of the noise that the insider does not know" if mechanism.clients_add_noise else ""
+    return f"noise {mechanism.noise.scale_words} over {multiplied_text(mechanism)}{unknown_part}"
 
 
 def mu_text(plan: RunPlan) -> str | None:
@@ -146,8 +146,8 @@ def noise_text(plan: RunPlan) -> str:
     distribution = plan.federation.mechanism.noise.distribution
     text = f"{distribution} noise{_of_clients(plan)}, neighbours by {plan.adjacency}"
     if plan.guarantee is not None and plan.is_amplified:
-        seen = ", which the insider sees" if plan.federation.threat_model.sees_participation else ""
-        text += f", {unit_words(plan.adjacency).many} sampled at rate {plan.guarantee.sampling_rate:g}{seen}"
+        remark = ", which the insider sees" if plan.federation.threat_model.sees_participation else ""
+        text += f", {unit_words(plan.adjacency).many} sampled at rate {plan.guarantee.sampling_rate:g}{remark}"
     only = (
         ""
         if plan.federation.mechanism.is_private_release
@@ -164,8 +164,8 @@ def _of_clients(plan: RunPlan) -> str:
         return " on the sum"
     if plan.federation.threat_model.adversary is Adversary.SERVER:
         return " that clients add, each contribution seen by itself"
-    known = plural(plan.federation.threat_model.known_shares, "client")
-    return f" that clients add, less what {known} added"
+    known_shares = plural(plan.federation.threat_model.known_shares, "client")
+    return f" that clients add, less what {known_shares} added"
 
 
 def known_noise_text(plan: RunPlan) -> str:
@@ -178,9 +178,9 @@ def known_noise_text(plan: RunPlan) -> str:
         return ""
     if threat_model.adversary is Adversary.SERVER:
         return "none: the server sees each contribution by itself, with that client's own noise on it"
-    others = f" and those of {plural(threat_model.colluders, 'colluder')}" if threat_model.colluders else ""
+    colluders_text = f" and those of {plural(threat_model.colluders, 'colluder')}" if threat_model.colluders else ""
     shares = f"{threat_model.known_shares} of {plural(plan.federation.clients, 'share')}"
-    return f"its own share{others}, {shares}, which it subtracts"
+    return f"its own share{colluders_text}, {shares}, which it subtracts"
 
 
 def participation_text(plan: RunPlan) -> str:
@@ -192,10 +192,10 @@ def participation_text(plan: RunPlan) -> str:
         often = rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}, by client"
         secret = f"in which rounds {words.differing} does is secret, and sampling adds protection"
         return f"each {words.one} in the one step of its client in a round with probability {often}; {secret}"
-    told = ParticipationPhraseContext(
+    context = ParticipationPhraseContext(
         words.one, words.differing, plan.federation.rounds, threat_model.sees_participation
     )
-    return mechanism.participation.words(told)
+    return mechanism.participation.words(context)
 
 
 def clipping_text(plan: RunPlan) -> str:
@@ -236,10 +236,10 @@ def threat_model_text(plan: RunPlan) -> str:
         case Adversary.SERVER:
             return "at the honest-but-curious server, which sees every contribution by itself"
         case Adversary.CLIENT:
-            many = plan.federation.insiders
-            where = "one of the clients" if many == 1 else f"{many} of the clients, each by itself"
-            others = f", with {plural(threat_model.colluders, 'colluder')}" if threat_model.colluders else ""
-            return f"at {where}{others}, and sees what is released to all"
+            insiders = plan.federation.insiders
+            where = "one of the clients" if insiders == 1 else f"{insiders} of the clients, each by itself"
+            colluders_text = f", with {plural(threat_model.colluders, 'colluder')}" if threat_model.colluders else ""
+            return f"at {where}{colluders_text}, and sees what is released to all"
         case _:
             assert_never(threat_model.adversary)
 
@@ -251,16 +251,18 @@ def observer_after_nobody(plan: RunPlan) -> str:
         plan.federation.mechanism,
         unit_words(plan.adjacency),
     )
-    even = told = ""
+    even = informed = ""
     is_inside = mechanism.noise.origin is NoiseOrigin.TRAINING
     if is_inside or (mechanism.clients_add_noise and threat_model.adversary is Adversary.SERVER):
         even = ", not even the server that collects what participants send,"
     elif mechanism.clients_add_noise:  # who knows a part of the noise
-        others = f" who knows the noise of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""
-        even = f", even as a participant{others},"
+        knowledge = (
+            f" who knows the noise of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""
+        )
+        even = f", even as a participant{knowledge},"
     if plan.is_amplified and threat_model.sees_participation:
-        told = f"{'' if even else ','} even if told in which rounds that {words.one} takes part,"
-    return f"watches this training{_not_told_text(plan)}{even}{told}"
+        informed = f"{'' if even else ','} even if told in which rounds that {words.one} takes part,"
+    return f"watches this training{_not_told_text(plan)}{even}{informed}"
 
 
 def observer_after_somebody(plan: RunPlan) -> str:
@@ -273,8 +275,8 @@ def informed_observer_after_somebody(plan: RunPlan) -> str:
 
     It describes the observer against whom a person is protected.
     """
-    told = _not_told_text(plan)
-    return f"knows all the others{',' if told else ' and'} watches this training{told}"
+    informed = _not_told_text(plan)
+    return f"knows all the others{',' if informed else ' and'} watches this training{informed}"
 
 
 def _not_told_text(plan: RunPlan) -> str:
@@ -292,8 +294,8 @@ def insider_text(plan: RunPlan) -> str:
         return f"{knows} and sees what each participant sends"
     beside = ["sees all that is shared during training"]
     if plan.federation.mechanism.clients_add_noise:
-        others = f" and that of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""
-        beside.append(f"takes off its own noise{others}")
+        colluders_text = f" and that of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""
+        beside.append(f"takes off its own noise{colluders_text}")
     if plan.is_sampled and threat_model.sees_participation:
         beside.append(f"is told in which rounds that {unit_words(plan.adjacency).one} takes part")
     joint = "," if len(beside) > 1 else " and"

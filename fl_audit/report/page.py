@@ -21,10 +21,10 @@ from fl_audit.words import MISSING, day_text, number_text, percent
 def html_figure(picture: bytes | str, alternative: str, caption: str, name: str = "") -> Markup:
     """Return a picture with its caption; an SVG element has `$label` in the place of its alternative text."""
     if isinstance(picture, bytes):
-        shown = page_part("picture", data=base64.b64encode(picture).decode("ascii"), label=alternative)
+        markup = page_part("picture", data=base64.b64encode(picture).decode("ascii"), label=alternative)
     else:
-        shown = Markup(picture.replace("$label", escape(alternative), 1))
-    return page_part("figure", shown=shown, caption=caption, name=name)
+        markup = Markup(picture.replace("$label", escape(alternative), 1))
+    return page_part("figure", shown=markup, caption=caption, name=name)
 
 
 def page_table(
@@ -37,7 +37,7 @@ def page_table(
 ) -> str:
     """Return an HTML table in a box that scrolls sideways if the table is too wide, also by keyboard."""
     targets = list(links) or [""] * len(rows)
-    cells = [[_cell(cell, place in (0, *numbers)) for place, cell in enumerate(row)] for row in rows]
+    cells = [[_cell(cell, index in (0, *numbers)) for index, cell in enumerate(row)] for row in rows]
     for row, target in zip(cells, targets, strict=True):
         row[0] = Markup(f'<a href="{escape(target)}">{row[0]}</a>') if target else row[0]
     table = html_table(cells, title, columns=columns, look=look)
@@ -59,8 +59,8 @@ def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
     """
     if value is None:
         return escape(MISSING)
-    shown = percent(float(value)) if is_share else number_text(value, digits)
-    return f'<data value="{escape(str(value))}">{escape(shown)}</data>'
+    value_text = percent(float(value)) if is_share else number_text(value, digits)
+    return f'<data value="{escape(str(value))}">{escape(value_text)}</data>'
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ def folded_html(title: str, inside: str, name: str = "") -> Markup:
     return page_part("folded", title=title, inside=inside, name=name)
 
 
-def joined_html(*parts: str) -> Markup:
+def joined_html(*phrases: str) -> Markup:
     """Return pieces of HTML below each other, without empty ones."""
-    return Markup("\n".join(part for part in parts if part))
+    return Markup("\n".join(phrase for phrase in phrases if phrase))
 
 
 def _written_by() -> str:
@@ -164,7 +164,7 @@ def html_page(
     Images are embedded as data. The footer names the version of the package and the date of writing. A warning stands
     below the banner.
     """
-    parts = (
+    markups = (
         banner and banner_html(banner),
         warning and warning_html(warning),
         opening and paragraph_html(opening, "opening"),
@@ -177,5 +177,5 @@ def html_page(
         subtitle=subtitle,
         footer=f"{_written_by()} {footer}".strip(),
         style=STYLESHEET,
-        parts=[joined_html(*(part for part in parts if part)), body],
+        parts=[joined_html(*(element for element in markups if element)), body],
     )

@@ -49,20 +49,20 @@ class SectionError:
 
 
 @contextmanager
-def noted_in(errors: list[SectionError], part: str) -> Iterator[None]:
+def noted_in(errors: list[SectionError], part_name: str) -> Iterator[None]:
     """Turn an error in a `with` block into a note, so that all other parts of a report are written.
 
     Parameters
     ----------
     errors
         The notes, to which it is added.
-    part
+    part_name
         Title of the part that cannot be computed then.
     """
     try:
         yield
     except Exception as error:  # whatever goes wrong in one part concerns this part alone
-        errors.append(SectionError(part, in_a_line(error)))
+        errors.append(SectionError(part_name, in_a_line(error)))
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,12 @@ class ReportNumber:
 
         If the comparison was decided by another interval than the shown one, the text states this interval too.
         """
-        found = self.claim_comparison
-        return self.note if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)
+        claim_comparison = self.claim_comparison
+        return (
+            self.note
+            if claim_comparison is None
+            else reading_text(claim_comparison.reading, _wide_json(claim_comparison), self.limit, self.is_share)
+        )
 
     @property
     def comparison_in_brackets(self) -> str:
@@ -182,9 +186,9 @@ class ReportNumber:
     @property
     def cells(self) -> tuple[Markup, Markup, Markup]:
         """The number and both ends of its interval as HTML: rounded for display, with the exact values attached."""
-        shown = self.shown
-        ends = exactly_html(self.low, shown.low), exactly_html(self.high, shown.high)
-        return exactly_html(self.value, shown.value), *ends
+        interval = self.shown
+        ends = exactly_html(self.low, interval.low), exactly_html(self.high, interval.high)
+        return exactly_html(self.value, interval.value), *ends
 
     @property
     def text(self) -> str:
@@ -198,21 +202,27 @@ class ReportNumber:
         >>> ReportNumber("Advantage", 0.29, low=0.15, high=0.4, limit=0.206).text
         '0.29 (0.15 to 0.4) (no contradiction)'
         """
-        shown = self.shown
+        interval = self.shown
         return (
-            f"{shown.value} ({'no interval' if self.low == self.high else shown.interval}){self.comparison_in_brackets}"
+            f"{interval.value} "
+            f"({'no interval' if self.low == self.high else interval.interval}){self.comparison_in_brackets}"
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as an entry of the list `findings` in `summary.json`, with values for JSON keyed by name."""
         numbers = {"value": self.value, "low": self.low, "high": self.high, "claimed": self.limit}
-        said = {"name": self.name, "is_share": self.is_share, "is_least": self.is_least, "confidence": self.confidence}
-        told = said | {name: finite(value) for name, value in numbers.items()}
-        told |= {
+        values = {
+            "name": self.name,
+            "is_share": self.is_share,
+            "is_least": self.is_least,
+            "confidence": self.confidence,
+        }
+        values_told = values | {name: finite(value) for name, value in numbers.items()}
+        values_told |= {
             "reading": self.reading,
             "wide": None if self.claim_comparison is None else _wide_json(self.claim_comparison),
         }
-        return told | ({"note": self.note} if self.note else {})
+        return values_told | ({"note": self.note} if self.note else {})
 
     def _ends(self) -> Ends:
         """Return the interval of the row, with infinity in place of a missing end.
@@ -235,11 +245,15 @@ class ReportNumber:
         return interval_by_confidence(self.value, self._ends(), self.confidence)
 
 
-def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
+def _wide_json(comparison: ClaimComparison) -> dict[str, Any] | None:
     """Return the interval that decided the comparison as a JSON object; None if the printed interval decided it."""
-    if found.wide is None:
+    if comparison.wide is None:
         return None
-    return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}
+    return {
+        "low": finite(comparison.wide.low),
+        "high": finite(comparison.wide.high),
+        "confidence": comparison.wide.confidence,
+    }
 
 
 class TableKind(StrEnum):

@@ -47,28 +47,28 @@ def with_attacks(
     `errors`: An attack that raises an error is noted here, and has no column.
     """
     membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
-    answers: ModelOutputs | None = None
+    outputs: ModelOutputs | None = None
     with noted_in(errors, "The outputs of the models that the attacks see"):
-        answers = _answers(plan, store, targets)
-    named: Sequence[Attack | str] = plan.config.audit.attacks or ()
-    attacks = [attack for attack in named if attack is not Attack.ATTRIBUTE]
-    found = dict[str, Floats | Integers]()
-    for attack in attacks if answers is not None else ():
+        outputs = _answers(plan, store, targets)
+    attack_list: Sequence[Attack | str] = plan.config.audit.attacks or ()
+    attacks = [attack for attack in attack_list if attack is not Attack.ATTRIBUTE]
+    columns_found = dict[str, Floats | Integers]()
+    for attack in attacks if outputs is not None else ():
         with noted_in(errors, f"The membership attack {attack}"):
-            found |= _scores(attack, answers, membership)
-    if Attack.ATTRIBUTE in named:
+            columns_found |= _scores(attack, outputs, membership)
+    if Attack.ATTRIBUTE in attack_list:
         with noted_in(errors, f"The attack {Attack.ATTRIBUTE}"):
-            found |= _guesses(plan, store, membership)
-    return targets.assign(**found)
+            columns_found |= _guesses(plan, store, membership)
+    return targets.assign(**columns_found)
 
 
-def _scores(attack: Attack | str, answers: ModelOutputs, membership: TargetMembership) -> dict[str, Floats]:
+def _scores(attack: Attack | str, outputs: ModelOutputs, membership: TargetMembership) -> dict[str, Floats]:
     """Return the columns with the scores of an attack."""
-    found = {f"{SCORE}{attack}": attack_scores(attack, answers, membership).reshape(-1)}
+    found = {f"{SCORE}{attack}": attack_scores(attack, outputs, membership).reshape(-1)}
     if has_shadows(attack) and membership.trials >= _ENOUGH_TO_KEEP_APART:
         # The second half of the trials are no shadows, so their scores are independent, as a bound on epsilon needs.
         shadows = np.arange(membership.trials) < membership.trials // 2
-        found[f"{APART}{attack}"] = attack_scores(attack, answers, membership, shadows).reshape(-1)
+        found[f"{APART}{attack}"] = attack_scores(attack, outputs, membership, shadows).reshape(-1)
     return found
 
 
@@ -80,8 +80,8 @@ def _guesses(plan: RunPlan, store: TrialBatchStore, membership: TargetMembership
     federation = load_federation(plan.federation)
     attribute = attribute_of(plan, federation)
     assert attribute is not None, "the attack is named"
-    kept = store.outputs(plan.config.audit.trials)
-    losses = torch.cat([one[VALUES] for one in kept]).double().numpy()
+    outputs = store.outputs(plan.config.audit.trials)
+    losses = torch.cat([tensors[VALUES] for tensors in outputs]).double().numpy()
     truth = attribute.codes(federation.differing.features.cpu().numpy())
     return {
         TRUTH: np.tile(truth, membership.trials),
@@ -100,19 +100,19 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
 
 
 def _answers(plan: RunPlan, store: TrialBatchStore, targets: pd.DataFrame) -> ModelOutputs:
-    kept, federation = store.outputs(plan.config.audit.trials), load_federation(plan.federation)
+    outputs, federation = store.outputs(plan.config.audit.trials), load_federation(plan.federation)
 
     def stacked(name: str) -> NDArray[Any]:
-        return torch.cat([one[name] for one in kept]).numpy()
+        return torch.cat([tensors[name] for tensors in outputs]).numpy()
 
     labels, single = federation.differing.labels.cpu().numpy(), plan.federation.mechanism.unit is Unit.RECORD
-    white_box, known = None, None
-    if WHITE_BOX[0] in kept[0]:
+    white_box, is_known = None, None
+    if WHITE_BOX[0] in outputs[0]:
         signals, inputs, log_probabilities, losses = map(stacked, WHITE_BOX)
         white_box = WhiteBoxFeatures(signals, inputs, log_probabilities, losses, labels)
         # Of which targets the attacker knows whether they are in is drawn in public, whoever is in.
         draw = generator(plan.federation.data_seed, Purpose.TARGET_CHOICE, round=2)
-        known = known_halves(targets["trial"].nunique(), plan.federation.targets, draw)
+        is_known = known_halves(targets["trial"].nunique(), plan.federation.targets, draw)
     return ModelOutputs(
         log_probability=by_target(targets, "log_probability"),
         confidence=by_target(targets, "confidence"),
@@ -120,6 +120,6 @@ def _answers(plan: RunPlan, store: TrialBatchStore, targets: pd.DataFrame) -> Mo
         labels=labels if single else None,
         population=np.minimum(stacked(POPULATION).astype(np.float64), 0.0),
         white_box=white_box,
-        known=known,
+        known=is_known,
         under_ascent=by_target(targets, UNDER_ASCENT) if UNDER_ASCENT in targets else None,
     )

@@ -12,7 +12,7 @@ from fl_audit.runs.config import RunConfig
 from fl_audit.words import name_list
 
 
-def with_attribute(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
+def with_attribute(config: RunConfig, dataset: LoadedDataset, split: Split) -> RunConfig:
     """Check that the configured attacks are possible, and return the configuration with the attribute to guess.
 
     The attribute is the table column whose value an attack guesses. If no attack guesses one, the configuration is
@@ -23,24 +23,28 @@ def with_attribute(config: RunConfig, source: LoadedDataset, split: Split) -> Ru
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
-    said = f"attacks {name_list(of_records)} ask about records, and adjacency is {relation}"
+    problem = f"attacks {name_list(of_records)} ask about records, and adjacency is {relation}"
     accepted = f"accepted about {relation.unit}s are {name_list(OF_ANY_UNIT)}"
-    require(relation.unit is Unit.RECORD or not of_records, f"{said}: {accepted}")
+    require(relation.unit is Unit.RECORD or not of_records, f"{problem}: {accepted}")
     column = audit_named(audit.kind).column_of_candidates(audit.attribute)
     if Attack.ATTRIBUTE not in (audit.attacks or ()) and column is None:
         return config
-    named = None if audit.attribute is None else str(audit.attribute)
-    chosen = choose_attribute(source, _nonmembers(split), named)
+    attribute_name = None if audit.attribute is None else str(audit.attribute)
+    chosen = choose_attribute(dataset, _nonmembers(split), attribute_name)
     return config.changed(audit={"attribute": chosen.column.name})
 
 
-def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> tuple[float, ...]:
+def candidate_prior(config: RunConfig, dataset: LoadedDataset, split: Split) -> tuple[float, ...]:
     """Return the prior probability of each candidate in a reconstruction audit; empty if all are equally likely.
 
     Candidates that are the values of an attribute are as likely as among records that no trial uses for training.
     """
-    named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
-    return () if named is None else tuple(choose_attribute(source, _nonmembers(split), named).prior.tolist())
+    attribute_name = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
+    return (
+        ()
+        if attribute_name is None
+        else tuple(choose_attribute(dataset, _nonmembers(split), attribute_name).prior.tolist())
+    )
 
 
 def _nonmembers(split: Split) -> Records:

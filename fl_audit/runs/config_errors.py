@@ -21,26 +21,27 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     """Return a one-line message about the first problem that pydantic found in a configuration."""
     problems = error.errors(include_url=False)
     # Of a choice that is open to the user's own, what is wrong with the user's own says more than the list of ours.
-    problem = next((one for one in problems if one["type"] == "own"), problems[0])
-    known = list(_keys(problem["loc"]))
-    place = ".".join(known)
+    problem = next((problem for problem in problems if problem["type"] == "own"), problems[0])
+    key_path = list(_keys(problem["loc"]))
+    location = ".".join(key_path)
     match problem["type"]:
         case "extra_forbidden":
-            names = list(_section(model, known).get("properties", {}))
-            nearest, accepted = get_close_matches(known[-1], names, n=1, cutoff=0.0)[0], name_list(names)
+            names = list(_section(model, key_path).get("properties", {}))
+            nearest, accepted = get_close_matches(key_path[-1], names, n=1, cutoff=0.0)[0], name_list(names)
             return (
-                f"configuration key {shortened_toml(place)} is unknown: nearest is {nearest!r}, accepted are {accepted}"
+                f"configuration key {shortened_toml(location)} is unknown: nearest is {nearest!r}, accepted are "
+                f"{accepted}"
             )
         case "missing":
-            return f"configuration section [{place}] is missing: {missing}"
+            return f"configuration section [{location}] is missing: {missing}"
         case "value_error":
-            return f"configuration section [{place}]: {problem['msg'].removeprefix('Value error, ')}"
+            return f"configuration section [{location}]: {problem['msg'].removeprefix('Value error, ')}"
         case _:
-            accepted = _accepted(problem, model, known)
+            accepted = _accepted(problem, model, key_path)
             is_own = isinstance(problem["input"], str) and "package.module:name" in accepted
             meant = meant_name(problem["input"]) if is_own else None
             here = "" if meant is None else f", here {meant!r}"
-            return f"configuration {place} is {shortened_toml(problem['input'])}: {accepted}{here}"
+            return f"configuration {location} is {shortened_toml(problem['input'])}: {accepted}{here}"
 
 
 def shortened_toml(value: object) -> str:
@@ -64,19 +65,19 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
 
-def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str]) -> str:
+def _accepted(problem: ErrorDetails, model: type[BaseModel], key_path: Sequence[str]) -> str:
     if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
-        return f"accepted is a section of settings, which starts with the line [{'.'.join(known)}]"
-    section = _section(model, known)
+        return f"accepted is a section of settings, which starts with the line [{'.'.join(key_path)}]"
+    section = _section(model, key_path)
     # A section that takes any name has one schema for all of them.
-    schema = section.get("properties", {}).get(known[-1]) or section.get("additionalProperties") or {}
+    schema = section.get("properties", {}).get(key_path[-1]) or section.get("additionalProperties") or {}
     described = accepted_values(schema, model.model_json_schema())
     # Values with rules of their own say themselves what is accepted.
     if not described or problem["type"] in _RULES_OF_THEIR_OWN:
         return problem["msg"]
     # The share that was meant where a number below 1 is asked for, and percent were given.
-    given, limit = problem["input"], problem.get("ctx", {}).get("lt")
-    share = in_percent(given) if limit == 1 and isinstance(given, int | float) else ""
+    value, limit = problem["input"], problem.get("ctx", {}).get("lt")
+    share = in_percent(value) if limit == 1 and isinstance(value, int | float) else ""
     return f"accepted {'is' if described.startswith('text') else 'are'} {described}{share}"
 
 
@@ -89,8 +90,8 @@ def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
 
 
 def _alternatives(described: Iterator[str]) -> str:
-    parts = list(dict.fromkeys(described))
-    return (", or " if any(" and " in part for part in parts) else " or ").join(parts)
+    alternatives = list(dict.fromkeys(described))
+    return (", or " if any(" and " in alternative for alternative in alternatives) else " or ").join(alternatives)
 
 
 _RULES_OF_THEIR_OWN = ("neighbour", "own", "refused_sampling")
@@ -98,18 +99,18 @@ _RULES_OF_THEIR_OWN = ("neighbour", "own", "refused_sampling")
 
 def _keys(location: Sequence[int | str]) -> Iterator[str]:
     """Yield the configuration keys in an error's location, without list indices and names of types."""
-    for depth, part in enumerate(location):
-        of_type = "[" in str(part) or part in ("bool", "int", "float", "str")
-        if isinstance(part, str) and (depth < 2 or not of_type):
-            yield part
+    for depth, key in enumerate(location):
+        of_type = "[" in str(key) or key in ("bool", "int", "float", "str")
+        if isinstance(key, str) and (depth < 2 or not of_type):
+            yield key
 
 
-def _section(model: type[BaseModel], known: Sequence[str]) -> _Schema:
-    """Return the JSON schema of the section that contains a setting; `known` holds the keys on the way to it."""
+def _section(model: type[BaseModel], key_path: Sequence[str]) -> _Schema:
+    """Return the JSON schema of the section that contains a setting; `key_path` holds the keys on the way to it."""
     schema: _Schema = model.model_json_schema()
     whole = schema
-    for part in known[:-1]:
-        schema = resolved(schema.get("properties", {}).get(part, {}), whole)
+    for key in key_path[:-1]:
+        schema = resolved(schema.get("properties", {}).get(key, {}), whole)
     return schema
 
 
@@ -144,7 +145,7 @@ def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
 
 def _range(schema: _Schema) -> str:
     ends = (("exclusiveMinimum", "above"), ("minimum", "from"), ("exclusiveMaximum", "below"), ("maximum", "to"))
-    given = [(word, schema[key]) for key, word in ends if key in schema]
-    is_long = {end: end != int(end) or abs(end) >= _LARGEST_SHOWN for _, end in given}
-    said = [f"{word} {f'{end:g}' if is_long[end] else int(end)}" for word, end in given]
-    return f" {' '.join(said).replace(' below', ' and below')}" if said else ""
+    ends_given = [(word, schema[key]) for key, word in ends if key in schema]
+    is_long = {end: end != int(end) or abs(end) >= _LARGEST_SHOWN for _, end in ends_given}
+    phrases = [f"{word} {f'{end:g}' if is_long[end] else int(end)}" for word, end in ends_given]
+    return f" {' '.join(phrases).replace(' below', ' and below')}" if phrases else ""

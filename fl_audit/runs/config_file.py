@@ -52,7 +52,7 @@ def read_toml(path: Path) -> str:
 
 
 def values_of(
-    text: str, named: str, place: Path, overrides: Sequence[str] = (), data_dir: str | None = None
+    text: str, source_name: str, path: Path, overrides: Sequence[str] = (), data_dir: str | None = None
 ) -> dict[str, Any]:
     """Parse a configuration in TOML, and return its values by section and key without checking them.
 
@@ -62,12 +62,12 @@ def values_of(
         values = tomllib.loads(text)
     # ValueError: not only what is no TOML, but numbers of thousands of digits; RecursionError: lists in lists in lists
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{named} is no valid TOML: {_first_sentence(error)}") from error
+        raise InputError(f"{source_name} is no valid TOML: {_first_sentence(error)}") from error
     apply_overrides(values, overrides)
     if data_dir is not None:
         values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
     for section in ("data", "model"):
-        _anchor_paths(values.get(section), place)
+        _anchor_paths(values.get(section), path)
     return values
 
 

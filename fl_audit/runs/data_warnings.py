@@ -51,12 +51,12 @@ def most_records(plan: RunPlan) -> int:
     source, inside = load_source(plan.federation.data), split_of(plan.federation).inside
     persons = inside.owner if inside.user is None else inside.user
     owned = 1 if persons is None else int(np.bincount(persons).max())
-    return max(owned, *(one.most for one in source.identifiers), 1)
+    return max(owned, *(identifier.most for identifier in source.identifiers), 1)
 
 
-def _of_persons(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
+def _of_persons(plan: RunPlan, dataset: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield warnings about identifier columns, and about persons with several records."""
-    owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.federation.mechanism.unit
+    owned, unit = plan.config.data.owner is not None or dataset.pool.owner is not None, plan.federation.mechanism.unit
     together = unit is Unit.CLIENT and plan.federation.partition is PartitionScheme.NATURAL and owned
     by_user = unit is Unit.USER
     if split.inside.user is not None:
@@ -64,9 +64,9 @@ def _of_persons(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[
             yield from _of_holders("a user", split.inside.user, unit, _as_users(plan))
     elif split.inside.owner is not None and not together:
         yield from _of_holders("an owner", split.inside.owner, unit, _as_clients(plan.federation.mechanism.adjacency))
-    known = "user" if split.inside.user is not None else "owner" if owned else None
-    persons = likeliest_person_column(source.identifiers, known)
-    for column in source.identifiers:
+    holder = "user" if split.inside.user is not None else "owner" if owned else None
+    persons = likeliest_person_column(dataset.identifiers, holder)
+    for column in dataset.identifiers:
         drop = remedies.drop(column.name)
         if column.most == 1:
             text = f"{column.name}: another value in each of {column.rows:,} rows, which only names or numbers it"
@@ -120,12 +120,12 @@ def _of_holders(holder: str, held_by: Integers, unit: Unit, remedies: Sequence[R
     `held_by` is the number of the user or owner of each record of D, shape (records,).
     """
     noun, counts = holder.split()[1], np.unique(held_by, return_counts=True)[1]
-    if (most := int(counts.max())) == 1:
+    if (largest := int(counts.max())) == 1:
         return
-    held = f"{len(counts):,} {noun}s have the {len(held_by):,} records that train, up to {most:,} each"
+    holding = f"{len(counts):,} {noun}s have the {len(held_by):,} records that train, up to {largest:,} each"
     several = "one record is not one person" if unit is Unit.RECORD else f"clients are not the {noun}s"
     claim = f"and the claim protects one {unit}, not all records of {holder}"
-    text = f"{several}: {held}, {claim}; {settings_text(remedies)} does"
+    text = f"{several}: {holding}, {claim}; {settings_text(remedies)} does"
     yield DataWarning(text, tuple(remedies), in_report=True)
 
 
@@ -144,17 +144,18 @@ def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
 
 
-def _absent(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
+def _absent(plan: RunPlan, dataset: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield a warning if a class of the data set has no records in D."""
-    if source.pool.has_quantities:
+    if dataset.pool.has_quantities:
         return
-    absent = np.setdiff1d(source.pool.labels, split.inside.labels)
+    absent = np.setdiff1d(dataset.pool.labels, split.inside.labels)
     if absent.size:
-        names = source.class_names or range(source.pool.classes)
-        counted = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent]
-        told = f"{', '.join(counted[:_CLASSES_NAMED])}{', ...' * (absent.size > _CLASSES_NAMED)}"
+        names = dataset.class_names or range(dataset.pool.classes)
+        counted = [f"{names[code]} ({np.sum(dataset.pool.labels == code):,} in the data)" for code in absent]
+        classes_text = f"{', '.join(counted[:_CLASSES_NAMED])}{', ...' * (absent.size > _CLASSES_NAMED)}"
         yield DataWarning(
-            f"no record of class {told} is among the {plan.federation.records:,} that train, so that nothing of it is "
+            f"no record of class {classes_text} is among the {plan.federation.records:,} that train, so that "
+            "nothing of it is "
             f"learned: {_more_records(plan)} would hold some"
         )
 
@@ -171,10 +172,10 @@ def _few(plan: RunPlan) -> Iterator[DataWarning]:
     federation, audit, data = load_federation(plan.federation), plan.config.audit, plan.config.data
     tested = len(federation.test_records)
     if tested < ENOUGH_FOR_A_RATE:
-        more = Remedy("test-records", ENOUGH_FOR_A_RATE)
+        remedy = Remedy("test-records", ENOUGH_FOR_A_RATE)
         is_set = data.test_records < ENOUGH_FOR_A_RATE
-        fix = f"{more} asks for more" if is_set else "150 records or more in the table would hold out 30"
-        yield _of_few("accuracy is measured", tested, "test", fix, (more,) if is_set else ())
+        fix = f"{remedy} asks for more" if is_set else "150 records or more in the table would hold out 30"
+        yield _of_few("accuracy is measured", tested, "test", fix, (remedy,) if is_set else ())
     compares = bool(audit.membership or audit.epsilon_star or audit.attacks)
     if compares and (members := plan.federation.records) < ENOUGH_FOR_A_RATE:
         fix = f"{_more_records(plan)} make it more"
@@ -185,8 +186,8 @@ def _few(plan: RunPlan) -> Iterator[DataWarning]:
         yield _of_few("what models give away is measured", population, "population", fix)
 
 
-def _of_few(what: str, number: int, kind: str, fix: str, remedies: Sequence[Remedy] = ()) -> DataWarning:
+def _of_few(subject: str, number: int, kind: str, fix: str, remedies: Sequence[Remedy] = ()) -> DataWarning:
     off = round(100 * 1.96 * 0.5 / np.sqrt(number))
     records = f"{number} {kind} {'record' if number == 1 else 'records'}"
-    text = f"{what} on {records} alone, where a share can be off by {off} percentage points by chance: {fix}"
+    text = f"{subject} on {records} alone, where a share can be off by {off} percentage points by chance: {fix}"
     return DataWarning(text, tuple(remedies), in_report=True)

@@ -37,16 +37,16 @@ class DiskUsageByContent:
         """A warning if the run writes a gigabyte or more, with the setting that saves the most; otherwise empty."""
         if self.total < GIGABYTE:
             return ""
-        most, way = max(
+        largest, remedy = max(
             (self.releases, "releases: run.keep-releases = 0 keeps none"),
             (self.models, "models: run.keep-final-models = false keeps that of trial 0 alone"),
             (self.tables, "tables of what was measured in every round: fewer trials or rounds leave less"),
         )
-        said = f"the run writes about {self.total / GIGABYTE:,.1f} GB, {most / GIGABYTE:,.1f} GB of it {way}"
+        sentence = f"the run writes about {self.total / GIGABYTE:,.1f} GB, {largest / GIGABYTE:,.1f} GB of it {remedy}"
         if self.memory <= psutil.virtual_memory().total:
-            return said
+            return sentence
         memory = f"{self.memory / GIGABYTE:,.1f} GB of memory"
-        return f"{said}; its tables take {memory} at the end, more than this machine has"
+        return f"{sentence}; its tables take {memory} at the end, more than this machine has"
 
     @property
     def memory(self) -> int:
@@ -61,10 +61,10 @@ def footprint(plan: RunPlan) -> DiskUsageByContent:
     model = federation.model.layout.size * _NUMBER
     audit = audit_of(public)
     measures = audit.query(public) is ReleaseQueryKind.LOG_ODDS
-    kept = 0 if audit.why_not_recomputed(public) else min(run.keep_releases or 0, trials)
+    stored_trials = 0 if audit.why_not_recomputed(public) else min(run.keep_releases or 0, trials)
     columns = _COLUMNS_A_ROUND + (len(replace(measured_layout(federation), sides=1).names) if measures else 0)
     return DiskUsageByContent(
-        releases=kept * (public.rounds + 1) * model,
+        releases=stored_trials * (public.rounds + 1) * model,
         models=_kept_models(plan) * model,
         tables=2 * trials * public.rounds * columns * _NUMBER,
     )
@@ -82,8 +82,8 @@ def require_room(plan: RunPlan, directory: Path) -> None:
 
     Runs of less than a gigabyte are always accepted.
     """
-    wanted = footprint(plan)
+    content = footprint(plan)
     free = psutil.disk_usage(str(nearest_existing(directory))).free
-    said = f"run directory {directory}: {wanted.caution}, and {free / GIGABYTE:,.1f} GB are free there"
+    problem = f"run directory {directory}: {content.caution}, and {free / GIGABYTE:,.1f} GB are free there"
     accepted = "accepted is a place with more room, or a run that writes less"
-    require(wanted.total < max(free, GIGABYTE), f"{said}: {accepted}")
+    require(content.total < max(free, GIGABYTE), f"{problem}: {accepted}")

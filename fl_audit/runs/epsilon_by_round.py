@@ -36,9 +36,9 @@ def accounted_releases(plan: RunPlan) -> tuple[int, ...]:
         return ()
     if plan.guarantee.accountant is not Accountant.PLD:
         return releases
-    most = _MOST_CURVES if plan.is_ordinary_training else _MOST_CURVES_OF_AN_AUDIT
-    places = np.linspace(0, len(releases) - 1, min(most, len(releases))).round().astype(int)
-    return tuple(releases[place] for place in np.unique(places))
+    most_curves = _MOST_CURVES if plan.is_ordinary_training else _MOST_CURVES_OF_AN_AUDIT
+    positions = np.linspace(0, len(releases) - 1, min(most_curves, len(releases))).round().astype(int)
+    return tuple(releases[position] for position in np.unique(positions))
 
 
 def rounds_within(budget: float, rounds: int, epsilon_of: Callable[[int], float]) -> int:
@@ -55,11 +55,11 @@ def rounds_within(budget: float, rounds: int, epsilon_of: Callable[[int], float]
     first = epsilon_of(1)
     refused = f"stop-at-epsilon is {budget:g}, and the first round alone spends epsilon {first:.4g}"
     require(first <= budget, f"{refused}: accepted is more than that, or more noise")
-    kept, exceeded = 1, rounds + 1
-    while exceeded - kept > 1:
-        tried = (kept + exceeded) // 2
+    affordable, exceeded = 1, rounds + 1
+    while exceeded - affordable > 1:
+        tried = (affordable + exceeded) // 2
         if epsilon_of(tried) <= budget:
-            kept = tried
+            affordable = tried
         else:
             exceeded = tried
-    return kept
+    return affordable

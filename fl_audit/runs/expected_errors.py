@@ -14,10 +14,10 @@ _LONGEST_END = 300
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    said = verbosity.printable(message)
-    if len(said) > _LONGEST_LINE:  # a file's cell or a name may be longer than any line that is read
-        said = f"{said[: _LONGEST_LINE - _LONGEST_END]} ... {said[-_LONGEST_END:]}"
-    print(f"fl-audit: {said}", file=sys.stderr)
+    text = verbosity.printable(message)
+    if len(text) > _LONGEST_LINE:  # a file's cell or a name may be longer than any line that is read
+        text = f"{text[: _LONGEST_LINE - _LONGEST_END]} ... {text[-_LONGEST_END:]}"
+    print(f"fl-audit: {text}", file=sys.stderr)
     sys.exit(status)
 
 

@@ -47,14 +47,14 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
     data, audit = config.data, config.audit
     prior = candidate_prior(config, load_source(data_spec(data)), split)
     column = audit_named(audit.kind).column_of_candidates(audit.attribute)
-    taken = _records_instead(config, mechanism.unit, split, pair)
+    replacements = _records_instead(config, mechanism.unit, split, pair)
     # The federation says how many records are used, where a configuration names the most that are wanted.
     public = Federation(
         data=data_spec(data),
         data_seed=data.seed,
         records=data.records,
         test_records=len(split.test),
-        population_records=population_size(split, data.population_records, taken),
+        population_records=population_size(split, data.population_records, replacements),
         clients=mechanism_of_config.clients_of(config),
         partition=data.partition,
         partition_parameters=tuple(sorted(mechanism_of_config.partition_parameters(data).items())),
@@ -132,12 +132,14 @@ def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: Ne
         return mechanism
     shards = mechanism_of_config.shards_of(config, split)
     victim = next(client for client, shard in enumerate(shards) if pair.index in shard)
-    others = [len(shard) for client, shard in enumerate(shards) if client != victim]
+    other_sizes = [len(shard) for client, shard in enumerate(shards) if client != victim]
     # An insider knows its own noise and that of the clients after it. Of several insiders, the one from which the most
     # is hidden counts.
-    turned = [others[first:] + others[:first] for first in range(audit.insiders)]
-    most = max(training.noise_gain_from_others(len(shards[victim]), one[1 + audit.colluders :]) for one in turned)
-    return replace(mechanism, contribution=replace(training, hiding=most))
+    turned = [other_sizes[first:] + other_sizes[:first] for first in range(audit.insiders)]
+    largest_gain = max(
+        training.noise_gain_from_others(len(shards[victim]), sizes[1 + audit.colluders :]) for sizes in turned
+    )
+    return replace(mechanism, contribution=replace(training, hiding=largest_gain))
 
 
 def randomizer_of(config: RunConfig) -> LocalRandomizer | None:
@@ -160,7 +162,7 @@ def randomizer_of(config: RunConfig) -> LocalRandomizer | None:
 
 def _targets(config: RunConfig) -> int:
     """Return the number of targets (membership audit) or of candidates (reconstruction audit); 1 for other audits."""
-    if (named := audit_named(config.audit.kind).counted) is None:
+    if (counted_setting := audit_named(config.audit.kind).counted) is None:
         return 1
     match config.privacy.adjacency.unit:
         case Unit.RECORD:
@@ -171,8 +173,8 @@ def _targets(config: RunConfig) -> int:
             units, name = mechanism_of_config.clients_of(config), "clients"
         case unit:
             assert_never(unit)
-    targets = getattr(config.audit, named) or min(_USUAL_TARGETS, units)
-    require(targets <= units, f"{named} is {targets} of {units} {name}: accepted are 2 to {units}")
+    targets = getattr(config.audit, counted_setting) or min(_USUAL_TARGETS, units)
+    require(targets <= units, f"{counted_setting} is {targets} of {units} {name}: accepted are 2 to {units}")
     return targets
 
 
@@ -181,6 +183,6 @@ def data_spec(data: DataSection) -> DataSpec:
     options = {name.replace("_", "-"): getattr(data, name) for name in _DATA_OPTIONS}
     # FL_AUDIT_DATA is read here, once: a client on another machine or a later replay may have another one.
     directory = data_directory(data.data_dir)
-    given = tuple((key, value) for key, value in options.items() if value is not None)
-    given += tuple((name.replace("_", "-"), value) for name, value in sorted(data.loader_parameters.items()))
-    return DataSpec(data.name, None if directory is None else str(directory), given)
+    options_given = tuple((key, value) for key, value in options.items() if value is not None)
+    options_given += tuple((name.replace("_", "-"), value) for name, value in sorted(data.loader_parameters.items()))
+    return DataSpec(data.name, None if directory is None else str(directory), options_given)

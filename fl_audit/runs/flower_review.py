@@ -54,7 +54,7 @@ def add_flower_review(path: Path, bundle: str, key: Path) -> None:
     key
         File of the private key that signs.
     """
-    others = read_flower_reviews(path) if path.exists() else []
+    other_reviews = read_flower_reviews(path) if path.exists() else []
     private = read_private_key(key)
     signed_at = int(datetime.now(UTC).timestamp())
     signature = private.sign(signed_at.to_bytes(8, byteorder="big") + bytes.fromhex(bundle))
@@ -63,7 +63,7 @@ def add_flower_review(path: Path, bundle: str, key: Path) -> None:
         "signature": base64.urlsafe_b64encode(signature).rstrip(b"=").decode(),
         "signed_at": signed_at,
     }
-    write_json(path, [*(other for other in others if other["public_key_id"] != review["public_key_id"]), review])
+    write_json(path, [*(other for other in other_reviews if other["public_key_id"] != review["public_key_id"]), review])
 
 
 def read_flower_reviews(path: Path) -> list[dict[str, Any]]:

@@ -40,27 +40,37 @@ def require_drawable(plan: RunPlan) -> None:
     if pictures is None:
         return
     federation, contribution = load_federation(public), public.mechanism.contribution
-    features, asked = federation.training.features, f"reconstruct-samples = {pictures}"
+    features, setting_text = federation.training.features, f"reconstruct-samples = {pictures}"
     public_steps = not isinstance(contribution, PrivateTraining)
-    require(public_steps, f"{asked} of clients that train privately: accepted are 'dp-fedsgd' and 'dp-fedavg'")
+    require(public_steps, f"{setting_text} of clients that train privately: accepted are 'dp-fedsgd' and 'dp-fedavg'")
     bounded = plan.guarantee is None or plan.guarantee.reconstruction_bound(0.5) is not None
-    require(bounded, f"{asked} and nothing is claimed to every record: accepted are guarantees of global sensitivity")
+    require(
+        bounded, f"{setting_text} and nothing is claimed to every record: accepted are guarantees of global sensitivity"
+    )
     plain = public.local_randomizer is None and federation.core is None
-    require(plain, f"{asked} of records that are randomised, or read by a frozen core: accepted are neither")
+    require(plain, f"{setting_text} of records that are randomised, or read by a frozen core: accepted are neither")
     owners = _records_of_contributions(federation)
-    most, each = owners.size, owners.shape[1]
-    alike = "" if each == 1 else " of clients with equally many"
-    require(pictures <= most, f"{asked} of {most} records{alike}: accepted are at most all of them")
-    together = f"{asked} out of updates of {each} records"
-    require(each <= _MOST_AT_ONCE, f"{together}: accepted are at most {_MOST_AT_ONCE}")
-    others = federation.population.count
-    require(each <= others, f"{together}, and population-records = {others}: accepted are at least as many of others")
-    of_arrays = f"{asked} of records that are texts or other named arrays, and no pictures"
+    most_images, images_each = owners.size, owners.shape[1]
+    alike = "" if images_each == 1 else " of clients with equally many"
+    require(
+        pictures <= most_images, f"{setting_text} of {most_images} records{alike}: accepted are at most all of them"
+    )
+    together = f"{setting_text} out of updates of {images_each} records"
+    require(images_each <= _MOST_AT_ONCE, f"{together}: accepted are at most {_MOST_AT_ONCE}")
+    count = federation.population.count
+    require(
+        images_each <= count, f"{together}, and population-records = {count}: accepted are at least as many of others"
+    )
+    of_arrays = f"{setting_text} of records that are texts or other named arrays, and no pictures"
     require(not federation.inputs, f"{of_arrays}: leave it out")
     image_attacks.require_pictures(federation.model.feature_shape, float(features.min()), float(features.max()))
-    if each > 1 or isinstance(contribution, LocalTraining) or not image_attacks.reads_first_layer(federation.model):
+    if (
+        images_each > 1
+        or isinstance(contribution, LocalTraining)
+        or not image_attacks.reads_first_layer(federation.model)
+    ):
         image_attacks.require_last_bias(federation.model, federation.classes)
-    _shared(plan, federation, each)
+    _shared(plan, federation, images_each)
 
 
 def reconstruct_images(plan: RunPlan, on_step: Callable[[int], None] = lambda done: None) -> TrueAndReconstructedImages:
@@ -72,21 +82,23 @@ def reconstruct_images(plan: RunPlan, on_step: Callable[[int], None] = lambda do
     federation, audit = load_federation(plan.federation), plan.config.audit
     assert audit.reconstruct_samples is not None, "pictures are asked for"
     owners = _records_of_contributions(federation)
-    each = owners.shape[1]
-    records = torch.from_numpy(owners[: math.ceil(audit.reconstruct_samples / each)])
-    most, population = image_attacks.MOST_OTHERS, federation.population
-    candidates = federation.test.features[: most - 1]
+    images_each = owners.shape[1]
+    records = torch.from_numpy(owners[: math.ceil(audit.reconstruct_samples / images_each)])
+    most_others, population = image_attacks.MOST_OTHERS, federation.population
+    candidates = federation.test.features[: most_others - 1]
     victims = ImageTargets(federation.training.features[records], federation.training.labels[records], candidates)
-    levels, own = _levels(plan, min(1.0, each / (len(candidates) + 1)))
-    others = image_attacks.PopulationImages(population.features[:most], population.labels[:most])
+    levels, guarantee = _levels(plan, min(1.0, images_each / (len(candidates) + 1)))
+    images = image_attacks.PopulationImages(population.features[:most_others], population.labels[:most_others])
     descent = image_attacks.DescentSettings(seconds=_SECONDS)
-    shared = _shared(plan, federation, each)
+    shared = _shared(plan, federation, images_each)
 
     def draws(number: int) -> np.random.Generator:
         return generator(federation.public.data_seed, Purpose.DRAWING, round=number)
 
-    found = reconstructions_by_noise(shared, victims, others, levels, draws, descent, lambda _: on_step(1))
-    return TrueAndReconstructedImages(victims.pictures.flatten(0, 1).cpu().numpy(), tuple(found), levels.index(own))
+    reconstructions = reconstructions_by_noise(shared, victims, images, levels, draws, descent, lambda _: on_step(1))
+    return TrueAndReconstructedImages(
+        victims.pictures.flatten(0, 1).cpu().numpy(), tuple(reconstructions), levels.index(guarantee)
+    )
 
 
 def _records_of_contributions(federation: LoadedFederation) -> Integers:
@@ -100,7 +112,7 @@ def _records_of_contributions(federation: LoadedFederation) -> Integers:
     return np.stack([shard for shard in federation.shards if len(shard) == len(federation.shards[0])])
 
 
-def _shared(plan: RunPlan, federation: LoadedFederation, each: int) -> UpdateFunction:
+def _shared(plan: RunPlan, federation: LoadedFederation, images_each: int) -> UpdateFunction:
     start = starting_models(federation, plan.config.model.initial, plan.config.model.seed, [0])[0].to(
         federation.public.device
     )
@@ -111,7 +123,7 @@ def _shared(plan: RunPlan, federation: LoadedFederation, each: int) -> UpdateFun
     # Each client has an order of its own. To the attacker, who knows them, they are all as good as the first one's.
     order = generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=1, client=0)
     schedule = mechanism.contribution.schedule
-    return UpdateFunction(federation.model, start, clipping, schedule, local_batches(each, schedule, order))
+    return UpdateFunction(federation.model, start, clipping, schedule, local_batches(images_each, schedule, order))
 
 
 def _levels(plan: RunPlan, chance: float) -> tuple[list[NoiseLevelGuarantee], NoiseLevelGuarantee]:
@@ -135,4 +147,4 @@ def _levels(plan: RunPlan, chance: float) -> tuple[list[NoiseLevelGuarantee], No
         else NoiseLevelGuarantee(epsilon, math.inf, 1.0)
         for epsilon in EPSILONS
     ]
-    return sorted([*ladder, own], key=lambda one: -one.mu), own
+    return sorted([*ladder, own], key=lambda guarantee: -guarantee.mu), own

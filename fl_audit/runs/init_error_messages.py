@@ -41,12 +41,12 @@ def text_in_options(text: str, remedies: Iterable[Remedy]) -> str:
     >>> text_in_options('fix it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
     'fix it with --drop id'
     """
-    remedies = [one for one in remedies if one.key in (*READING, *_AS_CLIENTS)]
-    together = " ".join(flag for one in remedies for flag in flags_of_setting(one.key, one.value))
+    remedies = [remedy for remedy in remedies if remedy.key in (*READING, *_AS_CLIENTS)]
+    together = " ".join(flag for remedy in remedies for flag in flags_of_setting(remedy.key, remedy.value))
     text = text.replace(settings_text(remedies), together) if remedies else text
     for remedy in remedies:
         text = text.replace(str(remedy), " ".join(flags_of_setting(remedy.key, remedy.value)))
-    return _SETTING.sub(lambda found: f"{_option(found[1])}{found[2] or ''}", text)
+    return _SETTING.sub(lambda result: f"{_option(result[1])}{result[2] or ''}", text)
 
 
 def _option(name: str) -> str:

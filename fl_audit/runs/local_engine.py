@@ -92,11 +92,11 @@ class ThreadExecutor:
         """Report calls that have exceeded their time limit as failed."""
         now, late = time.monotonic(), list[_Call]()
         with self._changed:
-            for taken in [one for one in self._at_work if one.deadline < now]:
-                late.append(taken.calls[0])
-                taken.is_given_up = True
-                self._at_work.remove(taken)
-                self._waiting = {call.identity: call for call in taken.calls[1:]} | self._waiting
+            for calls in [calls for calls in self._at_work if calls.deadline < now]:
+                late.append(calls.calls[0])
+                calls.is_given_up = True
+                self._at_work.remove(calls)
+                self._waiting = {call.identity: call for call in calls.calls[1:]} | self._waiting
                 self._start_thread()
             self._changed.notify_all()
         self._settle([(call.identity, self._timeout()) for call in late])
@@ -117,23 +117,23 @@ class ThreadExecutor:
 
     def _serve(self) -> None:
         """Make the waiting calls until the executor is closed, or this thread is given up."""
-        while (taken := self._next_calls()) is not None:
-            announced = list(taken.calls)
-            while taken.calls:
-                call = taken.calls[0]
+        while (calls := self._next_calls()) is not None:
+            announced = list(calls.calls)
+            while calls.calls:
+                call = calls.calls[0]
                 outcome = self._outcome(call, announced)
                 announced = []
                 with self._changed:
-                    if taken.is_given_up:
+                    if calls.is_given_up:
                         return
-                    if time.monotonic() > taken.deadline:
+                    if time.monotonic() > calls.deadline:
                         outcome = self._timeout()
-                    taken.calls.pop(0)
-                    taken.deadline = time.monotonic() + self._time_limit
+                    calls.calls.pop(0)
+                    calls.deadline = time.monotonic() + self._time_limit
                     if self._is_closed:
-                        taken.calls.clear()
-                    if not taken.calls:
-                        self._at_work.remove(taken)
+                        calls.calls.clear()
+                    if not calls.calls:
+                        self._at_work.remove(calls)
                     self._changed.notify_all()
                 self._settle([(call.identity, outcome)])
 
@@ -141,7 +141,7 @@ class ThreadExecutor:
         """Wait for messages to clients that are not busy, and take some, one for each client; None if closed."""
         with self._changed:
             while not self._is_closed:
-                busy = {call.node for taken in self._at_work for call in taken.calls}
+                busy = {call.node for calls in self._at_work for call in calls.calls}
                 calls = list[_Call]()
                 for call in self._waiting.values():
                     if call.node not in busy:
@@ -163,7 +163,7 @@ class ThreadExecutor:
         """Call a client, and return its reply or its exception; announce calls before, if there are any."""
         try:
             if self._announce_calls is not None and announced:
-                self._announce_calls([(one.message, self._contexts[one.node]) for one in announced])
+                self._announce_calls([(call.message, self._contexts[call.node]) for call in announced])
             return self._client_app(message=call.message, context=self._contexts[call.node])
         except SystemExit as ended:
             return RuntimeError(f"it ended itself with status {ended.code}")

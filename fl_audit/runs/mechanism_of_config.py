@@ -96,14 +96,14 @@ def _participation(config: RunConfig) -> Participation:
     is_of_clients = training.strategy != "dp-fedsgd"
     if (cohort := training.cohort) is not None:
         require(cohort <= clients, f"cohort is {cohort} of {clients} clients: accepted are 1 to {clients}")
-    own = {name: getattr(training, name.replace("-", "_")) for name in settings_of_participations()}
+    own_settings = {name: getattr(training, name.replace("-", "_")) for name in settings_of_participations()}
     return participation_of(
         ParticipationSettings(
             name=training.sampling,
             rate=sampling_rate(config),
             units=clients if is_of_clients else _records_or_users(config),
             cohort=cohort,
-            own=own,
+            own=own_settings,
         )
     )
 

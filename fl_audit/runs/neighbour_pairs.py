@@ -45,33 +45,33 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     return choose(rule, split.inside, split.outside)
 
 
-def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
+def with_crafted_records(federation: Federation, config: RunConfig) -> Federation:
     """Return the federation with a crafted record as the difference between D and D', if the configuration asks for it.
 
     A crafted record is an artificial record, optimised for the audit. The federation is returned unchanged if the
     configuration asks for no such record, or if the federation has one already. Raises `InputError` if no record can be
     crafted for the model.
 
-    `public`: It already says which record of D the crafted record replaces.
+    `federation`: It already says which record of D the crafted record replaces.
 
     `config`: `neighbour` in its section [audit] says how D and D' differ.
     """
     choice, start = config.audit.neighbour, config.model.initial
-    if choice not in CRAFTED or public.pair.crafted is not None:
-        return public
-    kind = load_federation(public)
-    pool = load_source(public.data).pool
+    if choice not in CRAFTED or federation.pair.crafted is not None:
+        return federation
+    kind = load_federation(federation)
+    pool = load_source(federation.data).pool
     opposite = choice is NeighbourChoice.CRAFTED_OPPOSITE
-    models = starting_models(kind, start, config.model.seed, trials_to_craft_on(start)).to(public.device)
-    return replace(public, pair=craft_pair(kind, models, box_of(pool.features), opposite))
+    models = starting_models(kind, start, config.model.seed, trials_to_craft_on(start)).to(federation.device)
+    return replace(federation, pair=craft_pair(kind, models, box_of(pool.features), opposite))
 
 
-def trials_to_craft_on(start: InitialWeightsSource) -> range:
+def trials_to_craft_on(weights_source: InitialWeightsSource) -> range:
     """Return the numbers of the trials whose initial models are used to craft a record.
 
     If all trials start from the same pretrained weights, trial 0 suffices.
     """
-    return range(1 if start is InitialWeightsSource.PRETRAINED else MODELS)
+    return range(1 if weights_source is InitialWeightsSource.PRETRAINED else MODELS)
 
 
 def _require_craftable(config: RunConfig, records: Records) -> None:
@@ -79,7 +79,7 @@ def _require_craftable(config: RunConfig, records: Records) -> None:
     choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
     adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE
-    for fits, said in (
+    for fits, problem in (
         (adjacency.unit is Unit.RECORD, f"with adjacency = '{adjacency}': accepted are those of records"),
         (is_replaced, f"with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'"),
         (audit_named(kind).chooses_pair, f"with kind = '{kind}', whose targets are records of D: leave it out"),
@@ -92,4 +92,4 @@ def _require_craftable(config: RunConfig, records: Records) -> None:
         (not records.inputs, "and the records are texts, of which none can be crafted: leave it out"),
         (config.model.weights is None, "with model.weights, a frozen core that is not differentiated: leave it out"),
     ):
-        require(fits, f"neighbour is '{choice}' in [audit] {said}")
+        require(fits, f"neighbour is '{choice}' in [audit] {problem}")

@@ -78,39 +78,39 @@ class ConfigRequest:
     others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
+def new_config(request: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     """Return the text of a configuration file that `fl-audit run` accepts, and lines for the user about the data.
 
     The lines say what the function found in the data. The function also builds the model and computes the noise.
     Messages of errors name options of `fl-audit init`.
     """
     with in_options():
-        return _new_config(wishes, directory)
+        return _new_config(request, directory)
 
 
-def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
-    data = _data(wishes)
+def _new_config(request: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
+    data = _data(request)
     # Settings of reading are checked before anything is read.
     checked = parse_config({"data": data, "privacy": {"adjacency": str(Adjacency.REPLACE_RECORD), "private": False}})
     source = load_source(data_spec(checked.data))
     pool = len(source.pool)
-    require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
+    require(pool >= 8, f"{request.data} has {pool} records for training: at least 8 are needed")
     # The detected format of the file is written down, so that it can be seen and changed.
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
-    values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
-    for section, others in wishes.others.items():
+    values = _values(request, {**data, **{one.key: one.value for one in source.found}}, pool, users)
+    for section, others in request.others.items():
         values[section] = {**values.get(section, {}), **others}
     plan = plan_run(parse_config(values))
     require_runnable(plan)
-    values["audit"]["trials"], told = _trials(wishes, plan)
+    values["audit"]["trials"], told = _trials(request, plan)
     for key in ("path", "vocabulary"):
         if key in values["data"]:
             values["data"][key] = os.path.relpath(values["data"][key], directory.absolute())
     text = "\n".join(_lines(values)) + "\n"
     # The number of training records, and why not all train.
     records, halved = plan.federation.records, "half of them, so that the others can stand for the population"
-    most = "no more unless records in [data] says so, for every trial trains on all of them again"
-    why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
+    remedy = "no more unless records in [data] says so, for every trial trains on all of them again"
+    why = halved if 2 * values["data"]["records"] >= pool - 1 else remedy  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
     if plan.federation.users and users is not None:
         share = f"users: {plan.federation.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
@@ -122,17 +122,17 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     return text, [f"read: {source.description}", share, *told, *cautions]
 
 
-def _in_options(caution: DataWarning) -> str:
-    return text_in_options(text_in_options(caution.text, caution.remedies), caution.alternatives)
+def _in_options(warning: DataWarning) -> str:
+    return text_in_options(text_in_options(warning.text, warning.remedies), warning.alternatives)
 
 
-def _trials(wishes: ConfigRequest, plan: RunPlan) -> tuple[int, list[str]]:
+def _trials(request: ConfigRequest, plan: RunPlan) -> tuple[int, list[str]]:
     """Return the requested number of trials; without a request, the number from 200 to 5000 that the run needs.
 
     The second result is a line that explains a derived number, or no line.
     """
-    if wishes.trials is not None:
-        return wishes.trials, []
+    if request.trials is not None:
+        return request.trials, []
     signal = planned_of_signal(plan)
     pilot = None if signal is None else pilot_of_signal(plan, probe(plan))
     if (needed := trials_needed(planned_noise(plan), signal, pilot)) is None:
@@ -163,56 +163,58 @@ def data_name(data: str) -> str:
     return "npz" if path.suffix == ".npz" else "table"
 
 
-def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
+def _values(request: ConfigRequest, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
     # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
     records = data.get("records", min(_MOST_RECORDS, pool // 2))
     owned = "owner" in data
-    adjacency, strategy = _adjacency_and_strategy(wishes)
+    adjacency, strategy = _adjacency_and_strategy(request)
     is_of_users = users is not None and adjacency.endswith(f"-{Unit.USER}")
     units = max(1, users * records // pool) if users is not None and is_of_users else records
     # Two clients are the fewest, a victim and an insider, and each holds a unit at least.
-    number = max(2, min(10, units // 2)) if wishes.clients is None else wishes.clients
+    number = max(2, min(10, units // 2)) if request.clients is None else request.clients
     clients: dict[str, Any] = {"partition": "natural"} if owned else {"clients": number}
     tenth = 0.1 / units
     noise = {"noise": "inside-training"} if strategy == "dp-sgd-clients" else {}
     one_digit = float(f"{tenth:.0e}") if log10(tenth) != floor(log10(tenth)) else tenth
     return {
         "data": {**data, "records": records, **clients, **data},
-        "model": {"name": _model(wishes, data)},
-        "training": {**_training(strategy), "rounds": wishes.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
+        "model": {"name": _model(request, data)},
+        "training": {**_training(strategy), "rounds": request.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
         "privacy": {
-            wishes.target: wishes.value,
-            "delta": wishes.delta or min(_LARGEST_DELTA, one_digit),
+            request.target: request.value,
+            "delta": request.delta or min(_LARGEST_DELTA, one_digit),
             "accountant": "pld" if strategy == "dp-sgd-clients" else "gdp",  # gdp accounts for no samples
             "clipping-norm": 1.0,
             **noise,
             "adjacency": adjacency,
         },
-        "audit": {"trials": wishes.trials or _FEWEST_TRIALS, "neighbour": "most-dissimilar", "view": "update"},
+        "audit": {"trials": request.trials or _FEWEST_TRIALS, "neighbour": "most-dissimilar", "view": "update"},
         "run": {"device": "cpu"},
     }
 
 
-def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
+def _model(request: ConfigRequest, data: Mapping[str, Any]) -> str:
     """Return the requested model, or the built-in one for tables or for texts; the latter needs a vocabulary."""
-    if wishes.model is not None:
-        return wishes.model
+    if request.model is not None:
+        return request.model
     if "text" not in data:
         return "logistic"
-    said = f"the tokens of {data['text']!r} are those of a tokenizer, and the built-in model of text needs a vocabulary"
-    require("vocabulary" in data, f"{said}: accepted is --model package.module:factory")
+    problem = (
+        f"the tokens of {data['text']!r} are those of a tokenizer, and the built-in model of text needs a vocabulary"
+    )
+    require("vocabulary" in data, f"{problem}: accepted is --model package.module:factory")
     return MEAN_EMBEDDING
 
 
-def _adjacency_and_strategy(wishes: ConfigRequest) -> tuple[str, str]:
+def _adjacency_and_strategy(request: ConfigRequest) -> tuple[str, str]:
     """Return the adjacency and the name of the strategy.
 
     What the user did not request is chosen to fit the rest of the request.
     """
-    adjacency, strategy = wishes.adjacency, wishes.strategy
+    adjacency, strategy = request.adjacency, request.strategy
     if strategy is None:
         strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"
-    if adjacency is None and strategy == "dp-fedsgd" and (wishes.table or {}).get("user") is not None:
+    if adjacency is None and strategy == "dp-fedsgd" and (request.table or {}).get("user") is not None:
         adjacency = str(Adjacency.REPLACE_USER)
     if adjacency is None:
         usual = {"dp-fedavg": Adjacency.REPLACE_CLIENT, "dp-sgd-clients": Adjacency.ADD_REMOVE_RECORD}
@@ -224,31 +226,31 @@ def _training(strategy: str) -> dict[str, Any]:
     return {} if strategy == "dp-fedsgd" else {"strategy": strategy, "local-epochs": 1, "local-learning-rate": 0.1}
 
 
-def _data(wishes: ConfigRequest) -> dict[str, Any]:
-    name = data_name(wishes.data)
-    table = {key: value for key, value in (wishes.table or {}).items() if value is not None}
+def _data(request: ConfigRequest) -> dict[str, Any]:
+    name = data_name(request.data)
+    table = {key: value for key, value in (request.table or {}).items() if value is not None}
     if any("," in word for word in table.get("drop", ())):
-        names = column_names(expanded_path(wishes.data), table) if name == "table" else []
+        names = column_names(expanded_path(request.data), table) if name == "table" else []
         table["drop"] = _names_of_columns(table["drop"], names)
     if "vocabulary" in table:
         table["vocabulary"] = str(expanded_path(table["vocabulary"]).absolute())
     if name.startswith(PREFIX):
-        return {"name": name, **({} if wishes.label is None else {"label": wishes.label}), **table}
+        return {"name": name, **({} if request.label is None else {"label": request.label}), **table}
     if name not in _OF_FILES:
-        require(wishes.label is None, f"--label {wishes.label!r} with data set {name}: it goes with a table")
+        require(request.label is None, f"--label {request.label!r} with data set {name}: it goes with a table")
         return {"name": name, **table}
-    path = str(expanded_path(wishes.data).absolute())
+    path = str(expanded_path(request.data).absolute())
     if name != "table":
         return {"name": name, "path": path, **table}
-    if wishes.label is None:
+    if request.label is None:
         header = column_names(Path(path), table)
-        raise InputError(f"--label is missing: accepted is a column of {wishes.data}: {', '.join(header)}")
-    return {"name": name, "path": path, "label": wishes.label, **table}
+        raise InputError(f"--label is missing: accepted is a column of {request.data}: {', '.join(header)}")
+    return {"name": name, "path": path, "label": request.label, **table}
 
 
 def _names_of_columns(words: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Return names of columns, also of words with several names between commas that are no column themselves."""
-    split = ([word] if word in columns else [part.strip() for part in word.split(",")] for word in words)
+    split = ([word] if word in columns else [word_part.strip() for word_part in word.split(",")] for word in words)
     return [name for names in split for name in names if name]
 
 
@@ -257,14 +259,14 @@ def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     yield "# `fl-audit check FILE` looks at this run, `fl-audit run FILE` plays it."
     for section, chosen in values.items():
         yield f"\n[{section}]"
-        described = {one.key: one for one in settings(section)}
+        described = {setting.key: setting for setting in settings(section)}
         for key, value in chosen.items():
             setting = described[f"{section}.{key}"]
             yield f"# {setting.explanation}"
             if setting.choices:
                 yield f"# One of: {', '.join(setting.choices)}."
             yield f"{key} = {_toml(value)}"
-        for key in (one for one in _ALSO.get(section, ()) if one not in chosen):
+        for key in (key_name for key_name in _ALSO.get(section, ()) if key_name not in chosen):
             setting = described[f"{section}.{key}"]
             yield f"# {setting.explanation}"
             yield f"# {key} = {_toml(_EXAMPLES.get(setting.key, setting.default))}"

@@ -31,13 +31,13 @@ def unprotected_config(config: RunConfig) -> RunConfig:
     different records, as the membership audit does.
     """
     require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
-    said = f"--without-privacy with kind = {config.audit.kind}, whose trials train on different records"
-    require(audit_named(config.audit.kind).chooses_pair, f"{said}: accepted is kind = identifiability")
+    problem = f"--without-privacy with kind = {config.audit.kind}, whose trials train on different records"
+    require(audit_named(config.audit.kind).chooses_pair, f"{problem}: accepted is kind = identifiability")
     values = config.as_dict()
-    kept = {key: value for key, value in values["privacy"].items() if key in RANDOMIZER_KEYS}
+    privacy_settings = {key: value for key, value in values["privacy"].items() if key in RANDOMIZER_KEYS}
     if config.privacy.adjacency.unit is Unit.USER:  # then D consists of whole users
-        kept["adjacency"] = str(config.privacy.adjacency)
-    values["privacy"] = {"private": False, "delta": config.privacy.delta} | kept
+        privacy_settings["adjacency"] = str(config.privacy.adjacency)
+    values["privacy"] = {"private": False, "delta": config.privacy.delta} | privacy_settings
     trials = min(config.audit.trials, _MOST_TRIALS)
     values["audit"] = {"insider": False, "trials": trials, "epsilon-star": False, "membership": False}
     return parse_config(values)
@@ -45,23 +45,23 @@ def unprotected_config(config: RunConfig) -> RunConfig:
 
 def unprotected_place(directory: Path) -> Path:
     """Return the directory of a run's training without privacy: DIR-without-privacy beside DIR, the run directory."""
-    place = Path(os.path.realpath(directory))
-    return place.with_name(f"{place.name}-without-privacy")
+    path = Path(os.path.realpath(directory))
+    return path.with_name(f"{path.name}-without-privacy")
 
 
-def note_unprotected(run: Path, other: Path) -> None:
+def note_unprotected(run: Path, path: Path) -> None:
     """Store in the directory of a private run how accurate the same training is without privacy, for the run's report.
 
     The accuracy is taken from another run. Raises `InputError` if this run has privacy, differs in data, model or
     training, is not finished, or was edited.
     """
-    (_, mine), (_, theirs) = read_public(run), read_public(other)
+    (_, mine), (_, theirs) = read_public(run), read_public(path)
     accepted = "accepted for --without-privacy is one with private = false"
-    require(theirs["privacy"]["private"] is False, f"{other} is a run with privacy: {accepted}")
-    found = differences(_training_of(mine), _training_of(theirs))
+    require(theirs["privacy"]["private"] is False, f"{path} is a run with privacy: {accepted}")
+    differing = differences(_training_of(mine), _training_of(theirs))
     accepted = "Accepted is a run that differs in [privacy], [audit] and [run] alone"
-    require(not found, f"{other} is no run of the same training: {'; '.join(found)}. {accepted}")
-    write_json(run / _PLACE, _read(other, parse_config(theirs)).to_json())
+    require(not differing, f"{path} is no run of the same training: {'; '.join(differing)}. {accepted}")
+    write_json(run / _PLACE, _read(path, parse_config(theirs)).to_json())
 
 
 def read_unprotected(run: RunDirectory) -> NonPrivateAccuracy | None:
@@ -74,10 +74,12 @@ def read_unprotected(run: RunDirectory) -> NonPrivateAccuracy | None:
 
 def _training_of(configuration: dict[str, Any]) -> dict[str, Any]:
     section, _, key = GROWING.partition(".")
-    found = {name: configuration[name] for name in _TRAINING}
+    sections = {name: configuration[name] for name in _TRAINING}
     # Which metrics are computed changes no training.
-    training = {name: value for name, value in found["training"].items() if name not in ("metrics", "client-metrics")}
-    return found | {"training": training, section: {key: 0}}
+    training = {
+        name: value for name, value in sections["training"].items() if name not in ("metrics", "client-metrics")
+    }
+    return sections | {"training": training, section: {key: 0}}
 
 
 def _read(directory: Path, config: RunConfig) -> NonPrivateAccuracy:

@@ -8,23 +8,23 @@ from typer.models import ArgumentInfo, OptionInfo
 
 
 def option(
-    metavar: str | None, said: str, among: Iterable[str] = (), names: tuple[str, ...] = (), **more: Any
+    metavar: str | None, help_text: str, among: Iterable[str] = (), names: tuple[str, ...] = (), **details: Any
 ) -> OptionInfo:
     """Return a command-line option that takes a value.
 
     `names`: If empty, typer makes `--data-dir` from a parameter `data_dir`.
     """
-    return typer.Option(..., *names, metavar=metavar, help=said, **_completed(among), **more)
+    return typer.Option(..., *names, metavar=metavar, help=help_text, **_completed(among), **details)
 
 
-def switch(name: str, said: str, **more: Any) -> OptionInfo:
+def switch(name: str, help_text: str, **details: Any) -> OptionInfo:
     """Return a boolean command-line option, which takes no value."""
-    return typer.Option(name, help=said, **more)
+    return typer.Option(name, help=help_text, **details)
 
 
-def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) -> ArgumentInfo:
+def argument(metavar: str, help_text: str, among: Iterable[str] = (), **details: Any) -> ArgumentInfo:
     """Return a positional command-line argument."""
-    return typer.Argument(metavar=metavar, help=said, **_completed(among), **more)
+    return typer.Argument(metavar=metavar, help=help_text, **_completed(among), **details)
 
 
 def _completed(among: Iterable[str]) -> dict[str, Any]:

@@ -32,15 +32,15 @@ class _PilotEndError(Exception):
     """Raised to end a pilot run that takes too long."""
 
 
-def pilot_of_signal(plan: RunPlan, probed: TimeAndMemoryEstimate) -> SignalDetectionLimit | None:
+def pilot_of_signal(plan: RunPlan, estimate: TimeAndMemoryEstimate) -> SignalDetectionLimit | None:
     """Run the first trials of a planned run, and return the limits of detection for a target that counts several times.
 
     The trials run in this process on the local engine, and their results are not kept.
 
-    `probed`: If a few trials would take too long, none is run.
+    `estimate`: If a few trials would take too long, none is run.
     """
     settings = plan.config.run
-    affordable = _SECONDS * probed.trials / (probed.round_seconds * plan.federation.rounds)
+    affordable = _SECONDS * estimate.trials / (estimate.round_seconds * plan.federation.rounds)
     if affordable < _FEWEST_TRIALS:
         return None
     trials = min(_MOST_TRIALS, round(affordable))
@@ -59,8 +59,8 @@ def pilot_of_signal(plan: RunPlan, probed: TimeAndMemoryEstimate) -> SignalDetec
             )
     except (_PilotEndError, InputError):
         return None
-    found = contents.find(VerdictFinding)
-    return None if found is None or found.judgement is None else found.judgement.signal
+    finding = contents.find(VerdictFinding)
+    return None if finding is None or finding.judgement is None else finding.judgement.signal
 
 
 def _ends_after(seconds: float) -> Progress:

@@ -19,8 +19,8 @@ def _of_guarantee(plan: RunPlan) -> tuple[DataWarning, ...]:
         return ()
     federation = plan.federation
     units = federation.records if federation.mechanism.unit is Unit.RECORD else federation.units
-    found = (weakness_warning(guarantee), delta_warning(guarantee, units), _budget_text(plan))
-    return tuple(DataWarning(text) for text in found if text is not None)
+    warnings_found = (weakness_warning(guarantee), delta_warning(guarantee, units), _budget_text(plan))
+    return tuple(DataWarning(text) for text in warnings_found if text is not None)
 
 
 def _budget_text(plan: RunPlan) -> str | None:

@@ -13,7 +13,7 @@ clipping norm in every trial. The number from a pilot run has a reserve already.
 
 
 def trials_needed(
-    noise: PlannedDetectionLimits | None, signal: SignalDetectionLimit | None, pilot: SignalDetectionLimit | None = None
+    noise: PlannedDetectionLimits | None, signal: SignalDetectionLimit | None, limit: SignalDetectionLimit | None = None
 ) -> int | None:
     """Return the number of trials that should make a verdict conclusive; None if no number does, or nothing is tested.
 
@@ -21,12 +21,12 @@ def trials_needed(
     increased by a reserve and rounded up to two significant digits.
     """
     needed = [] if noise is None else [noise.trials_needed]
-    if pilot is not None:
-        needed.append(pilot.trials_with_reserve)
+    if limit is not None:
+        needed.append(limit.trials_with_reserve)
     elif signal is not None:
         needed.append(None if signal.trials_needed is None else rounded_up(_RESERVE * signal.trials_needed))
-    known = [number for number in needed if number is not None]
-    return max(known) if known and len(known) == len(needed) else None
+    numbers = [number for number in needed if number is not None]
+    return max(numbers) if numbers and len(numbers) == len(needed) else None
 
 
 def planned_noise(plan: RunPlan, parameters: int | None = None) -> PlannedDetectionLimits | None:

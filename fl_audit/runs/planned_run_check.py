@@ -76,8 +76,8 @@ class PlannedRunCheckResult:
 def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> PlannedRunCheckResult:
     """Check the data, model, guarantee and resources of a planned run without writing anything."""
     require_runnable(plan)
-    federation, source, wanted = load_federation(plan.federation), load_source(plan.federation.data), footprint(plan)
-    cautions = (*plan_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))
+    federation, source, content = load_federation(plan.federation), load_source(plan.federation.data), footprint(plan)
+    cautions = (*plan_warnings_of(plan), *([DataWarning(content.caution)] if content.caution else []))
     shards = [len(shard) for shard in federation.shards]
     sizes = DataSizes(
         records=plan.federation.records,
@@ -102,29 +102,29 @@ def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.L
         cautions,
         planned_noise(plan, federation.model.layout.size if federation.offers_noise_measurement else None),
         tried,
-        wanted,
+        content,
         signal,
         None if signal is None or tried is None else pilot_of_signal(plan, tried),
         canaries,
     )
 
 
-def check_json(found: PlannedRunCheckResult) -> dict[str, Any]:
+def check_json(check_result: PlannedRunCheckResult) -> dict[str, Any]:
     """Return the results of a check as JSON values; missing and infinite values are null."""
-    plan, guarantee = found.plan, found.plan.guarantee
+    plan, guarantee = check_result.plan, check_result.plan.guarantee
     return {
         "data": {
             "name": plan.federation.data.name,
-            **asdict(found.sizes),
-            "columns": [str(column) for column in found.sizes.columns],
-            "look_at": [caution.text for caution in found.cautions],
+            **asdict(check_result.sizes),
+            "columns": [str(column) for column in check_result.sizes.columns],
+            "look_at": [caution.text for caution in check_result.cautions],
         },
         "model": plan.federation.model,
         "rounds": plan.federation.rounds,
         "trials": plan.config.audit.trials,
         "trials_per_batch": plan.config.run.trials_per_batch,
         "keep_releases": plan.config.run.keep_releases,
-        "writes": asdict(found.footprint) | {"total": found.footprint.total},
+        "writes": asdict(check_result.footprint) | {"total": check_result.footprint.total},
         "guarantee": None
         if guarantee is None
         else {
@@ -133,14 +133,14 @@ def check_json(found: PlannedRunCheckResult) -> dict[str, Any]:
             "belief_bound": guarantee.belief_bound,
             "advantage_bound": guarantee.advantage_bound_exact,
         },
-        "limits": _limits_json(found),
-        "estimate": None if found.probe is None else asdict(found.probe),
+        "limits": _limits_json(check_result),
+        "estimate": None if check_result.probe is None else asdict(check_result.probe),
     }
 
 
-def _limits_json(found: PlannedRunCheckResult) -> dict[str, Any] | None:
+def _limits_json(check_result: PlannedRunCheckResult) -> dict[str, Any] | None:
     """Return the limits of detection as JSON values; None if nothing would be detected."""
-    limits, canaries = found.limits, found.canaries
+    limits, canaries = check_result.limits, check_result.canaries
     if canaries is not None:
         return (
             {"judged": "canaries", "probability": DETECTION_POWER}
@@ -150,13 +150,13 @@ def _limits_json(found: PlannedRunCheckResult) -> dict[str, Any] | None:
     if limits is None:
         return None
     return {
-        "judged": "log-odds" if found.plan.federation.mechanism.knows_llr else "scores",
+        "judged": "log-odds" if check_result.plan.federation.mechanism.knows_llr else "scores",
         "limit_of_detection": finite(limits.limit_of_detection),
         "noise_short_along_record": limits.noise_short,
         "noise_short_in_all": limits.noise_short_in_all,
         "probability": DETECTION_POWER,
-        "signal": None if found.signal is None else found.signal.to_json(),
-        "signal_in_pilot": None if found.pilot is None else found.pilot.to_json(),
-        "conclusive": found.is_conclusive,
-        "trials_needed": found.trials_for_conclusive_verdict,
+        "signal": None if check_result.signal is None else check_result.signal.to_json(),
+        "signal_in_pilot": None if check_result.pilot is None else check_result.pilot.to_json(),
+        "conclusive": check_result.is_conclusive,
+        "trials_needed": check_result.trials_for_conclusive_verdict,
     }

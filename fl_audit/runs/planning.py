@@ -117,8 +117,8 @@ def _within_budget(config: RunConfig, noise_multiplier: float, split: Split) -> 
         return max(account(claim.profile, claim.accountant, claim.delta) for claim in claims)
 
     planned = mechanism_of_config.rounds_of(config)
-    kept = rounds_within(budget, planned, epsilon_of)
-    return config if kept == planned else shortened(kept)
+    rounds_within_budget = rounds_within(budget, planned, epsilon_of)
+    return config if rounds_within_budget == planned else shortened(rounds_within_budget)
 
 
 def with_metrics(config: RunConfig, test: Records) -> RunConfig:
@@ -184,13 +184,14 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
 def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
     """Return the claims behind the guarantee: one, or one for each shard size if clients train by DP-SGD."""
     privacy, rounds = config.privacy, mechanism_of_config.rounds_of(config)
-    each = mechanism.events_of_each(rounds, mechanism_of_config.threat_model_of(config))
-    accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
+    events_of_claims = mechanism.events_of_each(rounds, mechanism_of_config.threat_model_of(config))
+    accountant = privacy.accountant or exact_accountant(event for events in events_of_claims for event in events)
     # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
     follows = privacy.sensitivity is SensitivityKind.LOCAL
     sensitivities = SignalToNoiseAdaptivity.FIXED if follows else SignalToNoiseAdaptivity.ADAPTIVE
     return [
-        Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities) for events in each
+        Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities)
+        for events in events_of_claims
     ]
 
 
@@ -204,9 +205,9 @@ def _sized(config: RunConfig) -> RunConfig:
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     trials = max(1, min(by_message, max(_FEWEST_TRIALS, min(_MOST_TRIALS, by_work))))
-    kept = min(_USUALLY_KEPT, _KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
-    kept = kept if run.keep_releases is None else run.keep_releases
-    return config.changed(run={"trials_per_batch": run.trials_per_batch or trials, "keep_releases": kept})
+    kept_releases = min(_USUALLY_KEPT, _KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
+    kept_releases = kept_releases if run.keep_releases is None else run.keep_releases
+    return config.changed(run={"trials_per_batch": run.trials_per_batch or trials, "keep_releases": kept_releases})
 
 
 def _examples_a_round(config: RunConfig) -> float:

@@ -120,11 +120,11 @@ def _audit_answers(rules: AuditRules, result: AuditResult) -> Iterator[RuleAnswe
         is_met = result.kind in rules.kinds
         yield _answer("audit.kinds", is_met, f"audited was a {result.kind}", " or ".join(rules.kinds))
     if rules.all_rounds:
-        counted = f"{scope.played_rounds} of {scope.rounds} rounds were played or observed"
+        rounds_text = f"{scope.played_rounds} of {scope.rounds} rounds were played or observed"
         if scope.covers_all_rounds is None:
             yield RuleAnswer("audit.all-rounds", RuleStanding.UNKNOWN, "how many rounds were played is not said")
         else:
-            yield _answer("audit.all-rounds", scope.covers_all_rounds, counted, "all rounds")
+            yield _answer("audit.all-rounds", scope.covers_all_rounds, rounds_text, "all rounds")
     for check in rules.required_checks:
         reason = scope.not_made.get(check)
         if check in scope.made:

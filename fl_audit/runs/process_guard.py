@@ -81,15 +81,15 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 def marked_processes(mark: str) -> list[psutil.Process]:
     """Return the processes on this machine whose environment variable FL_AUDIT_EMBEDDED_RAY has the value `mark`."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(_MARK) == mark:
-                found.append(process)
+                processes.append(process)
         except (psutil.Error, OSError):
             # It has just ended, or belongs to somebody else.
             continue
-    return found
+    return processes
 
 
 def main() -> None:

@@ -45,13 +45,13 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def steps_bar(subject: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show the progress of a task that consists of steps: as a bar on a terminal, otherwise as lines at intervals.
 
     The `with` block receives a function, and calls it with the number of newly finished steps.
     """
-    with _display(total, what, "steps") as show:
-        yield lambda done: show(done, what)
+    with _display(total, subject, "steps") as show:
+        yield lambda done: show(done, subject)
 
 
 def no_runs_progress(total: int) -> AbstractContextManager[Callable[[str], Callable[[int], None]]]:
@@ -90,17 +90,17 @@ def progress_of_part(on_round: Callable[[int], None], planned: int) -> Progress:
 
 
 @contextmanager
-def at_work(what: str) -> Iterator[None]:
+def at_work(subject: str) -> Iterator[None]:
     """Show that a task is going on while the `with` block runs: a spinner on a terminal, else lines at intervals.
 
-    `what` is the phrase for the task that is shown, such as "looking at data and model".
+    `subject` is the phrase for the task that is shown, such as "looking at data and model".
     """
-    verbosity.LOG.info(what)
+    verbosity.LOG.info(subject)
     console = console_for(stderr=True)
     if verbosity.is_quiet():
         yield
     elif console.is_terminal and not verbosity.has_listener():
-        with console.status(what):
+        with console.status(subject):
             yield
     else:
         begun = time.monotonic()
@@ -109,7 +109,7 @@ def at_work(what: str) -> Iterator[None]:
             gone = time.monotonic() - begun
             if verbosity.has_listener():  # it is asked every second, and is given a new line every ten seconds
                 gone -= gone % SECONDS_BETWEEN_LINES
-            return what if gone < SECONDS_BETWEEN_LINES else f"{what}: {gone:.0f} s gone"
+            return subject if gone < SECONDS_BETWEEN_LINES else f"{subject}: {gone:.0f} s gone"
 
         with _repeating_line(line):
             yield
@@ -152,43 +152,43 @@ def _repeating_line(line: Callable[[], str]) -> Iterator[None]:
             say()
 
 
-def _display(total: int, what: str, of: str = "trial-rounds") -> AbstractContextManager[_Show]:
+def _display(total: int, subject: str, of: str = "trial-rounds") -> AbstractContextManager[_Show]:
     if verbosity.is_quiet():
-        return nullcontext(lambda done, what: None)
+        return nullcontext(lambda done, subject: None)
     is_drawn = console_for(stderr=True).is_terminal and not verbosity.has_listener()
-    return _bar(total, what, of) if is_drawn else _lines(total, what, of)
+    return _bar(total, subject, of) if is_drawn else _lines(total, subject, of)
 
 
 @contextmanager
-def _bar(total: int, what: str, of: str) -> Iterator[_Show]:
+def _bar(total: int, subject: str, of: str) -> Iterator[_Show]:
     reached = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn(f"{of},")
     times = TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left")
     with Bar(*reached, *times, console=console_for(stderr=True)) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done, what: bar.update(task, advance=done, description=what)
+        task = bar.add_task(subject, total=total)
+        yield lambda done, subject: bar.update(task, advance=done, description=subject)
 
 
 @contextmanager
-def _lines(total: int, what: str, of: str) -> Iterator[_Show]:
+def _lines(total: int, subject: str, of: str) -> Iterator[_Show]:
     """Show progress as lines at intervals, for outputs such as logs, in which a bar cannot be redrawn.
 
-    `total` is the number of steps of the task, `what` its first activity, and `of` the word for steps, such as
+    `total` is the number of steps of the task, `subject` its first activity, and `of` the word for steps, such as
     "trial-rounds".
     """
-    begun, reached, doing = time.monotonic(), 0, what
+    begun, reached, doing = time.monotonic(), 0, subject
     first = (begun, 0)
 
-    def show(done: int, what: str) -> None:
+    def show(done: int, subject: str) -> None:
         nonlocal first, reached, doing
         if done and not reached:  # until then clients were starting, which tells nothing of the rounds to come
             first = (time.monotonic(), done)
-        reached, doing = reached + done, what
+        reached, doing = reached + done, subject
 
     def line() -> str:
-        (since, before), now, left = first, time.monotonic(), ""
+        (since, before), now, remaining_text = first, time.monotonic(), ""
         if reached > before:
-            left = f", about {(now - since) / (reached - before) * (total - reached):.0f} s left"
-        return f"{doing}: {reached:,} of {total:,} {of}, {now - begun:.0f} s gone{left}"
+            remaining_text = f", about {(now - since) / (reached - before) * (total - reached):.0f} s left"
+        return f"{doing}: {reached:,} of {total:,} {of}, {now - begun:.0f} s gone{remaining_text}"
 
     with _repeating_line(line):
         yield show

@@ -52,8 +52,10 @@ def note_session(run: RunDirectory, plan: RunPlan) -> None:
     digest = secret.data if is_published else secret.keyed_data
     shards = tuple(len(shard) for shard in load_federation(plan.federation).shards)
     pool = len(load_source(plan.federation.data).pool)
-    found = Provenance((*earlier, here), digest, shards, is_keyed=not is_published and digest is not None, pool=pool)
-    write_json(run.path / _PLACE, found.to_json())
+    provenance = Provenance(
+        (*earlier, here), digest, shards, is_keyed=not is_published and digest is not None, pool=pool
+    )
+    write_json(run.path / _PLACE, provenance.to_json())
 
 
 def read_provenance(run: RunDirectory) -> Provenance | None:
@@ -75,23 +77,23 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
     program = Path(arguments[0]) if arguments else Path()
     if program.name not in ("fl-audit", "fl-audit.exe") and program.parts[-3:] != ("experiments", "cli", "main.py"):
         return None
-    kept: list[str] = []
+    words_kept: list[str] = []
     for word in arguments[1:]:
         if word.removeprefix("--set=").partition("=")[0].strip() != "run.seed":
-            kept.append(word)
-        elif kept and kept[-1] == "--set":
-            kept.pop()
-    text = shlex.join(["fl-audit", *kept])
+            words_kept.append(word)
+        elif words_kept and words_kept[-1] == "--set":
+            words_kept.pop()
+    text = shlex.join(["fl-audit", *words_kept])
     return None if seed >= _SMALLEST_TELLING_SEED and str(seed) in text else text
 
 
 @cache
 def commit_of_sources() -> str | None:
     """Return the git commit of the fl_audit sources, with "+" if there are uncommitted changes; None without git."""
-    place = Path(errors.__file__).resolve().parent  # beside the root of the package, which names the API above
+    parent = Path(errors.__file__).resolve().parent  # beside the root of the package, which names the API above
 
     def git(*words: str) -> str:
-        command = ["git", "-C", str(place), *words]
+        command = ["git", "-C", str(parent), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
     try:
@@ -106,13 +108,13 @@ def _hardware(device: str) -> dict[str, str]:
     lines = list[str]()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    found = {
+    model_names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    hardware = {
         "system": f"{platform.system()} {platform.release()}",
-        "processor": next(named, platform.processor() or platform.machine()),
+        "processor": next(model_names, platform.processor() or platform.machine()),
         "cores": str(os.cpu_count()),
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
     }
     if device.startswith("cuda"):
-        found["accelerator"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none found"
-    return found
+        hardware["accelerator"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none found"
+    return hardware

@@ -53,7 +53,7 @@ def run_on_ray(
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):
         # Workers would look for our modules in the user's directory first; see `PortableValue`.
-        app, ahead = (PortableValue(one, cloudpickle.dumps) for one in (client_app, announce_calls))
+        app, ahead = (PortableValue(portable, cloudpickle.dumps) for portable in (client_app, announce_calls))
         try:
             pool = ClientPool(app, options.share(), ahead, is_shared=options.address is not None)
         except CallError as error:

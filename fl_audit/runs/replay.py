@@ -89,32 +89,33 @@ def replay(directory: Path) -> ReplayedLogOdds:
     Raises `InputError` if the directory holds no run, if no releases are stored, or if the insider has no log-odds.
     """
     public, _ = read_public(directory)
-    said = f"{directory} holds a run"
+    problem = f"{directory} holds a run"
     why = audit_of(public).why_not_recomputed(public)
-    require(not why, f"{said} {why}")
+    require(not why, f"{problem} {why}")
     accepted = "accepted is one whose log-odds are likelihood ratios"
-    require(public.mechanism.knows_llr, f"{said} whose insider has scores and no log-odds: {accepted}")
+    require(public.mechanism.knows_llr, f"{problem} whose insider has scores and no log-odds: {accepted}")
     torch.set_num_threads(public.threads)
     federation, place = load_federation(public), directory / "public"
     files = sorted(place.glob("releases-*.safetensors"))
     require(len(files) > 0, f"{place} holds no releases: accepted is a run with keep-releases of 1 and more")
-    parts = [_replay_batch(federation, read_tensors(path)) for path in files]
+    odds = [_replay_batch(federation, read_tensors(path)) for path in files]
     names = ("trials", "log_odds", "sigma", "measured_sigma")
-    return ReplayedLogOdds(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return ReplayedLogOdds(*(np.concatenate([getattr(odds, name) for odds in odds]) for name in names))
 
 
 def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> ReplayedLogOdds:
     public, batch_trials = federation.public, int(stored["batch_trials"])
     rounds = list(stored_rounds(federation, stored))
-    found = [
-        observe(federation, part_seen_by_clients(public.view, public.mechanism, made), batch_trials) for made in rounds
+    evidences = [
+        observe(federation, part_seen_by_clients(public.view, public.mechanism, round), batch_trials)
+        for round in rounds
     ]
-    increments = np.stack([one.increment for one in found], axis=1)
+    increments = np.stack([evidence.increment for evidence in evidences], axis=1)
     scales = [
-        public.mechanism.noise_scale(one.local_sensitivity, public.threat_model, made.side.norms_array)
-        for made, one in zip(rounds, found, strict=True)
+        public.mechanism.noise_scale(evidence.local_sensitivity, public.threat_model, round.side.norms_array)
+        for round, evidence in zip(rounds, evidences, strict=True)
     ]
-    measured = np.stack([one.residuals.sigma for one in found], axis=1)
+    measured = np.stack([evidence.residuals.sigma for evidence in evidences], axis=1)
     return ReplayedLogOdds(stored["trials"].numpy(), increments.cumsum(axis=1), np.stack(scales, axis=1), measured)
 
 

@@ -120,8 +120,8 @@ def _kept_if_unwritable() -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NOT_WRITTEN:
             raise
-        said = f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept"
-        raise FederationError(f"{said}: give it room, and go on with {RESUME}") from error
+        problem = f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept"
+        raise FederationError(f"{problem}: give it room, and go on with {RESUME}") from error
 
 
 def require_runnable(plan: RunPlan) -> None:
@@ -177,12 +177,12 @@ def _federate(
     lines: OnRelease | None,
     batches: Sequence[TrialBatch],
     sink: ResultSink,
-    clock: FederationTimestamps,
+    timestamps: FederationTimestamps,
     on_round: _OnRound,
 ) -> None:
     clients, settings, app = plan.federation.nodes, plan.config.run, parties.client_app
     ready = _getting_ready(on_round)
-    server_app = build_server_app(plan, batches, sink, clock, ready, parties.strategy, lines)
+    server_app = build_server_app(plan, batches, sink, timestamps, ready, parties.strategy, lines)
     match engine:
         case Engine.LOCAL:
             # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
@@ -200,9 +200,9 @@ def play_on(grid: Grid, plan: RunPlan, run: RunDirectory) -> None:
     lines = line_of_release(plan)
 
     def federate(
-        batches: Sequence[TrialBatch], sink: ResultSink, clock: FederationTimestamps, on_round: _OnRound
+        batches: Sequence[TrialBatch], sink: ResultSink, timestamps: FederationTimestamps, on_round: _OnRound
     ) -> None:
-        run_federation(plan, batches, watched, sink, clock, on_round, on_release=lines)
+        run_federation(plan, batches, watched, sink, timestamps, on_round, on_release=lines)
 
     _play(plan, run, "flwr run", federate)
 

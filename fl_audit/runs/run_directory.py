@@ -94,13 +94,13 @@ class RunDirectory:
 
     def secret(self) -> ChallengerSeed:
         """Return the challenger's secrets; raise `InputError` if they are missing or damaged."""
-        place = self.path / _SEED
-        stored = read_json(place)
+        path = self.path / _SEED
+        stored = read_json(path)
         try:
             return ChallengerSeed.model_validate(stored)
         except ValidationError:
             # The content of the file is secret, and is not repeated here.
-            raise InputError(f"{place} is damaged: without the seed of the run nothing of it can go on") from None
+            raise InputError(f"{path} is damaged: without the seed of the run nothing of it can go on") from None
 
     @contextmanager
     def opened(self, plan: RunPlan, resume: bool) -> Iterator[RunPlan]:
@@ -115,9 +115,9 @@ class RunDirectory:
                 yield self._go_on(plan)
             return
         seed, (data, outside) = plan.config.run.seed, data_digests(plan)
-        drawn = secrets.randbits(64) if seed is None else seed
+        seed_drawn = secrets.randbits(64) if seed is None else seed
         digests = {"data": data, "outside": outside, "data_key": secrets.token_hex(16)}
-        chosen = ChallengerSeed(seed=drawn, run=secrets.token_hex(8), **digests)
+        chosen = ChallengerSeed(seed=seed_drawn, run=secrets.token_hex(8), **digests)
         with ExitStack() as lock:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -157,26 +157,26 @@ class RunDirectory:
 
     def _require_same(self, plan: RunPlan, public: Federation, configuration: dict[str, Any]) -> None:
         secret, seed = self.secret(), plan.config.run.seed
-        found = differences(configuration, plan.config.as_public_dict())
+        differing = differences(configuration, plan.config.as_public_dict())
         if seed is not None and seed != secret.seed:
-            found.append("run.seed is another one")
-        if not found:
+            differing.append("run.seed is another one")
+        if not differing:
             data, outside = data_digests(plan)
             if data != secret.data:
-                found.append("the records are others")
+                differing.append("the records are others")
             elif secret.outside not in (None, outside):
-                found.append("the records outside the training set are others")
+                differing.append("the records outside the training set are others")
         digests = [
             None if federation.weights is None else federation.weights.digest
             for federation in (public, plan.federation)
         ]
-        if not found and digests[0] != digests[1]:
-            found.append("the weights of the frozen core are others")
-        way = f"{RESUME} goes on with the same run; {GROWING} may be raised"
-        require(not found, f"{self._holds_another(found)}. {way}")
+        if not differing and digests[0] != digests[1]:
+            differing.append("the weights of the frozen core are others")
+        remedy = f"{RESUME} goes on with the same run; {GROWING} may be raised"
+        require(not differing, f"{self._holds_another(differing)}. {remedy}")
 
-    def _holds_another(self, found: list[str]) -> str:
-        return f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}"
+    def _holds_another(self, differing: list[str]) -> str:
+        return f"run directory {self.path} holds a run of another configuration: {'; '.join(differing)}"
 
     def _require_places(self) -> None:
         """Raise `InputError` if the path of a file of the run is a directory, or the path of a directory is a file."""
@@ -194,18 +194,20 @@ class RunDirectory:
         if not self.is_begun:
             return False
         _, stored = read_public(self.path)
-        wanted = config.as_public_dict()
+        wanted_values = config.as_public_dict()
         # Values that are left out of these are filled in when the run is resolved.
         for section, key in (("run", "trials-per-batch"), ("run", "keep-releases"), ("training", "metrics")):
-            wanted[section].setdefault(key, stored[section].get(key))
+            wanted_values[section].setdefault(key, stored[section].get(key))
         if config.privacy.stop_at_epsilon is not None:  # the budget may have left fewer rounds
             length = ("rounds", "epochs")
-            others = {key: value for key, value in wanted["training"].items() if key not in length}
-            wanted["training"] = others | {key: stored["training"][key] for key in length if key in stored["training"]}
-        found = differences(stored, wanted)
+            other_settings = {key: value for key, value in wanted_values["training"].items() if key not in length}
+            wanted_values["training"] = other_settings | {
+                key: stored["training"][key] for key in length if key in stored["training"]
+            }
+        differing = differences(stored, wanted_values)
         if config.run.seed not in (None, self.secret().seed):
-            found.append("run.seed is another one")
-        require(not found, f"{self._holds_another(found)}. Accepted is an empty directory")
+            differing.append("run.seed is another one")
+        require(not differing, f"{self._holds_another(differing)}. Accepted is an empty directory")
         return self.summary.is_file() and stored["audit"]["trials"] == config.audit.trials
 
     @contextmanager
@@ -247,13 +249,13 @@ def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
     stored = read_json(place)
     require(isinstance(stored, dict), f"{place} is damaged: it holds no configuration of a run")
     schema = stored.pop("schema", None)
-    said = f"run directory {path} was made by another version of fl-audit (schema {schema})"
-    way = f"this one reads schema {SCHEMA}, so carry the run out anew in a new directory"
-    require(schema == SCHEMA, f"{said}: {way}")
+    problem = f"run directory {path} was made by another version of fl-audit (schema {schema})"
+    remedy = f"this one reads schema {SCHEMA}, so carry the run out anew in a new directory"
+    require(schema == SCHEMA, f"{problem}: {remedy}")
     try:
-        found = _StoredPlan.model_validate(stored)
-        configuration = parse_config(found.configuration).as_public_dict()
-        return Federation.from_json(json.dumps(found.federation)), configuration
+        stored_plan = _StoredPlan.model_validate(stored)
+        configuration = parse_config(stored_plan.configuration).as_public_dict()
+        return Federation.from_json(json.dumps(stored_plan.federation)), configuration
     except ValueError as error:  # InputError and ValidationError are both
         reason = first_line(error) if isinstance(error, InputError) else "it holds no configuration of a run"
         raise InputError(f"{place} is damaged: {reason}") from None

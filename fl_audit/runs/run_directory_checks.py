@@ -24,7 +24,7 @@ def is_begun(directory: Path) -> bool:
 
 def nearest_existing(directory: Path) -> Path:
     """Return the directory as an absolute path if it exists, else the nearest of its parents that exists."""
-    return next(place for place in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(place))
+    return next(parent for parent in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(parent))
 
 
 def _is_free(directory: Path) -> bool:
@@ -33,8 +33,8 @@ def _is_free(directory: Path) -> bool:
         return True
     if not directory.is_dir() or is_begun(directory):
         return False
-    left = (path.relative_to(directory) for path in directory.rglob("*"))
-    return all(path.as_posix() in _OF_A_BEGINNING or is_temporary_file(path) for path in left)
+    paths = (path.relative_to(directory) for path in directory.rglob("*"))
+    return all(path.as_posix() in _OF_A_BEGINNING or is_temporary_file(path) for path in paths)
 
 
 def require_run(directory: Path) -> None:
@@ -53,16 +53,16 @@ def require_new_run_path(directory: Path, resume: bool) -> None:
         required = f"run directory {directory} holds no run: {RESUME} goes on with one that was begun there"
         require(is_begun(directory), required)
         return
-    found, accepted = "exists", f"accepted is a new directory, or {RESUME} to go on with the run in it"
+    problem, accepted = "exists", f"accepted is a new directory, or {RESUME} to go on with the run in it"
     if not is_begun(directory):
-        found, accepted = "exists and holds no run", "accepted is a new or an empty directory"
+        problem, accepted = "exists and holds no run", "accepted is a new or an empty directory"
     if directory.exists() and not directory.is_dir():
-        found = "is a file"
-    require(_is_free(directory), f"run directory {directory} {found}: {accepted}")
+        problem = "is a file"
+    require(_is_free(directory), f"run directory {directory} {problem}: {accepted}")
     require_writable(f"run directory {directory}", directory)
 
 
-def require_writable(what: str, path: Path) -> None:
+def require_writable(subject: str, path: Path) -> None:
     """Raise `InputError` if no file or directory can be made at a path.
 
     This makes an empty directory beside it for a moment, because permissions do not tell of `/proc`.
@@ -70,8 +70,8 @@ def require_writable(what: str, path: Path) -> None:
     there = nearest_existing(path if path.is_dir() else path.parent)
     kind = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "a file"
     cause = f"{there} is {'not for us to write in' if there.is_dir() else kind}"
-    said = f"{what} cannot be made, because {cause}: accepted is a place below a directory that is"
+    problem = f"{subject} cannot be made, because {cause}: accepted is a place below a directory that is"
     try:
         Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=there)).rmdir()
     except OSError:
-        raise InputError(said) from None
+        raise InputError(problem) from None

@@ -32,7 +32,7 @@ def data_digests(plan: RunPlan) -> tuple[str, str]:
 
 def _digest(*parts: Records | None) -> str:
     digest = hashlib.sha256()
-    for records in (one for one in parts if one is not None):
+    for records in (records for records in parts if records is not None):
         digest.update(repr((records.features.shape, records.classes)).encode())
         # Digests from before there were owners and users stay valid where there are none.
         for values in (records.features, records.labels, records.owner, records.user):
@@ -40,26 +40,28 @@ def _digest(*parts: Records | None) -> str:
     return digest.hexdigest()
 
 
-def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def differences(stored: Mapping[str, Any], wanted_values: Mapping[str, Any]) -> list[str]:
     """Return a line of text for each difference between two configurations that affects a run's results.
 
     A larger number of trials is no difference, because trials can be added to a run.
     """
     passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
-    old, new = (dict(_flat(values)) for values in (stored, wanted))
+    old, new = (dict(_flat(values)) for values in (stored, wanted_values))
     keys = [key for key in dict.fromkeys([*old, *new]) if key not in passed_over]
-    found = [f"{key} is {_said(new, key)} and was {_said(old, key)}" for key in keys if old.get(key) != new.get(key)]
+    differing = [
+        f"{key} is {_said(new, key)} and was {_said(old, key)}" for key in keys if old.get(key) != new.get(key)
+    ]
     if new[GROWING] < old[GROWING]:
-        found.append(f"{GROWING} is {new[GROWING]} and was {old[GROWING]}, and trials can only be added")
-    return found
+        differing.append(f"{GROWING} is {new[GROWING]} and was {old[GROWING]}, and trials can only be added")
+    return differing
 
 
-def _flat(values: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(values: Any, key_prefix: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(values, Mapping):
-        yield place, values
+        yield key_prefix, values
         return
     for key, value in values.items():
-        yield from _flat(value, f"{place}.{key}" if place else str(key))
+        yield from _flat(value, f"{key_prefix}.{key}" if key_prefix else str(key))
 
 
 def _said(values: Mapping[str, Any], key: str) -> str:

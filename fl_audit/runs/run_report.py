@@ -51,15 +51,15 @@ def finish(
             with atomic_file(run.path / f"{label}.parquet") as file:
                 write_table(frame, file)
         write_model(plan, run.path)
-    drawn = None
+    images = None
     if plan.config.audit.reconstruct_samples is not None:
-        part = "The search for training images"
-        with noted_in(errors, part), steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
-            drawn = reconstruct_images(plan, on_step)
+        subject = "The search for training images"
+        with noted_in(errors, subject), steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
+            images = reconstruct_images(plan, on_step)
     with at_work("holding what was measured against the guarantee"):
-        known = _timing(run), read_provenance(run), read_unprotected(run)
+        known_facts = _timing(run), read_provenance(run), read_unprotected(run)
         looks = _looks(run, plan.config.audit.trials)
-        contents = summarise(plan, RunTables(**frames), *known, drawn, looks, errors)
+        contents = summarise(plan, RunTables(**frames), *known_facts, images, looks, errors)
     contents.summary["shown_as_training"] = is_shown_as_training(contents)
     write_json(run.summary, contents.summary)
     if with_report:

@@ -28,8 +28,8 @@ def summarise(
     tables: RunTables,
     timing: dict[str, Any],
     provenance: Provenance | None = None,
-    unprotected: NonPrivateAccuracy | None = None,
-    drawn: TrueAndReconstructedImages | None = None,
+    accuracy: NonPrivateAccuracy | None = None,
+    images: TrueAndReconstructedImages | None = None,
     looks: tuple[int, ...] = (),
     errors: Sequence[SectionError] = (),
 ) -> ReportContents:
@@ -38,13 +38,13 @@ def summarise(
     `looks`: Empty stands for a single verdict at the end. `errors`: What could not be computed before.
     """
     federation = load_federation(plan.federation)
-    of_audit = [finding for finding in (canary_facts(federation), drawn) if finding is not None]
+    of_audit = [finding for finding in (canary_facts(federation), images) if finding is not None]
     run = FinishedRun(
         plan,
         tables,
         Timing.of_json(timing),
         provenance,
-        unprotected,
+        accuracy,
         record_claim=None if plan.federation.local_randomizer is None else record_claim(federation),
         crafted=_crafted(plan),
         commonest=federation.test_records.largest_class,
@@ -86,6 +86,6 @@ def _group_sizes(plan: RunPlan) -> GroupSizes:
 
     Without known users, a column that looks like an identifier of persons stands for them.
     """
-    found, most = group_sizes(load_federation(plan.federation)), most_records(plan)
+    sizes, largest = group_sizes(load_federation(plan.federation)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
-    return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)
+    return sizes if sizes.records_of_user is not None or largest == 1 else replace(sizes, records_of_user=largest)

@@ -135,48 +135,48 @@ def verify(directory: Path, key: Path | None = None) -> tuple[VerifiedStatement,
     `key`: Only the statements that this key signed are returned. None returns all, each checked by the key that it
     names; the check then does not show who signed them.
     """
-    found = tuple(_opened(directory, envelope) for envelope in _envelopes(directory))
+    statements = tuple(_opened(directory, envelope) for envelope in _envelopes(directory))
     if key is None:
-        return found
-    wanted = fingerprint(read_public_key(key))
-    signers = ", ".join(dict.fromkeys(statement.key for statement in found))
-    other = f"{directory / STATEMENTS} was signed by {signers}, and not by {wanted} of {key}"
-    require(any(statement.key == wanted for statement in found), other)
-    return tuple(statement for statement in found if statement.key == wanted)
+        return statements
+    wanted_fingerprint = fingerprint(read_public_key(key))
+    signers = ", ".join(dict.fromkeys(statement.key for statement in statements))
+    problem = f"{directory / STATEMENTS} was signed by {signers}, and not by {wanted_fingerprint} of {key}"
+    require(any(statement.key == wanted_fingerprint for statement in statements), problem)
+    return tuple(statement for statement in statements if statement.key == wanted_fingerprint)
 
 
 def _envelopes(directory: Path) -> list[bytes]:
     """Return the envelopes in a run directory, the earliest first, each with the end of its line."""
-    place = directory / STATEMENTS
-    require_ordinary("signed statements", place)
-    require(place.is_file(), f"{place} is missing: fl-audit sign writes it")
-    envelopes = read_file(place, LARGEST_TEXT).splitlines(keepends=True)
-    require(bool(envelopes), f"{place} is empty: accepted is a file that fl-audit sign wrote")
+    path = directory / STATEMENTS
+    require_ordinary("signed statements", path)
+    require(path.is_file(), f"{path} is missing: fl-audit sign writes it")
+    envelopes = read_file(path, LARGEST_TEXT).splitlines(keepends=True)
+    require(bool(envelopes), f"{path} is empty: accepted is a file that fl-audit sign wrote")
     return envelopes
 
 
 def _opened(directory: Path, envelope: bytes) -> VerifiedStatement:
     """Return the statement in an envelope after checking its signature by the key that it names."""
-    place = directory / STATEMENTS
-    edited = f"{place} was edited, or has no signed statement of fl-audit"
+    path = directory / STATEMENTS
+    edited = f"{path} was edited, or has no signed statement of fl-audit"
     try:
         read = json.loads(envelope)
         payload, (signature,) = base64.b64decode(read["payload"], validate=True), read["signatures"]
         statement, signed = json.loads(payload), base64.b64decode(signature["sig"], validate=True)
-        named = _public_key(statement["predicate"]["signer"]["key"].encode(), place)
+        named_key = _public_key(statement["predicate"]["signer"]["key"].encode(), path)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
         raise InputError(edited) from None
     try:
-        named.verify(signed, _authenticated(payload))
+        named_key.verify(signed, _authenticated(payload))
     except InvalidSignature:
         raise InputError(edited) from None
     # Bytes beside the payload, such as spaces, are not signed: the file must be the one that signing writes.
-    require(envelope == _envelope(payload, signed, fingerprint(named)), edited)
-    return _compared(directory, statement, fingerprint(named))
+    require(envelope == _envelope(payload, signed, fingerprint(named_key)), edited)
+    return _compared(directory, statement, fingerprint(named_key))
 
 
 def _compared(directory: Path, statement: dict[str, Any], key: str) -> VerifiedStatement:
-    signed = {one["name"]: one["digest"]["sha256"] for one in statement["subject"]}
+    signed = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
     here = _digests(directory)
     missing = [name for name in signed if name not in here]
     secret = [name for name in signed if name.startswith(f"{_SECRET}/")]
@@ -197,9 +197,9 @@ def fingerprint(key: "Ed25519PublicKey") -> str:
     return "SHA256:" + hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
 
 
-def _signer_words(found: VerifiedStatement) -> str:
-    signer = found.statement["predicate"]["signer"]
-    return signer["name"] or signer["role"] or found.key
+def _signer_words(statement: VerifiedStatement) -> str:
+    signer = statement.statement["predicate"]["signer"]
+    return signer["name"] or signer["role"] or statement.key
 
 
 def _statement(directory: Path, result: AuditResult, signer: SignerIdentity, key: str) -> dict[str, Any]:
@@ -244,14 +244,14 @@ def _run_values(directory: Path, digests: Mapping[str, str]) -> dict[str, Any]:
 def _digests(directory: Path) -> dict[str, str]:
     """Return the SHA-256 digests of all files of a run but the statements, by relative path."""
     files = sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
-    found = {}
+    digests = {}
     for path in files:
         name = path.relative_to(directory).as_posix()
         if name == STATEMENTS:
             continue
         require(path.is_file() and not path.is_symlink(), f"{path} is no ordinary file: move it away")
-        found[name] = sha256_of(path)
-    return found
+        digests[name] = sha256_of(path)
+    return digests
 
 
 def _authenticated(payload: bytes) -> bytes:
@@ -261,12 +261,12 @@ def _authenticated(payload: bytes) -> bytes:
 
 
 def _envelope(payload: bytes, signature: bytes, key: str) -> bytes:
-    told = {
+    values = {
         "payloadType": _PAYLOAD_TYPE,
         "payload": base64.b64encode(payload).decode(),
         "signatures": [{"keyid": key, "sig": base64.b64encode(signature).decode()}],
     }
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(values).encode() + b"\n"
 
 
 def _pem(key: "Ed25519PublicKey") -> str:
@@ -291,12 +291,12 @@ def read_private_key(path: Path) -> "Ed25519PrivateKey":
     """Return the private key in a file; raise `InputError` if there is none of the accepted kind."""
     content = _key_file(path, f"fl-audit sign DIR --key {path} --new-key makes one")
     try:
-        found = load_pem_private_key(content, password=None)
+        loaded_key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise InputError(f"key {path} is no private key that can be read: {_ACCEPTED}") from None
-    if not isinstance(found, Ed25519PrivateKey):
+    if not isinstance(loaded_key, Ed25519PrivateKey):
         raise InputError(f"key {path} is of another kind: {_ACCEPTED}")
-    return found
+    return loaded_key
 
 
 def read_public_key(path: Path) -> "Ed25519PublicKey":
@@ -307,13 +307,13 @@ def read_public_key(path: Path) -> "Ed25519PublicKey":
 def _public_key(content: bytes, path: Path) -> "Ed25519PublicKey":
     """Return the public key in a file's content, or that of the private key in it; `path` is for error messages."""
     try:
-        found: object = load_pem_public_key(content)
+        loaded_key: object = load_pem_public_key(content)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         try:
             private = load_pem_private_key(content, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise InputError(f"key {path} is no key that can be read: {_ACCEPTED}") from None
-        found = private.public_key() if isinstance(private, Ed25519PrivateKey) else None
-    if not isinstance(found, Ed25519PublicKey):
+        loaded_key = private.public_key() if isinstance(private, Ed25519PrivateKey) else None
+    if not isinstance(loaded_key, Ed25519PublicKey):
         raise InputError(f"key {path} is of another kind: {_ACCEPTED}")
-    return found
+    return loaded_key

@@ -82,11 +82,11 @@ def final_models(directory: Path) -> dict[int, Tensor]:
 
 def _names_of_parameters(module: nn.Module) -> list[list[str]]:
     """Return for each trained parameter its names in the state dictionary: several if layers share it."""
-    places = dict[int, list[str]]()
+    names_by_place = dict[int, list[str]]()
     for name, value in module.state_dict(keep_vars=True).items():
-        places.setdefault(id(value), []).append(name)
+        names_by_place.setdefault(id(value), []).append(name)
     trained = ((name, value) for name, value in module.named_parameters() if value.requires_grad)
-    return [places.get(id(value), [name]) for name, value in trained]
+    return [names_by_place.get(id(value), [name]) for name, value in trained]
 
 
 def _constants(module: nn.Module) -> dict[str, Tensor]:
@@ -99,7 +99,7 @@ def _by_name(row: Tensor, shapes: Sequence[tuple[int, ...]], names: list[list[st
     """Divide a row into the parameters of a model, keyed by each of their names."""
     layout = ParameterLayout(tuple(first for first, *_ in names), tuple(shapes))
     values = layout.of_one(row)
-    return {name: values[first] for first, *others in names for name in (first, *others)}
+    return {name: values[first] for first, *further_names in names for name in (first, *further_names)}
 
 
 def _final_row(directory: Path, trial: int) -> Tensor:
@@ -107,8 +107,8 @@ def _final_row(directory: Path, trial: int) -> Tensor:
     for path in sorted((directory / "public").glob("models-batch-*.safetensors")):
         with open_tensors(path) as file:  # a batch of large models is not read for one of them
             if trial in (trials := file.get_tensor(TRIALS).tolist()):
-                place = trials.index(trial)
-                return cast(Tensor, file.get_slice(MODELS)[place : place + 1][0])
+                row_index = trials.index(trial)
+                return cast(Tensor, file.get_slice(MODELS)[row_index : row_index + 1][0])
     raise InputError(
         f"{directory} holds no final model of trial {trial}: accepted are trials of the run, and with "
         "run.keep-final-models = false trial 0 alone"
@@ -118,13 +118,13 @@ def _final_row(directory: Path, trial: int) -> Tensor:
 def _checkpoint_row(directory: Path, trial: int, round_number: int) -> Tensor:
     """Return the model of trial 0 after a round, float32 (parameters,)."""
     require(trial == 0, f"trial is {trial} and round is {round_number}: accepted with a round is trial 0")
-    found = dict[str, Tensor]()
+    tensors = dict[str, Tensor]()
     for path in (directory / "public").glob("checkpoints-batch-*.safetensors"):
-        found |= read_tensors(path)
+        tensors |= read_tensors(path)
     name = checkpoint_name(round_number)
-    stored = sorted(int(key.rpartition("-")[2]) for key in found)
+    stored = sorted(int(key.rpartition("-")[2]) for key in tensors)
     accepted = (
         f"accepted are {', '.join(map(str, stored))}" if stored else "set checkpoint-every in [run] to store some"
     )
-    require(name in found, f"{directory} holds no model after round {round_number}: {accepted}")
-    return found[name]
+    require(name in tensors, f"{directory} holds no model after round {round_number}: {accepted}")
+    return tensors[name]

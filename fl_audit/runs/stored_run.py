@@ -218,7 +218,7 @@ def _tables(directory: Path) -> RunTables:
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the main results as pairs of a name and a text."""
     guarantee, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
-    told = [] if guarantee.get("adjacency") is None else [("guarantee", guarantee_line(guarantee))]
+    rows_of_guarantee = [] if guarantee.get("adjacency") is None else [("guarantee", guarantee_line(guarantee))]
     if (trials := insider.get("trials")) is not None:
-        told.append(("trials", number_text(trials, 3)))
-    return told + [(row["name"], finding_text(row)) for row in summary.get("findings", [])]
+        rows_of_guarantee.append(("trials", number_text(trials, 3)))
+    return rows_of_guarantee + [(row["name"], finding_text(row)) for row in summary.get("findings", [])]

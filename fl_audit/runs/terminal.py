@@ -35,11 +35,11 @@ def print_table(
 ) -> None:
     """Print a table to standard output, with notes below it."""
     table = Table(title=title)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place in numbers else "left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index in numbers else "left")
     for row in rows:
         table.add_row(*row)
-    shown = console()
-    shown.print(table)
+    target_console = console()
+    target_console.print(table)
     for note in notes:
-        shown.print(note, highlight=False)
+        target_console.print(note, highlight=False)

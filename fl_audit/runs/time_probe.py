@@ -84,11 +84,11 @@ class _RoundCounter:
         self._moved = 0
         self.rounds.append(time.monotonic())
         self.memory = max(self.memory, _own_memory())
-        timed, taken = len(self.rounds) - 1, self.rounds[-1] - self.begun
+        timed, duration = len(self.rounds) - 1, self.rounds[-1] - self.begun
         # The last round is followed by what a finished batch writes, and nothing is to be written.
-        if len(self.rounds) >= self.planned or (timed >= _MOST_ROUNDS and taken > _FEWEST_SECONDS):
+        if len(self.rounds) >= self.planned or (timed >= _MOST_ROUNDS and duration > _FEWEST_SECONDS):
             raise _ProbeEndError
-        if timed >= _FEWEST_ROUNDS and taken > ENOUGH_SECONDS:
+        if timed >= _FEWEST_ROUNDS and duration > ENOUGH_SECONDS:
             raise _ProbeEndError
 
 
@@ -101,7 +101,7 @@ def probe(plan: RunPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate
     `engine`: The training itself uses the local engine.
     """
     begun = psutil.Process().cpu_times()
-    wave, held = _first_wave(plan), _own_memory()
+    wave, memory_held = _first_wave(plan), _own_memory()
     together, rounds = sum(batch.count for batch in wave), plan.federation.rounds
     began, busy = time.monotonic(), time.process_time()
     watch = _few_rounds(plan, _affordable(plan, wave, engine), engine)
@@ -110,9 +110,9 @@ def probe(plan: RunPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate
     first = watch.rounds[0] - watch.begun
     timed = len(watch.rounds) - 1
     # The first rounds last longer. A mean counts those whose release is evaluated too, as often as they occur.
-    each = float(np.mean(np.diff(watch.rounds)[timed // 3 :])) if timed else first
+    seconds_each = float(np.mean(np.diff(watch.rounds)[timed // 3 :])) if timed else first
     times = plan.config.audit.trials / watch.trials  # long rounds take time in proportion to their trials
-    total = times * (first + (rounds - 1) * each)
+    total = times * (first + (rounds - 1) * seconds_each)
     imports = slowness * (begun.user + begun.system)
     # The report takes the time of its tables, tests and figures.
     trials = plan.config.audit.trials
@@ -120,19 +120,19 @@ def probe(plan: RunPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate
     command = imports + _training_seconds(plan, engine, total, imports) + report
     apart = _client_processes(plan) if engine is Engine.RAY else 0
     size = load_federation(plan.federation).model.layout.size
-    most = watch.memory + (together - watch.trials) * _ROWS_HELD * size * np.dtype(np.float32).itemsize
-    memory = _memory(most, held, apart)
-    return TimeAndMemoryEstimate(watch.trials, max(1, timed), first, each, total, memory, 1 + apart, command)
+    most_memory = watch.memory + (together - watch.trials) * _ROWS_HELD * size * np.dtype(np.float32).itemsize
+    memory = _memory(most_memory, memory_held, apart)
+    return TimeAndMemoryEstimate(watch.trials, max(1, timed), first, seconds_each, total, memory, 1 + apart, command)
 
 
-def _memory(most: int, held: int, apart: int) -> int:
+def _memory(most_memory: int, memory_held: int, apart: int) -> int:
     """Return the estimated peak memory in bytes of this process and of `apart` client processes.
 
-    `most` is the peak of this process while it trains, and `held` its memory before.
+    `most_memory` is the peak of this process while it trains, and `memory_held` its memory before.
     """
     # A client's process holds a part of what came to this one, in which the server worked and all clients were called.
-    more = apart * (_MEMORY_OF_CLIENTS + max(0, most - held) / 2) + (_MEMORY_OF_RAY if apart else 0)
-    return round(most + _MEMORY_AT_THE_END + more)
+    further = apart * (_MEMORY_OF_CLIENTS + max(0, most_memory - memory_held) / 2) + (_MEMORY_OF_RAY if apart else 0)
+    return round(most_memory + _MEMORY_AT_THE_END + further)
 
 
 def _own_memory() -> int:
@@ -166,11 +166,11 @@ def _affordable(plan: RunPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> 
     if together <= _FEWEST_TRIALS:
         return wave
     alone = _few_rounds(plan, (TrialBatch(0, 0, 1),), engine)
-    each = (alone.rounds[-1] - alone.begun) / len(alone.rounds)
-    if each * together <= ENOUGH_SECONDS:
+    seconds_each = (alone.rounds[-1] - alone.begun) / len(alone.rounds)
+    if seconds_each * together <= ENOUGH_SECONDS:
         return wave
-    few = min(together, max(_FEWEST_TRIALS, round(ENOUGH_SECONDS / each)))
-    return (TrialBatch(0, 0, few),)
+    trials_tried = min(together, max(_FEWEST_TRIALS, round(ENOUGH_SECONDS / seconds_each)))
+    return (TrialBatch(0, 0, trials_tried),)
 
 
 def _training_seconds(plan: RunPlan, engine: Engine, alone: float, imports: float) -> float:

@@ -99,7 +99,7 @@ class TrialBatchStore:
 
     def pending(self, trials: int, per_batch: int) -> tuple[TrialBatch, ...]:
         """Return the batches that are still to be trained: together with the finished ones they cover all trials."""
-        return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
+        return remaining_batches(trials, per_batch, tuple(manifest.batch for manifest in self._manifests(trials)))
 
     def clear(self, trials: int) -> None:
         """Remove files of unfinished batches from the folder `public`.
@@ -107,10 +107,10 @@ class TrialBatchStore:
         A batch is unfinished if it is incomplete, damaged, or overlaps with a finished batch. `trials` is the number of
         trials of the run. Raises `InputError` if a directory has the name of such a file.
         """
-        kept = {one.batch.name for one in self._manifests(trials)}
+        names = {manifest.batch.name for manifest in self._manifests(trials)}
         for path in self.public.glob("*-batch-*.safetensors"):
-            named = _OF_A_BATCH.fullmatch(path.name)
-            if named is None or named.group(1) in kept:
+            named_batch = _OF_A_BATCH.fullmatch(path.name)
+            if named_batch is None or named_batch.group(1) in names:
                 continue
             require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
             path.unlink()
@@ -147,18 +147,18 @@ class TrialBatchStore:
 
     def _final_models(self, result: BatchResult) -> dict[str, Tensor]:
         """Return the final models of a batch that are kept, and the numbers of their trials; empty if none are."""
-        kept = [trial for trial in result.batch.trials if self.keep_final_models or trial == 0]
-        return {MODELS: result.final_models[: len(kept)], TRIALS: torch.tensor(kept)} if kept else {}
+        trials = [trial for trial in result.batch.trials if self.keep_final_models or trial == 0]
+        return {MODELS: result.final_models[: len(trials)], TRIALS: torch.tensor(trials)} if trials else {}
 
     def tables(self, trials: int) -> dict[str, pd.DataFrame]:
         """Return the joined tables of all batches by name, such as "trials", with rows in the order of trials."""
         manifests = self._manifests(trials)
-        held = sum(manifest.count for manifest in manifests)
-        if held != trials:
-            damages = (found for path in self._directories() if isinstance(found := self._inspected(path), str))
+        trials_held = sum(manifest.count for manifest in manifests)
+        if trials_held != trials:
+            damages = (damage for path in self._directories() if isinstance(damage := self._inspected(path), str))
             first = next((f" ({damage})" for damage in damages), "")
-            said = f"run directory {self.directory} holds {held} of {trials} trials whole"
-            raise InputError(f"{said}{first}: 'fl-audit run' with {RESUME} plays the others")
+            problem = f"run directory {self.directory} holds {trials_held} of {trials} trials whole"
+            raise InputError(f"{problem}{first}: 'fl-audit run' with {RESUME} plays the others")
         parts: dict[str, list[pd.DataFrame]] = {}
         for manifest in manifests:
             for name in manifest.files:
@@ -172,7 +172,7 @@ class TrialBatchStore:
         The outputs, such as logits and losses, are tensors by name, whose first axis is the trial. `trials` is the
         number of trials of the run.
         """
-        return [read_tensors(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
+        return [read_tensors(self.batches / manifest.batch.name / _OUTPUTS) for manifest in self._manifests(trials)]
 
     def _manifests(self, trials: int) -> list[_BatchManifest]:
         """Return the manifests of the batches whose files are unchanged, in the order of trials.
@@ -180,13 +180,13 @@ class TrialBatchStore:
         A batch is left out if it has a trial beyond the first `trials`, or a trial that is also in a batch found
         before.
         """
-        found: list[_BatchManifest] = []
+        manifests: list[_BatchManifest] = []
         for path in self._directories():
             match self._inspected(path):
                 case _BatchManifest() as manifest if manifest.batch.trials.stop <= trials:
-                    if not any(set(manifest.batch.trials) & set(other.batch.trials) for other in found):
-                        found.append(manifest)
-        return sorted(found, key=lambda manifest: manifest.first)
+                    if not any(set(manifest.batch.trials) & set(other.batch.trials) for other in manifests):
+                        manifests.append(manifest)
+        return sorted(manifests, key=lambda manifest: manifest.first)
 
     def _directories(self) -> list[Path]:
         return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
@@ -220,7 +220,7 @@ def _remove(path: Path) -> None:
 
 def make_private(path: Path) -> None:
     """Create a directory, with its missing parents, that only the user may read; an existing one is left as it is."""
-    missing = [place for place in (path, *path.parents) if not place.exists()]
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     for place in reversed(missing):
         place.mkdir(mode=0o700, exist_ok=True)
 

@@ -87,7 +87,9 @@ def printable(text: str) -> str:
     >>> printable("a\\x1b[31mb\\n")
     'a\\\\x1b[31mb\\\\n'
     """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
 
 
 def plain(text: str) -> str:
@@ -98,11 +100,15 @@ def plain(text: str) -> str:
     >>> plain("20 % of \\x1b[2J")
     '20 % of \\\\x1b[2J'
     """
-    return text if text.isprintable() else "".join(one if _is_plain(one) else printable(one) for one in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(character if _is_plain(character) else printable(character) for character in text)
+    )
 
 
-def _is_plain(one: str) -> bool:
-    return one.isprintable() or one in _LAYOUT or unicodedata.category(one) == "Zs"
+def _is_plain(character: str) -> bool:
+    return character.isprintable() or character in _LAYOUT or unicodedata.category(character) == "Zs"
 
 
 class EscapingStream(io.TextIOBase):
@@ -156,8 +162,8 @@ def protect_terminal() -> None:
 def _readable(error: UnicodeError) -> tuple[str, int]:
     """Return what to write instead of characters that the encoding lacks, and the position after them; for `codecs`."""
     assert isinstance(error, UnicodeEncodeError)
-    found = error.object[error.start : error.end]
-    return "".join(_ASCII.get(one) or printable(ascii(one)[1:-1]) for one in found), error.end
+    unreadable = error.object[error.start : error.end]
+    return "".join(_ASCII.get(character) or printable(ascii(character)[1:-1]) for character in unreadable), error.end
 
 
 def show_flower() -> None:

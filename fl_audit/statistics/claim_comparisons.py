@@ -205,11 +205,11 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     is_share, claimed = entry["is_share"], entry["claimed"]
     low, high = (entry["low"], entry["high"]) if entry["confidence"] is not None else (None, None)
     has_interval = low is not None or high is not None
-    shown = rounded(entry["value"], low, high, claimed, is_share)
-    told = f"{shown.value} ({shown.interval})" if has_interval else shown.value
+    interval = rounded(entry["value"], low, high, claimed, is_share)
+    finding_words = f"{interval.value} ({interval.interval})" if has_interval else interval.value
     if entry["reading"] == Reading.NO_LIMIT:
-        told += f": {Reading.NO_LIMIT}"
+        finding_words += f": {Reading.NO_LIMIT}"
     elif claimed is not None and entry["reading"] in set(Reading):
-        said = reading_text(Reading(entry["reading"]), entry.get("wide"), claimed, is_share)
-        told += f", claimed {'at least' if entry['is_least'] else 'at most'} {shown.claim}: {said}"
-    return f"{told}: {note}" if (note := entry.get("note")) else told
+        reading_words = reading_text(Reading(entry["reading"]), entry.get("wide"), claimed, is_share)
+        finding_words += f", claimed {'at least' if entry['is_least'] else 'at most'} {interval.claim}: {reading_words}"
+    return f"{finding_words}: {note}" if (note := entry.get("note")) else finding_words

@@ -126,7 +126,7 @@ def scope_json(scope: AuditScope) -> dict[str, Any]:
     return values | {"made": list(scope.made), "unseen": list(scope.unseen), "not_made": dict(scope.not_made)}
 
 
-def result_of_json(values: Mapping[str, Any], name: str, place: str) -> AuditResult:
+def result_of_json(values: Mapping[str, Any], name: str, source: str) -> AuditResult:
     """Return the result that the content of a `summary.json` describes.
 
     Parameters
@@ -135,7 +135,7 @@ def result_of_json(values: Mapping[str, Any], name: str, place: str) -> AuditRes
         The content.
     name
         Name of what was audited, where the content has none, as that of a run.
-    place
+    source
         Source of the content, for the error message.
 
     Raises
@@ -160,7 +160,7 @@ def result_of_json(values: Mapping[str, Any], name: str, place: str) -> AuditRes
             numbers=values,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{place} {_NO_RESULT}") from error
+        raise InputError(f"{source} {_NO_RESULT}") from error
 
 
 def read_result(directory: Path) -> AuditResult:

@@ -174,8 +174,8 @@ class TestResult:
     looks: tuple[Look, ...] = ()
 
     def __post_init__(self) -> None:
-        found = f"the test {self.name} has the p-value {self.p_value}"
-        require(0 <= self.p_value <= 1, f"{found}: accepted are numbers from 0 to 1; is one of the run not finite?")
+        problem = f"the test {self.name} has the p-value {self.p_value}"
+        require(0 <= self.p_value <= 1, f"{problem}: accepted are numbers from 0 to 1; is one of the run not finite?")
 
     @property
     def level(self) -> float:

@@ -43,29 +43,33 @@ _MOST_EXACT = 2500
 _FAR = 3.0
 
 
-def distinguisher(measured: NoiseMeasurements) -> TestResult:
+def distinguisher(measurements: NoiseMeasurements) -> TestResult:
     """Test whether a learned classifier distinguishes trials with D from trials with D' by features of their noise.
 
     There are two linear classifiers. One uses features of the noise at a sample of the model's coordinates. The other
     one uses features of the noise along f(D) - f(D') and along the gradients (see `trial_features`). Each classifier
     gives an exact one-sided Mann-Whitney p-value, and the smaller one is corrected by Bonferroni.
 
-    In the result, `measured` is a share of all pairs of a trial with D and a trial with D': the pairs in which the
+    In the result, `measurements` is a share of all pairs of a trial with D and a trial with D': the pairs in which the
     trial with D has the higher score. `limit` is the smallest true share that is found with probability 0.9, or NaN if
     there are too few trials. `place` names the feature with the largest weight.
 
     Sources: Mann and Whitney 1947; for the variance under a breach, Hanley and McNeil 1982.
     """
-    known, along = measured.sampled_trials, direction_features(measured)
-    sides = [(sample_features(measured), measured.members[known])] if known.any() else []
-    sides += [(along, measured.members)] if along else []
+    known, along = measurements.sampled_trials, direction_features(measurements)
+    sides = [(sample_features(measurements), measurements.members[known])] if known.any() else []
+    sides += [(along, measurements.members)] if along else []
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
     usable = [look for look in sides if min(look[1].sum(), (~look[1]).sum()) >= FEWEST_TRIALS]
-    one_side = measured.members.all() or not measured.members.any()
+    one_side = measurements.members.all() or not measurements.members.any()
     only_if(bool(usable), NotTestedReason.ONE_SIDE if one_side else NotTestedReason.TOO_FEW)
-    found = [_judged(features, members, TestName.DISTINGUISHER.level / len(usable)) for features, members in usable]
-    best = min(found, key=lambda test: test.p_value)
-    return replace(best, p_value=bonferroni(len(found), best.p_value), more={**best.more, "models": len(found)})
+    test_results = [
+        _judged(features, members, TestName.DISTINGUISHER.level / len(usable)) for features, members in usable
+    ]
+    best = min(test_results, key=lambda test: test.p_value)
+    return replace(
+        best, p_value=bonferroni(len(test_results), best.p_value), more={**best.more, "models": len(test_results)}
+    )
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:
@@ -77,16 +81,16 @@ def _judged(features: Features, members: Flags, level: float) -> TestResult:
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
     for number in range(1, len(_ENDS) + 1):
-        seen, judged = folds < number, folds == number
-        score, weights = _learned(table[seen], members[seen])
+        is_training, judged = folds < number, folds == number
+        score, weights = _learned(table[is_training], members[is_training])
         right += _right_pairs(score(table[judged]), members[judged], seed_of(members) ^ number)
         sizes.append((int(members[judged].sum()), int((~members[judged]).sum())))
-    pairs, tail = sum(one * other for one, other in sizes), _upper_tail(sizes)
+    pairs, tail = sum(first_size * second_size for first_size, second_size in sizes), _upper_tail(sizes)
     critical = bisect_left(range(pairs + 1), True, key=lambda count: tail(count) <= level)
     limit = _limit(sizes, critical / pairs) if critical <= pairs else math.nan
     best = list(features)[int(weights.argmax())] if weights.any() else ""
-    more = {"pairs": pairs, "features": len(features)}
-    return TestResult(TestName.DISTINGUISHER, right, tail(right), right / pairs, 0.5, limit, best, more)
+    details = {"pairs": pairs, "features": len(features)}
+    return TestResult(TestName.DISTINGUISHER, right, tail(right), right / pairs, 0.5, limit, best, details)
 
 
 def _folds(members: Flags) -> Integers:
@@ -98,8 +102,8 @@ def _folds(members: Flags) -> Integers:
     for side in (members, ~members):
         shuffled = rng.permutation(np.flatnonzero(side))
         ends = [round(share * shuffled.size) for share in _ENDS]
-        for number, part in enumerate(np.split(shuffled, ends)):
-            folds[part] = number
+        for number, indices in enumerate(np.split(shuffled, ends)):
+            folds[indices] = number
     return folds
 
 
@@ -138,9 +142,9 @@ def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
 
     This is the Mann-Whitney statistic. Ties are broken at random with the seed.
     """
-    drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
+    tie_breakers = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)
-    ranks[np.lexsort((drawn, scores))] = np.arange(scores.size)
+    ranks[np.lexsort((tie_breakers, scores))] = np.arange(scores.size)
     count = int(members.sum())
     return float(ranks[members].sum()) - count * (count - 1) / 2
 
@@ -151,25 +155,27 @@ def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
     `sizes` are (trials with D, trials with D') of each fold. For large folds a normal distribution gives P, which is
     never too small.
     """
-    if max(one * other for one, other in sizes) <= _MOST_EXACT:
-        shares = reduce(np.convolve, [_distribution(one, other) for one, other in sizes])
+    if max(first_size * second_size for first_size, second_size in sizes) <= _MOST_EXACT:
+        shares = reduce(np.convolve, [_distribution(first_size, second_size) for first_size, second_size in sizes])
         tails = np.append(np.cumsum(shares[::-1])[::-1], 0.0)
         return lambda right: min(1.0, float(tails[round(right)]))
-    mean = sum(one * other for one, other in sizes) / 2
-    spread = math.sqrt(sum(one * other * (one + other + 1) / 12 for one, other in sizes))
+    mean = sum(first_size * second_size for first_size, second_size in sizes) / 2
+    spread = math.sqrt(
+        sum(first_size * second_size * (first_size + second_size + 1) / 12 for first_size, second_size in sizes)
+    )
     return lambda right: float(ndtr(-(right - 0.5 - mean) / spread))
 
 
-def _distribution(one: int, other: int) -> Floats:
+def _distribution(first_size: int, second_size: int) -> Floats:
     """Return the null probabilities that the Mann-Whitney statistic of two groups is 0, 1, ..., one * other."""
-    ways: Floats = np.zeros((one + 1, one * other + 1))
+    ways: Floats = np.zeros((first_size + 1, first_size * second_size + 1))
     ways[0, 0] = 1.0
-    for taken in range(one + other):
-        for with_d in range(min(taken + 1, one), 0, -1):
-            beaten = taken - (with_d - 1)
-            if beaten <= other:
+    for index in range(first_size + second_size):
+        for with_d in range(min(index + 1, first_size), 0, -1):
+            beaten = index - (with_d - 1)
+            if beaten <= second_size:
                 ways[with_d, beaten:] += ways[with_d - 1, : ways.shape[1] - beaten]
-    return np.asarray(ways[one] / math.comb(one + other, one))
+    return np.asarray(ways[first_size] / math.comb(first_size + second_size, first_size))
 
 
 def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
@@ -179,12 +185,15 @@ def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
     `DETECTION_POWER`. The test rejects if the observed share of rightly ranked pairs is at least `critical`. `sizes`
     are the numbers of trials with D and with D' in each fold.
     """
-    pairs = sum(one * other for one, other in sizes)
+    pairs = sum(first_size * second_size for first_size, second_size in sizes)
 
     def short(share: float) -> float:
         first, second = share / (2 - share) - share**2, 2 * share**2 / (1 + share) - share**2
         alone = share * (1 - share)
-        variance = sum(one * other * (alone + (one - 1) * first + (other - 1) * second) for one, other in sizes)
+        variance = sum(
+            first_size * second_size * (alone + (first_size - 1) * first + (second_size - 1) * second)
+            for first_size, second_size in sizes
+        )
         return share - float(ndtri(DETECTION_POWER)) * math.sqrt(max(0.0, variance)) / pairs - critical
 
     return float(brentq(short, critical, 1.0)) if short(1.0) > 0 else 1.0

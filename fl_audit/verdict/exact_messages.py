@@ -15,10 +15,10 @@ def exact_sentences(answers: Sequence[ExactAnswer]) -> str:
 
 def exact_scope(answers: Sequence[ExactAnswer]) -> str:
     """Return sentences on the exact questions that were asked, where, and on those that were not asked, and why."""
-    asked = [f"{TITLES[answer.question]} ({answer.checked})" for answer in answers if answer.is_asked]
-    others = [f"{TITLES[answer.question]} ({answer.reason})" for answer in answers if not answer.is_asked]
-    text = f" Asked exactly, without statistics: {'; '.join(asked)}." if asked else ""
-    return text + (f" Not asked exactly: {'; '.join(others)}." if others else "")
+    asked_questions = [f"{TITLES[answer.question]} ({answer.checked})" for answer in answers if answer.is_asked]
+    unasked = [f"{TITLES[answer.question]} ({answer.reason})" for answer in answers if not answer.is_asked]
+    text = f" Asked exactly, without statistics: {'; '.join(asked_questions)}." if asked_questions else ""
+    return text + (f" Not asked exactly: {'; '.join(unasked)}." if unasked else "")
 
 
 def exact_table(answers: Sequence[ExactAnswer]) -> Table:

@@ -150,9 +150,9 @@ class ExactAnswer:
     def to_json(self) -> dict[str, Any]:
         """Return the entry of this answer in `summary.json`."""
         numbers = {"measured": self.measured, "allowed": self.allowed}
-        said = {"found": self.text, "checked": self.checked, "not_asked": self.reason or None}
-        told = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-        return {"name": str(self.question), "violated": not self.is_kept} | told | said
+        values = {"found": self.text, "checked": self.checked, "not_asked": self.reason or None}
+        numbers_told = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        return {"name": str(self.question), "violated": not self.is_kept} | numbers_told | values
 
 
 def exact_answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
@@ -187,13 +187,15 @@ _Rows = dict[ExactRowKind, list[ExactRow]]
 
 def _rows_of(tallies: "pd.DataFrame | None") -> _Rows:
     """Return the rows of exact checks in the table of tallies, by kind, in the order of the table."""
-    found: _Rows = {kind: [] for kind in ExactRowKind}
+    rows_of_kind: _Rows = {kind: [] for kind in ExactRowKind}
     if tallies is not None:
         names = [str(kind) for kind in ExactRowKind]
         table = tallies[tallies["kind"].isin(names)]
         for kind, trial, number, where, value in table.itertuples(index=False):
-            found[ExactRowKind(kind)].append(ExactRow(ExactRowKind(kind), int(trial), int(number), int(where), value))
-    return found
+            rows_of_kind[ExactRowKind(kind)].append(
+                ExactRow(ExactRowKind(kind), int(trial), int(number), int(where), value)
+            )
+    return rows_of_kind
 
 
 def _worst(values: list[ExactRow], allowed: list[ExactRow]) -> tuple[ExactRow, float]:
@@ -212,9 +214,10 @@ def _sum(rows: _Rows) -> ExactAnswer:
     if not values:
         return _not_asked(ExactQuestion.SUM, _NOT_OPENED)
     worst, allowed = _worst(values, rows[ExactRowKind.SUM_ALLOWED])
-    who = "what the server summed" if worst.where < 0 else f"what client {worst.where} sent"
+    subject = "what the server summed" if worst.where < 0 else f"what client {worst.where} sent"
     text = (
-        f"in trial {worst.trial} round {worst.number}, {who} is {worst.value:.3g} clipping norms away from what was "
+        f"in trial {worst.trial} round {worst.number}, {subject} is {worst.value:.3g} clipping norms away from "
+        "what was "
         f"recomputed from the data; rounding explains {allowed:.2g}"
     )
     units = sum(int(row.value) for row in rows[ExactRowKind.UNITS])
@@ -270,8 +273,8 @@ def _step(rows: _Rows, server_adds: bool) -> ExactAnswer:
         return _not_asked(ExactQuestion.STEP, "the server adds no noise")
     if not rows[ExactRowKind.STARTS]:
         return _not_asked(ExactQuestion.STEP, _NOT_OPENED)
-    if left := _count(rows, ExactRowKind.NOT_A_SUM):
-        reason = _NOT_A_SUM.format(left)
+    if no_sums := _count(rows, ExactRowKind.NOT_A_SUM):
+        reason = _NOT_A_SUM.format(no_sums)
         return replace(_not_asked(ExactQuestion.STEP, reason), is_open=True, hides_noise=True)
     if (changed := _changed(ExactQuestion.STEP, rows, _NOISED_SUMS)) is not None:
         return changed
@@ -298,22 +301,23 @@ def _count(rows: _Rows, kind: ExactRowKind) -> int:
     return int(sum(row.value for row in rows[kind]))
 
 
-def _changed(question: ExactQuestion, rows: _Rows, what: str) -> ExactAnswer | None:
+def _changed(question: ExactQuestion, rows: _Rows, subject: str) -> ExactAnswer | None:
     """Return the answer about rounds in which a server changes something; None if it changes nothing that is known."""
     if secret := _count(rows, ExactRowKind.FOLLOWS_SECRET):
-        text = f"in {secret:,} rounds of trials the server changes {what} in one way with D and another with D'"
+        text = f"in {secret:,} rounds of trials the server changes {subject} in one way with D and another with D'"
         return ExactAnswer(question, float(secret), 0.0, False, text, _ALL_ROUNDS)
     if of_its_own := _count(rows, ExactRowKind.OWN_RULE):
-        return replace(_not_asked(question, _OWN_RULE.format(of_its_own, what)), is_open=True)
+        return replace(_not_asked(question, _OWN_RULE.format(of_its_own, subject)), is_open=True)
     if _count(rows, ExactRowKind.UNKNOWN_STEP):
         return None
     processed, one_secret = _count(rows, ExactRowKind.POST_PROCESSED), _count(rows, ExactRowKind.ONE_SECRET)
     if one_secret and not processed:
-        return replace(_not_asked(question, _ONE_SECRET.format(one_secret, what)), is_open=True)
+        return replace(_not_asked(question, _ONE_SECRET.format(one_secret, subject)), is_open=True)
     if not processed:
         return None
     text = (
-        f"in {processed + one_secret:,} rounds of trials the server changes {what}, by a rule that is the same for D "
+        f"in {processed + one_secret:,} rounds of trials the server changes {subject}, by a rule that is the "
+        "same for D "
         "and D', which weakens no guarantee; the tests see the noised sums before it"
     )
     return ExactAnswer(question, 0.0, 0.0, True, text, _ALL_ROUNDS)
@@ -355,12 +359,15 @@ def _epsilon(run: FinishedRun) -> ExactAnswer:
     if not math.isfinite(claimed):
         return _not_asked(ExactQuestion.EPSILON, "the claimed epsilon is infinite")
     try:
-        found = max((independent_epsilon(each, delta) for each in played_releases(run)), key=lambda one: one.epsilon)
+        epsilon = max(
+            (independent_epsilon(release, delta) for release in played_releases(run)),
+            key=lambda epsilon: epsilon.epsilon,
+        )
     except (InputError, ValueError) as why:
         return _not_asked(ExactQuestion.EPSILON, str(why))
-    text = f"the mechanism as played has epsilon {found.epsilon:.4g} at delta {delta:g}; {claimed:.4g} is claimed"
-    allowed = claimed + found.error
-    return ExactAnswer(ExactQuestion.EPSILON, found.epsilon, claimed, found.epsilon <= allowed, text, "all rounds")
+    text = f"the mechanism as played has epsilon {epsilon.epsilon:.4g} at delta {delta:g}; {claimed:.4g} is claimed"
+    allowed = claimed + epsilon.error
+    return ExactAnswer(ExactQuestion.EPSILON, epsilon.epsilon, claimed, epsilon.epsilon <= allowed, text, "all rounds")
 
 
 def _configured_delta(run: FinishedRun) -> float:

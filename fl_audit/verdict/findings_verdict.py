@@ -81,8 +81,8 @@ class VerdictFinding:
         """Return the entries `verdict`, `signal` and `exact` of `summary.json`; `signal` is None if not measured."""
         signal = None if self.judgement is None else self.judgement.signal
         exact = [] if self.judgement is None else [answer.to_json() for answer in self.judgement.exact]
-        told = None if signal is None else json_of(signal.to_json())
-        return {"verdict": str(self.verdict), "signal": told, "exact": exact}
+        signal_json = None if signal is None else json_of(signal.to_json())
+        return {"verdict": str(self.verdict), "signal": signal_json, "exact": exact}
 
 
 def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDetails | None]) -> VerdictFinding:
@@ -97,25 +97,25 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
         return VerdictFinding(Verdict.NO_GUARANTEE, None)
     errors, exact = list[SectionError](), tuple[ExactAnswer, ...]()
     try:
-        found = judge(run)
+        details = judge(run)
     except Exception as error:
-        found = without_tests(run.plan.confidence)
+        details = without_tests(run.plan.confidence)
         errors.append(SectionError("The tests of the guarantee", in_a_line(error)))
-    if found is None:
+    if details is None:
         return VerdictFinding(Verdict.NOT_AUDITED, None)
     try:
         exact = exact_answers(run)
     except Exception as error:
         errors.append(SectionError("The exact questions", in_a_line(error)))
     if any(answer.hides_noise for answer in exact):
-        found = without_noise(found)
-    found = replace(found, exact=exact)
-    speed, trials, needed = run.timing.trials_per_second, found.trials_for_conclusive_verdict, None
+        details = without_noise(details)
+    details = replace(details, exact=exact)
+    speed, trials, needed = run.timing.trials_per_second, details.trials_for_conclusive_verdict, None
     if trials is not None and speed:
         needed = trials / speed + (run.timing.setup_seconds or 0.0)
-    limits = {test.name: test.limit for test in found.tests}
+    limits = {test.name: test.limit for test in details.tests}
     anywhere, at_unit = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
-    verdict = VerdictFinding(found.verdict, found, needed, guarantee.epsilon, anywhere, at_unit)
+    verdict = VerdictFinding(details.verdict, details, needed, guarantee.epsilon, anywhere, at_unit)
     return verdict.with_errors(tuple(errors))
 
 
@@ -129,9 +129,9 @@ class NoiseFinding:
     def to_json(self) -> dict[str, Any]:
         """Return the entry `noise` of `summary.json` as a dictionary; numbers that were not measured are None."""
         names = ("ratio", "low", "high", "confidence", "along_record", "along_low", "along_high")
-        tensors = [dict(zip(("name", *names[:3]), part, strict=True)) for part in self.estimate.tensors]
-        told = {name: getattr(self.estimate, name) for name in names}
-        return {"noise": json_of(told | {"tensors": tensors, "level": self.judgement.level})}
+        tensors = [dict(zip(("name", *names[:3]), tensor, strict=True)) for tensor in self.estimate.tensors]
+        values = {name: getattr(self.estimate, name) for name in names}
+        return {"noise": json_of(values | {"tensors": tensors, "level": self.judgement.level})}
 
     @property
     def main(self) -> tuple[float, float, float] | None:
@@ -140,11 +140,11 @@ class NoiseFinding:
         The noise is measured in directions orthogonal to f(D) - f(D') or, if this is not possible, along f(D) - f(D').
         None if neither was measured.
         """
-        found = self.estimate
-        if math.isfinite(found.ratio):
-            return found.ratio, found.low, found.high
-        if math.isfinite(found.along_record):
-            return found.along_record, found.along_low, found.along_high
+        estimate = self.estimate
+        if math.isfinite(estimate.ratio):
+            return estimate.ratio, estimate.low, estimate.high
+        if math.isfinite(estimate.along_record):
+            return estimate.along_record, estimate.along_low, estimate.along_high
         return None
 
 

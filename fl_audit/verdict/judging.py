@@ -61,8 +61,8 @@ OPENED_TESTS: dict[TestName, OpenedTest] = {
 def _of_measured(name: TestName) -> Test:
     """Return the test of opened values with the given name, as a test of the measurements of a run."""
 
-    def of_measured(measured: NoiseMeasurements) -> TestResult:
-        return OPENED_TESTS[name](if_known(measured.opened, NotTestedReason.NOT_OPENED))
+    def of_measured(measurements: NoiseMeasurements) -> TestResult:
+        return OPENED_TESTS[name](if_known(measurements.opened, NotTestedReason.NOT_OPENED))
 
     return of_measured
 
@@ -91,40 +91,40 @@ FAMILY: dict[TestName, Test] = {
 _Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, NotTestedReason], ...]]
 
 
-def run_family(measured: NoiseMeasurements, names: Iterable[TestName] = FAMILY) -> _Tested:
+def run_family(measurements: NoiseMeasurements, names: Iterable[TestName] = FAMILY) -> _Tested:
     """Make the named tests on a run and return their results, and the reasons why some could not be made.
 
     The first element holds the results, the second one pairs (name of the test, reason).
 
     Parameters
     ----------
-    measured
+    measurements
         Noise measurements of the run.
     names
         Names of the tests to make. By default all of `FAMILY` are made.
     """
-    return _offered({name: partial(FAMILY[name], measured) for name in names})
+    return _offered({name: partial(FAMILY[name], measurements) for name in names})
 
 
 def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
-    made, missing = [], []
+    tested, missing = [], []
     for name, test in tests.items():
         try:
-            made.append(test())
+            tested.append(test())
         except TestNotApplicableError as why:
             missing.append((name, why.reason))
         except (ArithmeticError, InputError, ValueError):
             # One test that cannot be computed may not lose the results of the others.
             missing.append((name, NotTestedReason.NOT_COMPUTED))
-    return tuple(made), tuple(missing)
+    return tuple(tested), tuple(missing)
 
 
-def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> VerdictDetails:
+def judge(measurements: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> VerdictDetails:
     """Test a guarantee by the noise measurements of a run, and return the results with the verdict.
 
     Parameters
     ----------
-    measured
+    measurements
         Noise measurements of the run, with the claimed noise.
     guarantee
         Guarantee of the run.
@@ -137,18 +137,18 @@ def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) 
     InputError
         If a number is out of its range.
     """
-    claim, count, name = guarantee.claim, int(measured.used_innovations.size), TestName.NOISE_ALONG_RECORD
-    total, along = noise_scale.total_squares(measured), noise_scale.record_squares(measured)
+    claim, count, name = guarantee.claim, int(measurements.used_innovations.size), TestName.NOISE_ALONG_RECORD
+    total, along = noise_scale.total_squares(measurements), noise_scale.record_squares(measurements)
     return VerdictDetails(
-        *run_family(measured),
-        estimates.estimate_noise(confidence, total, along, noise_scale.tensor_squares(measured)),
-        estimates.epsilon_lower_bound_from_noise(measured, confidence, claim),
-        estimates.epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, claim),
+        *run_family(measurements),
+        estimates.estimate_noise(confidence, total, along, noise_scale.tensor_squares(measurements)),
+        estimates.epsilon_lower_bound_from_noise(measurements, confidence, claim),
+        estimates.epsilon_lower_bound_from_noise(measurements, 1 - FAMILY_LEVEL, claim),
         confidence,
         str(name),
         estimates.assumption_of(claim),
-        **vars(estimates.epsilon_limit(count, measured.trials, guarantee, measured.law)),
-        signal=target_contribution_tests.limit_of_run(measured),
+        **vars(estimates.epsilon_limit(count, measurements.trials, guarantee, measurements.law)),
+        signal=target_contribution_tests.limit_of_run(measurements),
     )
 
 
@@ -189,11 +189,11 @@ def judge_scores(
     rule, level = BoundMethod.ORDER_STATISTIC, TestName.SCORES.level
     low, at_level, ceiling = 0.0, 0.0, 0.0
     if min(sizes) > 0:
-        low, at_level = (epsilon_lower_bound(*scores, delta, one, rule).epsilon for one in (confidence, 1 - level))
+        low, at_level = (epsilon_lower_bound(*scores, delta, level, rule).epsilon for level in (confidence, 1 - level))
         ceiling = bound_limit(rule, *sizes, delta, 1 - level)
     # The p-value is not computed, only on which side of the level it lies.
-    p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
-    test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, claimed=guarantee.epsilon, more=more)
+    p_value, details = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
+    test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, claimed=guarantee.epsilon, more=details)
     alone = judged_by_one(
         test,
         (low, at_level),
@@ -205,7 +205,7 @@ def judge_scores(
     return judged_with_noise(alone, noise, guarantee)
 
 
-def judged_with_noise(alone: VerdictDetails, noise: NoiseAlongTarget | None, guarantee: Guarantee) -> VerdictDetails:
+def judged_with_noise(details: VerdictDetails, noise: NoiseAlongTarget | None, guarantee: Guarantee) -> VerdictDetails:
     """Add the tests of the noise along the target unit to the result of another test, and return all with the verdict.
 
     The guarantee is violated if any test fails. Otherwise the verdict is consistent if the run would have found each of
@@ -214,18 +214,18 @@ def judged_with_noise(alone: VerdictDetails, noise: NoiseAlongTarget | None, gua
 
     Parameters
     ----------
-    alone
+    details
         Result of the other test, at its share of the significance level.
     noise
-        Noise along the target in every trial. If it is None, because it cannot be computed, `alone` is returned.
+        Noise along the target in every trial. If it is None, because it cannot be computed, `details` is returned.
     guarantee
         Guarantee that is tested.
     """
     if noise is None:
-        return alone
+        return details
     if noise.total.freedom == 0:
         return replace(
-            alone,
+            details,
             not_offered=tuple((name, NotTestedReason.NO_DIFFERENCE) for name in FAMILY),
             signal=SignalDetectionLimit(),
         )
@@ -237,43 +237,43 @@ def judged_with_noise(alone: VerdictDetails, noise: NoiseAlongTarget | None, gua
         TestName.SIGNAL: lambda: target_contribution_tests.signal_of(target_contribution_tests.drift_along(noise)),
         TestName.SIGNAL_TRIAL: partial(target_contribution_tests.signal_trial_of, noise),
     }
-    made, missing = _offered(of_noise)
-    tests, reasons = (*made, *alone.tests), dict(missing)
+    test_results, missing = _offered(of_noise)
+    tests, reasons = (*test_results, *details.tests), dict(missing)
     names = {test.name for test in tests}
     return replace(
-        alone,
+        details,
         tests=tests,
         not_offered=tuple(
             (name, reasons.get(name, NotTestedReason.TARGETS_ALONE)) for name in FAMILY if name not in names
         ),
-        noise=estimates.estimate_noise(alone.confidence, along=noise.total),
+        noise=estimates.estimate_noise(details.confidence, along=noise.total),
         **vars(estimates.epsilon_limit(noise.total.freedom, noise.members.size, guarantee)),
         signal=target_contribution_tests.limit_along(noise),
     )
 
 
-def judged_with_opened(found: VerdictDetails, opened: OpenedSecrets | None) -> VerdictDetails:
+def judged_with_opened(details: VerdictDetails, opened: OpenedSecrets | None) -> VerdictDetails:
     """Test values that the challenger revealed after the run, such as who took part in a round, and add the results.
 
     Parameters
     ----------
-    found
+    details
         Results of tests by scores or guesses. They use only a part of the significance level; the added tests use the
         rest.
     opened
-        Secret values that the challenger revealed after the run. If there are none, `found` is returned.
+        Secret values that the challenger revealed after the run. If there are none, `details` is returned.
     """
     if opened is None or not opened.is_kept:
-        return found
+        return details
     tests, missing = _offered({name: partial(OPENED_TESTS[name], opened) for name in OF_OPENED})
-    left = tuple((name, reason) for name, reason in found.not_offered if name not in OF_OPENED)
-    return replace(found, tests=(*found.tests, *tests), not_offered=(*left, *missing))
+    left = tuple((name, reason) for name, reason in details.not_offered if name not in OF_OPENED)
+    return replace(details, tests=(*details.tests, *tests), not_offered=(*left, *missing))
 
 
 def judged_by_one(
     test: TestResult,
     lower_bounds: tuple[float, float],
-    missing: NotTestedReason | None = None,
+    reason: NotTestedReason | None = None,
     *,
     confidence: float,
     method: str,
@@ -289,7 +289,7 @@ def judged_by_one(
         Result of the single test.
     lower_bounds
         Lower bounds on epsilon that hold with probability `confidence` and with probability 1 - `FAMILY_LEVEL`.
-    missing
+    reason
         Reason to store why each test of `FAMILY` was not made; None stores no reasons.
     confidence
         Confidence of the first lower bound, above 0 and below 1.
@@ -298,7 +298,7 @@ def judged_by_one(
     assumption
         Assumption of the lower bounds, in plain English.
     """
-    not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
+    not_offered = () if reason is None else tuple((name, reason) for name in FAMILY)
     nothing = estimates.estimate_noise(confidence)
     return VerdictDetails((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)
 
@@ -312,22 +312,22 @@ def without_tests(confidence: float) -> VerdictDetails:
     return VerdictDetails((), missing, estimates.estimate_noise(confidence), 0.0, 0.0, confidence, "", "")
 
 
-def without_noise(found: VerdictDetails) -> VerdictDetails:
+def without_noise(details: VerdictDetails) -> VerdictDetails:
     """Return a judgement without the tests and estimates of noise, for releases that are not sums with noise.
 
     Tests of scores, guesses and opened values stay: they hold whatever is released.
     """
     stay = {*OF_OPENED, TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES}
-    tests = tuple(test for test in found.tests if test.name in stay)
-    gone = tuple((test.name, NotTestedReason.NOT_A_SUM) for test in found.tests if test.name not in stay)
-    is_of_noise = found.method == TestName.NOISE_ALONG_RECORD
+    tests = tuple(test for test in details.tests if test.name in stay)
+    gone = tuple((test.name, NotTestedReason.NOT_A_SUM) for test in details.tests if test.name not in stay)
+    is_of_noise = details.method == TestName.NOISE_ALONG_RECORD
     return replace(
-        found,
+        details,
         tests=tests,
-        not_offered=(*found.not_offered, *gone),
-        noise=estimates.estimate_noise(found.confidence),
-        epsilon_lower_bound=0.0 if is_of_noise else found.epsilon_lower_bound,
-        epsilon_lower_bound_at_level=0.0 if is_of_noise else found.epsilon_lower_bound_at_level,
+        not_offered=(*details.not_offered, *gone),
+        noise=estimates.estimate_noise(details.confidence),
+        epsilon_lower_bound=0.0 if is_of_noise else details.epsilon_lower_bound,
+        epsilon_lower_bound_at_level=0.0 if is_of_noise else details.epsilon_lower_bound_at_level,
         limit_of_detection=np.inf,
         trials_needed=None,
         conclusive=False,

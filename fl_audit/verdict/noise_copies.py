@@ -58,16 +58,16 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
     single = units.astype(np.float32)  # for finding the pair; its cosine is computed again in float64
     best, at, pairs = -1.0, (0, 1), 0
     for start, stop, offset, end in _blocks(len(units), group):
-        found = single[start:stop] @ single[offset:end].T
+        cosines = single[start:stop] @ single[offset:end].T
         if start == offset:
-            np.fill_diagonal(found, 0.0)
+            np.fill_diagonal(cosines, 0.0)
         # Maximum and minimum are several times faster than the index of the largest absolute value.
-        largest = max(float(found.max()), -float(found.min()))
+        largest = max(float(cosines.max()), -float(cosines.min()))
         if largest > best:
-            row, column = divmod(int(np.abs(found).argmax()), found.shape[1])
+            row, column = divmod(int(np.abs(cosines).argmax()), cosines.shape[1])
             best, at = largest, (start + row, offset + column)
-        size, others = stop - start, end - offset
-        pairs += size * (size - 1) // 2 if start == offset else size * others
+        size, width = stop - start, end - offset
+        pairs += size * (size - 1) // 2 if start == offset else size * width
     return MostSimilarPair(min(1.0, abs(float(units[at[0]] @ units[at[1]]))), min(at), max(at), pairs)
 
 
@@ -96,19 +96,19 @@ def _evened(vectors: Floats) -> Floats:
     return np.asarray(vectors @ axes / np.sqrt(np.maximum(spreads, 1e-12 * spreads[-1])))
 
 
-def repeated_noise(measured: NoiseMeasurements) -> TestResult:
+def repeated_noise(measurements: NoiseMeasurements) -> TestResult:
     """Test whether noise was used more than once: by vectors, by values, and by sums over trials and over rounds."""
     questions = (used_twice, equal_values, shared_over_trials, shared_over_rounds)
-    return clearest_of(TestName.REPEATED_NOISE, [partial(question, measured) for question in questions])
+    return clearest_of(TestName.REPEATED_NOISE, [partial(question, measurements) for question in questions])
 
 
-def correlated_noise(measured: NoiseMeasurements) -> TestResult:
+def correlated_noise(measurements: NoiseMeasurements) -> TestResult:
     """Test whether noise depends on other noise: between coordinates, between rounds in a row, and by its size."""
     questions = (copied_places, joint_places, serial_correlation, even_sizes, carried_sizes)
-    return clearest_of(TestName.CORRELATED_NOISE, [partial(question, measured) for question in questions])
+    return clearest_of(TestName.CORRELATED_NOISE, [partial(question, measurements) for question in questions])
 
 
-def used_twice(measured: NoiseMeasurements, level: float) -> Look:
+def used_twice(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether noise was repeated, by the largest absolute cosine over all pairs of rounds.
 
     The two rounds of a pair may be of the same trial or of different trials. The noise of a round is represented by its
@@ -117,57 +117,57 @@ def used_twice(measured: NoiseMeasurements, level: float) -> Look:
     Cosines are only pairwise independent. At the level of the test, however, the p-value differs from the Bonferroni
     bound m p by a ten-thousandth only.
     """
-    seen = measured.noise.projections
+    seen = measurements.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)
-    projections = seen / measured.sigma[..., None]
-    dimensions, count = projections.shape[-1], measured.trials * measured.rounds
+    projections = seen / measurements.sigma[..., None]
+    dimensions, count = projections.shape[-1], measurements.trials * measurements.rounds
     only_if(min(dimensions, count) >= 2, NotTestedReason.TOO_FEW)
-    found = _likest_pair(_evened(projections.reshape(count, dimensions)))
-    critical = cosine_at(level / found.pairs, dimensions)
-    (trial, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
-    place = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
-    return _look_at_largest_cosine("used-twice", found, dimensions, critical, critical, place, {"pairs": found.pairs})
+    pair = _likest_pair(_evened(projections.reshape(count, dimensions)))
+    critical = cosine_at(level / pair.pairs, dimensions)
+    (trial, number), (other, later) = (divmod(place, measurements.rounds) for place in (pair.first, pair.second))
+    location = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
+    return _look_at_largest_cosine("used-twice", pair, dimensions, critical, critical, location, {"pairs": pair.pairs})
 
 
 def _look_at_largest_cosine(
     question: str,
-    found: MostSimilarPair,
+    pair: MostSimilarPair,
     dimensions: int,
     claimed: float,
     limit: float,
-    place: str,
-    more: dict[str, int],
+    location: str,
+    details: dict[str, int],
 ) -> Look:
     """Return a look at the largest absolute cosine over all pairs of vectors with `dimensions` coordinates."""
     # The probability that at least one of so many independent events occurs, each with the probability `tail`.
-    tail = cosine_tail(found.cosine, dimensions)
-    p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
-    return Look(question, found.cosine, p_value, found.cosine, claimed, limit, place, more)
+    tail = cosine_tail(pair.cosine, dimensions)
+    p_value = -math.expm1(pair.pairs * math.log1p(-tail)) if tail < 1 else 1.0
+    return Look(question, pair.cosine, p_value, pair.cosine, claimed, limit, location, details)
 
 
-def copied_places(measured: NoiseMeasurements, level: float) -> Look:
+def copied_places(measurements: NoiseMeasurements, level: float) -> Look:
     """Test for copied coordinates by the largest absolute correlation between two sampled coordinates of the model.
 
     The correlation is the cosine of the coordinates' noise over all rounds of all trials. The p-value is computed as in
     the question `used_twice`.
     """
-    vectors = _by_coordinate(measured)
-    places, draws = vectors.shape
-    found = _likest_pair(vectors)
-    limit = detectable_cosine(level / found.pairs, draws)
-    first, second = (measured.noise.places[at] for at in (found.first, found.second))
-    place = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
-    return _look_at_largest_cosine("two-places", found, draws, 0.0, limit, place, {"places": places})
+    vectors = _by_coordinate(measurements)
+    size, draws = vectors.shape
+    pair = _likest_pair(vectors)
+    limit = detectable_cosine(level / pair.pairs, draws)
+    first, second = (measurements.noise.places[at] for at in (pair.first, pair.second))
+    location = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
+    return _look_at_largest_cosine("two-places", pair, draws, 0.0, limit, location, {"places": size})
 
 
-def _by_coordinate(measured: NoiseMeasurements) -> Floats:
+def _by_coordinate(measurements: NoiseMeasurements) -> Floats:
     """Return the sampled noise with one row per coordinate, (coordinates, trials * rounds)."""
-    vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
+    vectors = measurements.even_sample.reshape(-1, measurements.even_sample.shape[-1]).T
     only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, NotTestedReason.TOO_FEW)
     return vectors
 
 
-def joint_places(measured: NoiseMeasurements, level: float) -> Look:
+def joint_places(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether many coordinates of the noise are slightly correlated, by all pairs of sampled coordinates.
 
     For each pair, the squared correlation of its two coordinates over all rounds of all trials is taken. The statistic
@@ -178,7 +178,7 @@ def joint_places(measured: NoiseMeasurements, level: float) -> Look:
     uncorrelated. The p-value is from a shifted gamma distribution with the exact mean, variance and third cumulant:
     with more coordinates than rounds, the upper tail is far heavier than a normal one.
     """
-    vectors = _by_coordinate(measured)
+    vectors = _by_coordinate(measurements)
     places, draws = vectors.shape
     only_if(draws >= _FEWEST_JOINT_DRAWS, NotTestedReason.TOO_FEW)
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
@@ -196,21 +196,21 @@ def joint_places(measured: NoiseMeasurements, level: float) -> Look:
     return Look("all-places", total / pairs, p_value, size, claimed, limit, more={"pairs": pairs})
 
 
-def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
+def _joint_distribution(size: int, draws: int) -> tuple[float, float, float]:
     """Return shape, scale and location of a gamma distribution that approximates the statistic of `joint_places`.
 
-    The statistic is the sum of n cos^2 over all pairs of `places` independent normal vectors of dimension n = `draws`.
+    The statistic is the sum of n cos^2 over all pairs of `size` independent normal vectors of dimension n = `draws`.
     The gamma distribution has its mean, variance and third cumulant.
     """
-    pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
+    pairs, variance = size * (size - 1) / 2, 2 * (draws - 1) / (draws + 2)
     third = pairs * 4 * variance * (draws - 2) / (draws + 4)
-    third += 24 * math.comb(places, 3) * (draws - 1) / (draws + 2) ** 2
+    third += 24 * math.comb(size, 3) * (draws - 1) / (draws + 2) ** 2
     scale = third / (2 * pairs * variance)
     degrees = pairs * variance / scale**2
     return degrees, scale, pairs - degrees * scale
 
 
-def equal_values(measured: NoiseMeasurements, level: float) -> Look:
+def equal_values(measurements: NoiseMeasurements, level: float) -> Look:
     """Test for copied values anywhere in a run by the number of pairs of sampled noise values that are nearly equal.
 
     Two values are nearly equal if their absolute values differ by at most t, a few millionths of the claimed noise. The
@@ -219,13 +219,13 @@ def equal_values(measured: NoiseMeasurements, level: float) -> Look:
     a gamma distribution, which has twice the skewness. Uniform random numbers as wide as a rounding step are added to
     the values, because rounding makes more of them equal than chance does.
     """
-    found = equal_pairs(measured.even_sample, float(np.max(measured.noise.grain)))
+    found = equal_pairs(measurements.even_sample, float(np.max(measurements.noise.grain)))
     only_if(found.close <= _LARGEST_CLOSE, NotTestedReason.ROUNDING)
     only_if(found.mean >= 20, NotTestedReason.TOO_FEW)
     spread = math.sqrt(found.variance)
     limit = min(1.0, detectable_deviation(level) * spread / found.count)
-    statistic, more = (found.pairs - found.mean) / spread, {"close": found.close, "values": found.count}
-    return Look("equal-values", statistic, found.p_value, found.pairs, found.mean, limit, more=more)
+    statistic, details = (found.pairs - found.mean) / spread, {"close": found.close, "values": found.count}
+    return Look("equal-values", statistic, found.p_value, found.pairs, found.mean, limit, more=details)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class NoiseRatioEstimate:
     on_tensors: Mapping[str, SquareSum] = field(default_factory=dict)
 
 
-def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
+def ratio_interval(squares: SquareSum, confidence: float) -> tuple[float, float]:
     """Return the exact two-sided interval (low, high) of the ratio of the real to the claimed standard deviation.
 
     Examples
@@ -90,7 +90,7 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
     require_number("confidence is", confidence, "numbers above 0 and below 1")
     tail = (1 - confidence) / 2
     above, below = (
-        found.ratio_at(math.sqrt(found.value / chi_square_quantile(p, found.freedom))) for p in (1 - tail, tail)
+        squares.ratio_at(math.sqrt(squares.value / chi_square_quantile(p, squares.freedom))) for p in (1 - tail, tail)
     )
     return above, below
 
@@ -105,16 +105,20 @@ def estimate_noise(
 
     Each sum of squares is divided by the claimed variance. None means that it was not measured.
     """
-    parts = tuple((name, one.ratio, *ratio_interval(one, confidence)) for name, one in (tensors or {}).items())
-    across, known = _with_interval(total, confidence), total or along
+    tensor_intervals = tuple(
+        (name, squares.ratio, *ratio_interval(squares, confidence)) for name, squares in (tensors or {}).items()
+    )
+    across, known_squares = _with_interval(total, confidence), total or along
     # The interval excludes 1 by chance in less than one of 1,000 runs.
-    excess = known.ratio if known and ratio_interval(known, 1 - 2 * FAMILY_LEVEL)[0] > 1 else None
+    excess = (
+        known_squares.ratio if known_squares and ratio_interval(known_squares, 1 - 2 * FAMILY_LEVEL)[0] > 1 else None
+    )
     of_along = _with_interval(along, confidence)
-    return NoiseRatioEstimate(*across, confidence, *of_along, parts, excess, total, along, tensors or {})
+    return NoiseRatioEstimate(*across, confidence, *of_along, tensor_intervals, excess, total, along, tensors or {})
 
 
-def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, float, float]:
-    return (math.nan,) * 3 if found is None else (found.ratio, *ratio_interval(found, confidence))
+def _with_interval(squares: SquareSum | None, confidence: float) -> tuple[float, float, float]:
+    return (math.nan,) * 3 if squares is None else (squares.ratio, *ratio_interval(squares, confidence))
 
 
 def epsilon_at(claim: Claim, ratio: float) -> float:
@@ -137,16 +141,16 @@ def recomputed_epsilon(guarantee: Guarantee) -> float:
         return guarantee.epsilon
 
 
-def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: float, claim: Claim) -> float:
+def epsilon_lower_bound_from_noise(measurements: NoiseMeasurements, confidence: float, claim: Claim) -> float:
     """Return a lower confidence bound on epsilon that follows from the noise measured along f(D) - f(D').
 
     The sensitivity is taken from the claim. Let f_high be the exact upper confidence bound on the ratio of the real to
     the claimed scale of the noise. The result is the epsilon of the claimed releases with f_high times
     their claimed noise. `assumption_of` states the assumptions.
 
-    `measured`: If they contain no noise along f(D) - f(D'), the bound is 0.
+    `measurements`: If they contain no noise along f(D) - f(D'), the bound is 0.
     """
-    if (found := record_squares(measured)) is None:
+    if (found := record_squares(measurements)) is None:
         return 0.0
     lowest = chi_square_quantile(1 - confidence, found.freedom)
     if found.value == 0:
@@ -182,7 +186,7 @@ def epsilon_limit(
         return EpsilonDetectionLimit(math.inf, False, None)
     ratio, level = breach_ratio(guarantee), TestName.NOISE_ALONG_RECORD.level
     deviation = ratio if law is None else law.residual_ratio(ratio)
-    needed = smallest_number(lambda one: detectable_ratio(one, level) >= deviation, 2**52) or 2**53
+    needed = smallest_number(lambda count: detectable_ratio(count, level) >= deviation, 2**52) or 2**53
     epsilon = epsilon_at(guarantee.claim, SquareSum(0.0, count, law).detectable_ratio(level))
     return EpsilonDetectionLimit(epsilon, count >= needed, math.ceil(needed * trials / count))
 

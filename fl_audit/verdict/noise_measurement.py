@@ -69,108 +69,108 @@ class NoiseMeasurer:
     # Whether the differing contribution may be absent under both hypotheses, so that this is a third hypothesis.
     with_neither: bool = False
 
-    def measure(self, seen: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> NoiseStatistics:
+    def measure(self, release: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> NoiseStatistics:
         """Return the noise statistics of one round, for every trial of a batch.
 
         Parameters
         ----------
-        seen
+        release
             Releases and the sums f(D) and f(D') of every trial, float64 (trials, parameters).
         sigma
             Claimed scale of the noise, float64 (trials,): the standard deviation of Gaussian noise.
         distance
             Euclidean distance ||f(D) - f(D')||, float64 (trials,).
         """
-        residual, difference = seen.residual, seen.difference
+        residual, difference = release.residual, release.difference
         inverse = torch.where(distance > 0, 1 / distance, 0.0)
         columns = self.layout.slices().values()
         # Each tensor's part of <e, e>, <e, u> and <u, u>, (trials, tensors).
         power, towards, share = (
-            torch.stack([_dot(one[:, part], other[:, part]) for part in columns], dim=1)
-            for one, other in ((residual, residual), (residual, difference), (difference, difference))
+            torch.stack([_dot(tensor[:, column], other[:, column]) for column in columns], dim=1)
+            for tensor, other in ((residual, residual), (residual, difference), (difference, difference))
         )
         towards, share = towards * inverse.unsqueeze(1), share * inverse.square().unsqueeze(1)
         along = towards.sum(dim=1)
         squares, freedom = self._by_tensor(power, towards, share, along)
         size = residual.shape[1]
         classes, bits = (slice(None, None, by) for by in (stride_step(size), max(1, size // _LOW_BITS_COORDINATES)))
-        places = sampled_places(self.layout)
-        numbers = torch.tensor([number for number, _ in places], device=residual.device)
-        by_class, by_place, by_bit = (self._noises(seen, columns) for columns in (classes, numbers, bits))
+        coordinates = sampled_places(self.layout)
+        numbers = torch.tensor([number for number, _ in coordinates], device=residual.device)
+        by_class, by_place, by_bit = (self._noises(release, columns) for columns in (classes, numbers, bits))
         width = sigma.unsqueeze(1)
-        low_bits, counted = _low_bits(seen.release[:, bits], by_bit, width)
-        found = {
+        low_bits, counted = _low_bits(release.release[:, bits], by_bit, width)
+        tensors = {
             # Without any noise, rounding may leave a slightly negative number.
             "total": (power.sum(dim=1) - along.square()).clamp(min=0.0),
             "total_freedom": size - (distance > 0).long(),
             "squares": squares,
             "freedom": freedom,
             "projections": self._projections(residual, difference, along, inverse),
-            "gradient": _along_shared(seen.shared, residual, difference, along, inverse),
-            "signal": self._signal(seen, along, sigma, distance)
+            "gradient": _along_shared(release.shared, residual, difference, along, inverse),
+            "signal": self._signal(release, along, sigma, distance)
             if self.noise.has_gaussian_llr
-            else self._signal_of_residuals(seen, sigma, distance),
-            "grain": _grain(seen, numbers) / sigma,
+            else self._signal_of_residuals(release, sigma, distance),
+            "grain": _grain(release, numbers) / sigma,
             "low_bits": low_bits,
             "low_bits_count": counted,
             "strides": torch.stack([_strided(self._residuals(noise, width)) for noise in by_class], dim=1),
             "sample": torch.stack([self._residuals(noise, width) for noise in by_place], dim=1),
         }
-        arrays = {name: value.cpu().numpy() for name, value in found.items()}
-        measured = NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
+        arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
+        measured = NoiseStatistics(self.layout.names, coordinates, self.layout.size, **arrays)
         return measured if self.noise.has_gaussian_llr else measured.without_hypothesis_fields()
 
     def _residuals(self, noise: Tensor, width: Tensor) -> Tensor:
         """Return noise as values that are N(0, 1) if it is as claimed; `width` is its claimed scale."""
         return self.noise.standard_residuals(noise / width)
 
-    def _signal_of_residuals(self, seen: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> Tensor:
+    def _signal_of_residuals(self, release: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> Tensor:
         """Return the field `signal` of `NoiseStatistics` where only standard residuals are N(0, 1) in all directions.
 
         The length of a contribution is that which shifts the residuals along it, if it is small beside the noise.
         """
         everywhere, nothing = slice(None), torch.full_like(distance, math.nan)
-        contributions = [seen.present, seen.absent]
-        found = []
-        for number, noise in enumerate(self._noises(seen, everywhere)):
+        contributions = [release.present, release.absent]
+        columns = []
+        for number, noise in enumerate(self._noises(release, everywhere)):
             residuals = self._residuals(noise, sigma.unsqueeze(1))
-            along = torch.where(distance > 0, _dot(residuals, seen.difference) / distance, math.nan)
-            own, length = nothing, torch.zeros_like(distance)
+            along = torch.where(distance > 0, _dot(residuals, release.difference) / distance, math.nan)
+            tensor, length = nothing, torch.zeros_like(distance)
             if number < len(contributions):
                 length = contributions[number].norm(dim=1)
-                own = torch.where(length > 0, _dot(residuals, contributions[number]) / length, math.nan)
-            found.append(torch.stack([along, own, length * self.noise.residual_shift / sigma], dim=1))
-        return torch.stack(found, dim=1)
+                tensor = torch.where(length > 0, _dot(residuals, contributions[number]) / length, math.nan)
+            columns.append(torch.stack([along, tensor, length * self.noise.residual_shift / sigma], dim=1))
+        return torch.stack(columns, dim=1)
 
-    def _signal(self, seen: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
+    def _signal(self, release: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
         """Return the field `signal` of `NoiseStatistics`, (trials, sides, kinds).
 
         The kinds are the noise along f(D) - f(D'), the noise along the side's own contribution, and the length of this
         contribution. Noise along a vector of length 0 is NaN. `along` is <e, u> of the module's docstring.
         """
         # Three inner products over all parameters suffice, because <e, u> and ||f(D) - f(D')|| are known.
-        towards = _dot(seen.residual, seen.present)
-        squares = [_dot(part, part) for part in (seen.present, seen.absent)]
+        towards = _dot(release.residual, release.present)
+        squares = [_dot(part, part) for part in (release.present, release.absent)]
         inner = (squares[0] + squares[1] - distance.square()) / 2
-        found = []
+        columns = []
         for number, square in enumerate(squares):
             of_difference = along + (number - 0.5) * distance
             of_own = (towards - number * along * distance + (inner - square) / 2) / square.sqrt()
-            found.append([of_difference, torch.where(square > 0, of_own, math.nan), square.sqrt()])
+            columns.append([of_difference, torch.where(square > 0, of_own, math.nan), square.sqrt()])
         if self.with_neither:
             middle = along + (squares[0] - squares[1]) / (2 * distance)
-            found.append([middle, torch.full_like(along, math.nan), torch.zeros_like(along)])
-        sides = torch.stack([torch.stack(side, dim=1) for side in found], dim=1)
+            columns.append([middle, torch.full_like(along, math.nan), torch.zeros_like(along)])
+        sides = torch.stack([torch.stack(side, dim=1) for side in columns], dim=1)
         sides[:, :, 0] = torch.where(distance.unsqueeze(1) > 0, sides[:, :, 0], math.nan)
         return sides / sigma.view(-1, 1, 1)
 
-    def _noises(self, seen: ReleaseUnderHypotheses, columns: slice | Tensor) -> list[Tensor]:
+    def _noises(self, release: ReleaseUnderHypotheses, columns: slice | Tensor) -> list[Tensor]:
         """Return the noise of the release at some coordinates under each hypothesis, each (trials, coordinates).
 
         The hypotheses are D, D' and, if `with_neither`, that neither of the differing contributions is in the release.
         """
-        rest = seen.release[:, columns] - seen.shared[:, columns]
-        found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
+        rest = release.release[:, columns] - release.shared[:, columns]
+        found = [rest - release.present[:, columns], rest - release.absent[:, columns]]
         return [*found, rest] if self.with_neither else found
 
     def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,12 +179,12 @@ class NoiseMeasurer:
         `power`, `towards` and `share` are the tensors' parts of <e, e>, <e, u> and <u, u>, and `along` is <e, u>, with
         e and u as in the module's docstring.
         """
-        sizes = torch.tensor([part.stop - part.start for part in self.layout.slices().values()], device=power.device)
-        own = torch.where(share > 0, towards.square() / share, 0.0)
+        sizes = torch.tensor([slice.stop - slice.start for slice in self.layout.slices().values()], device=power.device)
+        tensor = torch.where(share > 0, towards.square() / share, 0.0)
         left = 1 - share
         counts = (share > 0) & (left >= _LEAST_VARIANCE)
-        missed = (own.sqrt() * towards.sign() - along.unsqueeze(1) * share.sqrt()).square() / left
-        squares = (power - own).clamp(min=0.0) + torch.where(counts, missed, 0.0)
+        missed = (tensor.sqrt() * towards.sign() - along.unsqueeze(1) * share.sqrt()).square() / left
+        squares = (power - tensor).clamp(min=0.0) + torch.where(counts, missed, 0.0)
         return squares, sizes - ((share > 0) & ~counts).long()
 
     def _projections(self, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
@@ -195,18 +195,18 @@ class NoiseMeasurer:
         """
         raw = self._evenly_spaced_columns(residual).float() @ self.directions
         towards = (self._evenly_spaced_columns(difference).float() @ self.directions).double() * inverse.unsqueeze(1)
-        seen = raw.double() - along.unsqueeze(1) * towards
+        tensor = raw.double() - along.unsqueeze(1) * towards
         stretch = (1 - _dot(towards, towards)).clamp(min=1e-12).rsqrt()
         # (I - bb')^(-1/2) = I + bb' t^2 / (1 + t), with t = (1 - b'b)^(-1/2)
-        factor = _dot(towards, seen) * stretch.square() / (1 + stretch)
-        return seen + factor.unsqueeze(1) * towards
+        factor = _dot(towards, tensor) * stretch.square() / (1 + stretch)
+        return tensor + factor.unsqueeze(1) * towards
 
     def _evenly_spaced_columns(self, vectors: Tensor) -> Tensor:
         """Return as many evenly spaced columns of `vectors` as the public directions have coordinates."""
-        size, few = vectors.shape[1], len(self.directions)
-        if few == size:
+        size, rows = vectors.shape[1], len(self.directions)
+        if rows == size:
             return vectors
-        return vectors[:, torch.arange(few, device=vectors.device) * (size - 1) // (few - 1)]
+        return vectors[:, torch.arange(rows, device=vectors.device) * (size - 1) // (rows - 1)]
 
 
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
@@ -218,18 +218,18 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
     """
     towards = _dot(shared, difference) * inverse
     size = _dot(shared, shared)
-    left = size - towards.square()
-    usable = left > 1e-6 * size
-    value = (_dot(shared, residual) - towards * along) / left.clamp(min=1e-300).sqrt()
+    tensor = size - towards.square()
+    usable = tensor > 1e-6 * size
+    value = (_dot(shared, residual) - towards * along) / tensor.clamp(min=1e-300).sqrt()
     return torch.where(usable, value, math.nan)
 
 
-def _grain(seen: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
+def _grain(release: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
     """Return the float32 rounding step at the largest absolute value in each trial, (trials,).
 
     The values are the releases, and the part of the sums that D and D' share, at the coordinates `numbers`.
     """
-    largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
+    largest = torch.maximum(release.release[:, numbers].abs(), release.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)
 
 
@@ -255,30 +255,30 @@ def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Ten
         largest = _exponent(torch.maximum(release.abs(), (release - noise).abs()))
         fine = (_exponent(noise) >= _exponent(width) - 6) & (_exponent(noise) > largest - 10)
         coarse = (_exponent(release) <= _exponent(width) + 8) & (release != 0)
-        found = [_phases(noise, fine), _phases(noise / width, fine), _phases(release, coarse)]
-        sums.append(torch.stack([total for total, _ in found], dim=1))
-        counts.append(torch.stack([count for _, count in found], dim=1))
+        phases = [_phases(noise, fine), _phases(noise / width, fine), _phases(release, coarse)]
+        sums.append(torch.stack([total for total, _ in phases], dim=1))
+        counts.append(torch.stack([count for _, count in phases], dim=1))
     return torch.stack(sums, dim=1), torch.stack(counts, dim=1)
 
 
-def _phases(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+def _phases(values: Tensor, tensor: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sum of cos(2 pi m 2^11) over the counted values, and the number of these values, both (trials,).
 
     Here m is the mantissa of a value. The sum is near 0 if the bits of the mantissa beyond the 11th are uniform.
     """
     steps = torch.frexp(values)[0] * _SIGNIFICANT
     waves = torch.cos(2 * math.pi * (steps - steps.round()).float()).double()
-    return torch.where(counted, waves, 0.0).sum(dim=1), counted.sum(dim=1)
+    return torch.where(tensor, waves, 0.0).sum(dim=1), tensor.sum(dim=1)
 
 
 def _exponent(values: Tensor) -> Tensor:
     return torch.frexp(values)[1]
 
 
-def _dot(one: Tensor, other: Tensor) -> Tensor:
+def _dot(tensor: Tensor, other: Tensor) -> Tensor:
     """Return the inner product of each row of one matrix with the same row of the other."""
     # The product that `torch.einsum` makes too, without its parsing of each call.
-    return torch.bmm(one.unsqueeze(1), other.unsqueeze(2)).flatten()
+    return torch.bmm(tensor.unsqueeze(1), other.unsqueeze(2)).flatten()
 
 
 @lru_cache(maxsize=8)
@@ -291,30 +291,30 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
     >>> len(places), places[0], places[-1]
     (112, (0, 'weight'), (649, 'bias'))
     """
-    parts, wanted = layout.slices(), np.concatenate(_wanted(layout))
-    inside = wanted[(wanted >= 0) & (wanted < layout.size)]
+    slices, wanted_coordinates = layout.slices(), np.concatenate(_wanted(layout))
+    inside = wanted_coordinates[(wanted_coordinates >= 0) & (wanted_coordinates < layout.size)]
     firsts = np.sort(np.unique(inside, return_index=True)[1])
-    chosen = np.sort(inside[firsts[: max(SAMPLE, len(parts))]])
-    owners = np.searchsorted([part.start for part in parts.values()], chosen, side="right") - 1
-    names = list(parts)
+    chosen = np.sort(inside[firsts[: max(SAMPLE, len(slices))]])
+    owners = np.searchsorted([slice_of_tensor.start for slice_of_tensor in slices.values()], chosen, side="right") - 1
+    names = list(slices)
     return tuple((int(number), names[owner]) for number, owner in zip(chosen, owners, strict=True))
 
 
 def _wanted(layout: ParameterLayout) -> list[Integers]:
     """Return groups of coordinates to sample, the most important first; some may repeat or lie outside the model."""
-    size, parts = layout.size, [part for part in layout.slices().values() if part.stop > part.start]
-    room = max(1, SAMPLE // 4 // len(parts))
-    ends = [_ends(part.start, part.stop, room) for part in parts]
-    largest = max(range(len(parts)), key=lambda at: parts[at].stop - parts[at].start)
+    size, long_slices = layout.size, [slice for slice in layout.slices().values() if slice.stop > slice.start]
+    room = max(1, SAMPLE // 4 // len(long_slices))
+    ends = [_ends(slice_of_tensor.start, slice_of_tensor.stop, room) for slice_of_tensor in long_slices]
+    largest = max(range(len(long_slices)), key=lambda at: long_slices[at].stop - long_slices[at].start)
     shape = [shape for shape in layout.shapes if np.prod(shape) > 0][largest]
     row = int(np.prod(shape[1:])) if len(shape) > 1 else 1
     return [
-        np.array([part.start for part in parts]),
+        np.array([slice_of_tensor.start for slice_of_tensor in long_slices]),
         np.arange(RUN),
         np.concatenate(ends),
         size - 1 - np.arange(_FEW),
         RUN * np.arange(1, 25),
-        parts[largest].start + row * np.arange(_FEW),
+        long_slices[largest].start + row * np.arange(_FEW),
         size // 2 + np.arange(_FEW // 2),
         np.linspace(0, size - 1, SAMPLE).astype(np.int64),
         np.arange(size)[: 2 * SAMPLE],

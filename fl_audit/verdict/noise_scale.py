@@ -103,38 +103,38 @@ def detectable_ratio(freedom: int, level: float) -> float:
     return float(np.sqrt(chi_square_quantile(level, freedom) / chi_square_quantile(DETECTION_POWER, freedom)))
 
 
-def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
+def total_squares(measurements: NoiseMeasurements) -> SquareSum | None:
     """Return the sum of squares of the noise orthogonal to f(D) - f(D'), over the claimed variance, in the whole run.
 
     It is None if this noise was not measured, or if the model has no direction orthogonal to f(D) - f(D').
     """
-    if measured.residuals is None:
+    if measurements.residuals is None:
         return None
-    freedom = int(measured.residuals.total_freedom.sum())
-    squares = np.sum(measured.residuals.total / measured.sigma**2)
-    return _summed(squares, freedom, measured.law) if freedom else None
+    freedom = int(measurements.residuals.total_freedom.sum())
+    squares = np.sum(measurements.residuals.total / measurements.sigma**2)
+    return _summed(squares, freedom, measurements.law) if freedom else None
 
 
-def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
+def record_squares(measurements: NoiseMeasurements) -> SquareSum | None:
     """Return the sum of the squared innovations of a run; None if D and D' never differed.
 
     The innovation of a round is the noise along f(D) - f(D'), divided by its claimed standard deviation.
     """
-    values = measured.used_innovations
-    return SquareSum(float(values @ values), int(values.size), measured.law) if values.size else None
+    values = measurements.used_innovations
+    return SquareSum(float(values @ values), int(values.size), measurements.law) if values.size else None
 
 
-def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
+def tensor_squares(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
     """Return the sum of squares of the noise on each parameter tensor, over the claimed variance, by tensor name.
 
     The noise along f(D) - f(D') is left out. A tensor has no entry if nothing of its noise is left.
     """
-    if measured.residuals is None:
+    if measurements.residuals is None:
         return {}
-    squares = np.sum(measured.residuals.squares / measured.sigma[..., None] ** 2, axis=(0, 1))
-    freedom: Integers = measured.residuals.freedom.sum(axis=(0, 1))
-    known = zip(measured.residuals.tensors, squares, freedom, strict=True)
-    return {name: _summed(value, int(degrees), measured.law) for name, value, degrees in known if degrees > 0}
+    squares = np.sum(measurements.residuals.squares / measurements.sigma[..., None] ** 2, axis=(0, 1))
+    freedom: Integers = measurements.residuals.freedom.sum(axis=(0, 1))
+    known = zip(measurements.residuals.tensors, squares, freedom, strict=True)
+    return {name: _summed(value, int(degrees), measurements.law) for name, value, degrees in known if degrees > 0}
 
 
 def _summed(value: np.float64, freedom: int, law: MechanismNoise | None) -> SquareSum:
@@ -142,123 +142,123 @@ def _summed(value: np.float64, freedom: int, law: MechanismNoise | None) -> Squa
     return SquareSum(float(np.maximum(0.0, value)), freedom, law)
 
 
-def has_direction(measured: NoiseMeasurements) -> bool:
+def has_direction(measurements: NoiseMeasurements) -> bool:
     """Return True if noise in directions orthogonal to f(D) - f(D') was measured."""
-    return measured.residuals is not None and bool(measured.residuals.total_freedom.any())
+    return measurements.residuals is not None and bool(measurements.residuals.total_freedom.any())
 
 
-def why_no_direction(measured: NoiseMeasurements) -> NotTestedReason:
+def why_no_direction(measurements: NoiseMeasurements) -> NotTestedReason:
     """Return why no noise orthogonal to f(D) - f(D') is known.
 
     Either the model has only one parameter, so that there is no orthogonal direction, or the noise was not measured.
     """
-    is_only = measured.residuals is not None and measured.residuals.parameters == 1
+    is_only = measurements.residuals is not None and measurements.residuals.parameters == 1
     return NotTestedReason.NO_OTHER_DIRECTION if is_only else NotTestedReason.NOT_MEASURED
 
 
-def noise_total(measured: NoiseMeasurements) -> TestResult:
+def noise_total(measurements: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in the directions orthogonal to f(D) - f(D'): chi-square, lower tail."""
-    return least_of(TestName.NOISE_TOTAL, total_squares(measured), why_no_direction(measured))
+    return least_of(TestName.NOISE_TOTAL, total_squares(measurements), why_no_direction(measurements))
 
 
-def noise_along_record(measured: NoiseMeasurements) -> TestResult:
+def noise_along_record(measurements: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in the direction of f(D) - f(D'), by a one-sided chi-square test.
 
     The statistic is the sum of squares of the noise in this direction, each divided by the claimed variance.
     """
-    return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), NotTestedReason.NO_DIFFERENCE)
+    return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measurements), NotTestedReason.NO_DIFFERENCE)
 
 
-def noise_tensor(measured: NoiseMeasurements) -> TestResult:
+def noise_tensor(measurements: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise on any part of the model, by lower-tail chi-square tests with Bonferroni.
 
     Parts are the tensors, the sampled coordinates, classes of every 31st coordinate, and the direction of the sum of
     the contributions that D and D' share. The correction is valid although sums of parts depend on each other.
     """
-    tensors = {f"the tensor '{name}'": squares for name, squares in tensor_squares(measured).items()}
-    parts = tensors | _squares_of_places(measured) | _squares_along_shared(measured)
-    return least_of(TestName.NOISE_TENSOR, parts, why_no_direction(measured))
+    tensors = {f"the tensor '{name}'": squares for name, squares in tensor_squares(measurements).items()}
+    parts = tensors | _squares_of_places(measurements) | _squares_along_shared(measurements)
+    return least_of(TestName.NOISE_TENSOR, parts, why_no_direction(measurements))
 
 
-def _squares_of_places(measured: NoiseMeasurements) -> dict[str, SquareSum]:
+def _squares_of_places(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
     """Return the sum of squares of the noise at each sampled coordinate, and in each class of coordinates."""
-    if not measured.sampled_trials.any():
+    if not measurements.sampled_trials.any():
         return {}
-    trials, rounds, _ = measured.sample.shape
-    squares = np.sum(np.square(measured.sample), axis=(0, 1))
-    places = zip(measured.noise.places, squares, strict=True)
+    trials, rounds, _ = measurements.sample.shape
+    squares = np.sum(np.square(measurements.sample), axis=(0, 1))
+    places = zip(measurements.noise.places, squares, strict=True)
     found = {
-        f"coordinate {number} ({tensor})": _summed(value, trials * rounds, measured.law)
+        f"coordinate {number} ({tensor})": _summed(value, trials * rounds, measurements.law)
         for (number, tensor), value in places
     }
-    sums = measured.noise.strides[measured.sampled_trials][:, :, 0].sum(axis=(0, 1))
-    parameters = measured.noise.parameters
+    sums = measurements.noise.strides[measurements.sampled_trials][:, :, 0].sum(axis=(0, 1))
+    parameters = measurements.noise.parameters
     classes = zip(stride_names(parameters), stride_sizes(parameters), sums, strict=True)
     return found | {
-        name: _summed(value, int(size) * trials * rounds, measured.law) for name, size, value in classes if size > 1
+        name: _summed(value, int(size) * trials * rounds, measurements.law) for name, size, value in classes if size > 1
     }
 
 
-def _squares_along_shared(measured: NoiseMeasurements) -> dict[str, SquareSum]:
+def _squares_along_shared(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
     """Return the sum of squares of the noise along the sum that D and D' share, orthogonal to their difference."""
-    if not has_direction(measured):
+    if not has_direction(measurements):
         return {}
-    values = measured.noise.gradient / measured.sigma
+    values = measurements.noise.gradient / measurements.sigma
     values = values[~np.isnan(values)]
     if not values.size:
         return {}
-    return {"the sum of all other contributions": SquareSum(float(values @ values), values.size, measured.law)}
+    return {"the sum of all other contributions": SquareSum(float(values @ values), values.size, measurements.law)}
 
 
-def noise_round(measured: NoiseMeasurements) -> TestResult:
+def noise_round(measurements: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in any round of any trial, in any round over all trials, or in any trial.
 
     Of a model with several tensors, each is looked at in each round of each trial too. The smallest lower-tail
     chi-square p-value of all these sums is corrected by Bonferroni.
     """
-    only_if(has_direction(measured), why_no_direction(measured))
-    freedom = measured.noise.total_freedom
-    squares = np.where(freedom > 0, np.maximum(0.0, measured.noise.total / measured.sigma**2), 0.0)
+    only_if(has_direction(measurements), why_no_direction(measurements))
+    freedom = measurements.noise.total_freedom
+    squares = np.where(freedom > 0, np.maximum(0.0, measurements.noise.total / measurements.sigma**2), 0.0)
     looks = [
-        *_tensors_by_round(measured),
+        *_tensors_by_round(measurements),
         (squares, freedom, "trial {0} round {1}"),
         (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all trials"),
         (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of trial {0}"),
     ]
-    found = [
+    looks_made = [
         (np.where(counts > 0, chdtr(np.maximum(counts, 1), sums), 1.0), sums, counts, name)
         for sums, counts, name in looks
     ]
-    count = sum(p_values.size for p_values, *_ in found)
-    p_values, sums, counts, name = min(found, key=lambda one: float(one[0].min()))
+    count = sum(p_values.size for p_values, *_ in looks_made)
+    p_values, sums, counts, name = min(looks_made, key=lambda look: float(look[0].min()))
     at = np.unravel_index(int(p_values.argmin()), p_values.shape)
-    least = SquareSum(float(sums[at]), max(1, int(counts[at])), measured.law)
+    least = SquareSum(float(sums[at]), max(1, int(counts[at])), measurements.law)
     ratio = least.ratio
     level = TestName.NOISE_ROUND.level / count
     limit = 1 - least.ratio_at(detectable_ratio(int(freedom[freedom > 0].min()), level))
     best_limit = 1 - least.ratio_at(detectable_ratio(int(freedom.sum(axis=0).max()), level))
-    more = {"looks": count, "best_limit": best_limit}
-    place, p_value = name.format(int(at[0]), int(at[1]) + 1), bonferroni(count, float(p_values[at]))
-    return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, place, more)
+    details = {"looks": count, "best_limit": best_limit}
+    location, p_value = name.format(int(at[0]), int(at[1]) + 1), bonferroni(count, float(p_values[at]))
+    return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, location, details)
 
 
-def _tensors_by_round(measured: NoiseMeasurements) -> list[tuple[Floats, Integers, str]]:
+def _tensors_by_round(measurements: NoiseMeasurements) -> list[tuple[Floats, Integers, str]]:
     """Return the squares, degrees of freedom and name of each tensor in each round; nothing of a model with one."""
-    names, freedom, trials = measured.noise.tensors, measured.noise.freedom.copy(), measured.sampled_trials
-    squares = np.maximum(0.0, measured.noise.squares / measured.sigma[..., None] ** 2)
+    names, freedom, trials = measurements.noise.tensors, measurements.noise.freedom.copy(), measurements.sampled_trials
+    squares = np.maximum(0.0, measurements.noise.squares / measurements.sigma[..., None] ** 2)
     if len(names) == 1:
         return []
     for at, name in enumerate(names) if trials.any() else ():
         # The sums hold a little noise of other tensors, which a tensor whose coordinates are all sampled has not.
-        own = np.array([owner == name for owner in measured.tensor_of_coordinates], dtype=np.bool_)
+        own = np.array([owner == name for owner in measurements.tensor_of_coordinates], dtype=np.bool_)
         if np.count_nonzero(own) >= max(1, int(freedom[..., at].max())):
-            squares[trials, :, at] = np.square(measured.sample[..., own]).sum(axis=-1)
+            squares[trials, :, at] = np.square(measurements.sample[..., own]).sum(axis=-1)
             freedom[trials, :, at] = np.count_nonzero(own)
-    places = [f"trial {{0}} round {{1}} on the tensor '{name}'" for name in names]
-    return [(squares[..., at], freedom[..., at], place) for at, place in enumerate(places)]
+    locations = [f"trial {{0}} round {{1}} on the tensor '{name}'" for name in names]
+    return [(squares[..., at], freedom[..., at], location) for at, location in enumerate(locations)]
 
 
-def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: NotTestedReason) -> TestResult:
+def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, reason: NotTestedReason) -> TestResult:
     """Test whether any sum of squares of the noise is too small, and return the result of the most significant sum.
 
     The smallest lower-tail chi-square p-value is corrected by Bonferroni.
@@ -266,9 +266,9 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
     `found`: None or empty if there is no sum.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
-    only_if(bool(found), missing)
-    place, least = min(found.items(), key=lambda item: item[1].p_value)
+    only_if(bool(found), reason)
+    location, smallest_sum = min(found.items(), key=lambda item: item[1].p_value)
     limits = [1 - sums.detectable_ratio(name.level / len(found)) for sums in found.values()]
-    more = {"places": len(found), "best_limit": min(limits)} if place else {}
-    p_value = bonferroni(len(found), least.p_value)
-    return TestResult(name, least.ratio, p_value, least.ratio, 1.0, max(limits), place, more)
+    details = {"places": len(found), "best_limit": min(limits)} if location else {}
+    p_value = bonferroni(len(found), smallest_sum.p_value)
+    return TestResult(name, smallest_sum.ratio, p_value, smallest_sum.ratio, 1.0, max(limits), location, details)

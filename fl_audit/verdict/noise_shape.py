@@ -32,36 +32,36 @@ _TAIL = 3.0
 _TAIL_SHARE = float(2 * ndtr(-_TAIL))
 
 
-def shape(measured: NoiseMeasurements) -> TestResult:
+def shape(measurements: NoiseMeasurements) -> TestResult:
     """Test whether the sampled noise is normal, by its distribution as a whole and by its tails."""
-    return clearest_of(TestName.SHAPE, [partial(question, measured) for question in (distance, tails)])
+    return clearest_of(TestName.SHAPE, [partial(question, measurements) for question in (distance, tails)])
 
 
-def distance(measured: NoiseMeasurements, level: float) -> Look:
+def distance(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether the sampled noise is normal, as a whole and on each tensor, by the Kolmogorov-Smirnov distance.
 
     The p-value is that of the limiting distribution, corrected for the number of values (Stephens 1970), with
     Bonferroni over the whole sample and the tensors.
     """
-    values, owners = measured.even_sample, np.array(measured.tensor_of_coordinates)
+    values, owners = measurements.even_sample, np.array(measurements.tensor_of_coordinates)
     groups = {"": values.reshape(-1)}
     if len(set(owners)) > 1:
         groups |= {tensor: values[:, :, owners == tensor].reshape(-1) for tensor in dict.fromkeys(owners)}
-    found = {place: normal_distance(part) for place, part in groups.items() if part.size >= _FEWEST_FOR_SHAPE}
-    only_if(bool(found), NotTestedReason.TOO_FEW)
-    place, (largest, p_value) = min(found.items(), key=lambda entry: entry[1][1])
-    limit = _detectable_distance(values.size, level / len(found))
-    p_value, more = bonferroni(len(found), p_value), {"values": groups[place].size}
-    return Look("distance", largest, p_value, largest, 0.0, limit, place, more)
+    distances = {name: normal_distance(group) for name, group in groups.items() if group.size >= _FEWEST_FOR_SHAPE}
+    only_if(bool(distances), NotTestedReason.TOO_FEW)
+    location, (largest, p_value) = min(distances.items(), key=lambda entry: entry[1][1])
+    limit = _detectable_distance(values.size, level / len(distances))
+    p_value, details = bonferroni(len(distances), p_value), {"values": groups[location].size}
+    return Look("distance", largest, p_value, largest, 0.0, limit, location, details)
 
 
-def tails(measured: NoiseMeasurements, level: float) -> Look:
+def tails(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether fewer sampled values lie beyond 3 standard deviations than of a normal distribution.
 
     The test is the exact binomial test, lower tail: noise that is cut off hides nothing from who looks for what it
     cannot reach. Heavier tails come with noise of several scales, which may be more than was claimed.
     """
-    values = measured.even_sample
+    values = measurements.even_sample
     beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
     only_if(count * _TAIL_SHARE >= _FEWEST_IN_TAILS, NotTestedReason.TOO_FEW)
     limit = min(1.0, detectable_deviation(level) / math.sqrt(count * _TAIL_SHARE))
@@ -77,19 +77,19 @@ def _detectable_distance(count: int, level: float) -> float:
     return (math.sqrt(-math.log(level / 2) / 2) + float(ndtri(DETECTION_POWER)) / 2) / math.sqrt(count)
 
 
-def sensitivity(measured: NoiseMeasurements) -> TestResult:
+def sensitivity(measurements: NoiseMeasurements) -> TestResult:
     """Test whether ||f(D) - f(D')|| is at most the claimed sensitivity; the p-value is 1 if it is, otherwise 0.
 
     The norm is compared with sigma / z in each round, where sigma is the standard deviation of the noise and z the
     claimed noise multiplier. If the claim also limits whole trials, the root of the sum of (||f(D) - f(D')|| / sigma)^2
     over a trial's rounds may be at most `largest_mu`.
     """
-    signal = measured.sensitivity / measured.sigma
-    trial, number = divmod(int(signal.argmax()), measured.rounds)
-    shares = [(float(signal.max()) * measured.noise_multiplier, f"trial {trial} round {number + 1}")]
-    if measured.largest_mu is not None:
-        whole = np.linalg.norm(signal, axis=1) / measured.largest_mu
+    signal = measurements.sensitivity / measurements.sigma
+    trial, number = divmod(int(signal.argmax()), measurements.rounds)
+    shares = [(float(signal.max()) * measurements.noise_multiplier, f"trial {trial} round {number + 1}")]
+    if measurements.largest_mu is not None:
+        whole = np.linalg.norm(signal, axis=1) / measurements.largest_mu
         shares.append((float(whole.max()), f"all rounds of trial {int(whole.argmax())} together"))
-    largest, place = max(shares, key=lambda share: round(share[0], 6))  # if both are equal, the round is reported
+    largest, location = max(shares, key=lambda share: round(share[0], 6))  # if both are equal, the round is reported
     p_value = 0.0 if largest > 1 + ROUNDING else 1.0
-    return TestResult(TestName.SENSITIVITY, largest, p_value, largest, claimed=1.0, limit=ROUNDING, place=place)
+    return TestResult(TestName.SENSITIVITY, largest, p_value, largest, claimed=1.0, limit=ROUNDING, place=location)

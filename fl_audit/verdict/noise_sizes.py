@@ -23,42 +23,46 @@ _MOST_LAGS = 4
 _LARGEST_SCORE = 37.0  # a normal score of a 64-bit float is no larger
 
 
-def even_sizes(measured: NoiseMeasurements, level: float) -> Look:
+def even_sizes(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether the size of the noise varies less between rounds than it should.
 
     The normal score of a size is the normal quantile of its chi-square probability. The variance of the scores is
     tested by chi-square, lower tail, for all parameters together and for each tensor, with Bonferroni's correction. If
     the total noise differs significantly from the claim, the sizes are compared with their own mean.
     """
-    found = []
-    for place, (squares, freedom) in _sizes(measured).items():
-        is_off, known = _is_off_scale(squares, freedom), freedom > 0
-        if np.count_nonzero(known) < _FEWEST or (is_off and freedom[known].min() < _FEWEST_FREEDOM):
+    spreads = []
+    for location, (squares, freedom) in _sizes(measurements).items():
+        is_off, reference = _is_off_scale(squares, freedom), freedom > 0
+        if np.count_nonzero(reference) < _FEWEST or (is_off and freedom[reference].min() < _FEWEST_FREEDOM):
             continue
-        scores = _over_own_scale(squares[known], freedom[known]) if is_off else normal_scores(squares, freedom)[known]
-        spread, rest = float(np.sum(np.square(scores - scores.mean()))), scores.size - 1
-        found.append((float(chdtr(rest, spread)), spread / rest, place, rest))
-    only_if(bool(found), NotTestedReason.TOO_FEW)
-    p_value, ratio, place, rest = min(found)
-    limit = 1 - float(chdtri(rest, 1 - level / len(found)) / chdtri(rest, 1 - DETECTION_POWER))
-    more = {"places": len(found)}
-    return Look("even-sizes", ratio, bonferroni(len(found), p_value), ratio, 1.0, max(0.0, limit), place, more)
+        scores = (
+            _over_own_scale(squares[reference], freedom[reference])
+            if is_off
+            else normal_scores(squares, freedom)[reference]
+        )
+        spread, remaining = float(np.sum(np.square(scores - scores.mean()))), scores.size - 1
+        spreads.append((float(chdtr(remaining, spread)), spread / remaining, location, remaining))
+    only_if(bool(spreads), NotTestedReason.TOO_FEW)
+    p_value, ratio, location, remaining = min(spreads)
+    limit = 1 - float(chdtri(remaining, 1 - level / len(spreads)) / chdtri(remaining, 1 - DETECTION_POWER))
+    details = {"places": len(spreads)}
+    return Look("even-sizes", ratio, bonferroni(len(spreads), p_value), ratio, 1.0, max(0.0, limit), location, details)
 
 
-def carried_sizes(measured: NoiseMeasurements, level: float) -> Look:
+def carried_sizes(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether the size of the noise in a round depends on its size one to four rounds before, by Student's t.
 
     The two-sided test is repeated for all parameters together, for each tensor, and for each of the four distances
     between rounds, with Bonferroni's correction. If the total noise differs significantly from the claim, the ranks of
     the sizes are tested instead, and only a positive dependence counts.
     """
-    only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
-    found = []
-    for place, (squares, freedom) in _sizes(measured).items():
+    only_if(measurements.rounds >= 2, NotTestedReason.ONE_ROUND)
+    correlations = []
+    for location, (squares, freedom) in _sizes(measurements).items():
         is_off = _is_off_scale(squares, freedom)
         usable = _ranked(squares, freedom) if is_off else normal_scores(squares, freedom)
         usable = usable[~np.isnan(usable).any(axis=1)]
-        for lag in range(1, min(_MOST_LAGS, measured.rounds - 1) + 1):
+        for lag in range(1, min(_MOST_LAGS, measurements.rounds - 1) + 1):
             before, after = usable[:, :-lag], usable[:, lag:]
             steps = along_previous(before, after)
             if steps.size < _FEWEST:
@@ -66,21 +70,21 @@ def carried_sizes(measured: NoiseMeasurements, level: float) -> Look:
             size, (t, p_value) = float(steps.mean()) / math.sqrt(before.shape[1]), student_p(steps)
             if is_off:  # subtracting the means makes sizes slightly negatively correlated
                 p_value = p_value / 2 if t > 0 else 1.0
-            found.append((p_value, size, f"{lag} rounds later{place and f' on the {place}'}", steps.size))
-    only_if(bool(found), NotTestedReason.TOO_FEW)
-    p_value, size, place, count = min(found)
-    limit = min(1.0, detectable_mean(count, level / len(found)) / math.sqrt(measured.rounds - 1))
-    return Look("carried-sizes", size, bonferroni(len(found), p_value), size, 0.0, limit, place)
+            correlations.append((p_value, size, f"{lag} rounds later{location and f' on the {location}'}", steps.size))
+    only_if(bool(correlations), NotTestedReason.TOO_FEW)
+    p_value, size, location, count = min(correlations)
+    limit = min(1.0, detectable_mean(count, level / len(correlations)) / math.sqrt(measurements.rounds - 1))
+    return Look("carried-sizes", size, bonferroni(len(correlations), p_value), size, 0.0, limit, location)
 
 
 def normal_scores(squares: Floats, freedom: Integers) -> Floats:
     """Return the normal scores of sums of squares over the claimed variance; NaN where `freedom` is 0."""
-    known = freedom > 0
-    counts = np.where(known, freedom, 1)
+    is_known = freedom > 0
+    counts = np.where(is_known, freedom, 1)
     lower, upper = chdtr(counts, squares), chdtrc(counts, squares)
     smaller = np.maximum(np.minimum(lower, upper), 1e-300)
     scores = np.where(lower <= upper, 1.0, -1.0) * ndtri(smaller)
-    return np.where(known, np.clip(scores, -_LARGEST_SCORE, _LARGEST_SCORE), np.nan)
+    return np.where(is_known, np.clip(scores, -_LARGEST_SCORE, _LARGEST_SCORE), np.nan)
 
 
 def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
@@ -115,18 +119,18 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
     return found
 
 
-def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
+def _sizes(measurements: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
     """Return, for each part of the model, the size of its noise and the degrees of freedom, both (trials, rounds).
 
     The size is the sum of squares divided by the claimed variance. The key is "" for the whole model, and text such as
     "tensor 'weight'" for one of several tensors.
     """
-    only_if(has_direction(measured), why_no_direction(measured))
-    noise, variance = measured.noise, measured.sigma**2
-    found = {"": (np.maximum(0.0, noise.total / variance), noise.total_freedom)}
+    only_if(has_direction(measurements), why_no_direction(measurements))
+    noise, variance = measurements.noise, measurements.sigma**2
+    sizes_by_tensor = {"": (np.maximum(0.0, noise.total / variance), noise.total_freedom)}
     if len(noise.tensors) > 1:
         squares = np.maximum(0.0, noise.squares / variance[..., None])
-        each = enumerate(noise.tensors)
-        by_tensor = {f"tensor '{name}'": (squares[..., at], noise.freedom[..., at]) for at, name in each}
-        found |= {place: sizes for place, sizes in by_tensor.items() if sizes[1].any()}
-    return found
+        tensors = enumerate(noise.tensors)
+        by_tensor = {f"tensor '{name}'": (squares[..., at], noise.freedom[..., at]) for at, name in tensors}
+        sizes_by_tensor |= {name: sizes for name, sizes in by_tensor.items() if sizes[1].any()}
+    return sizes_by_tensor

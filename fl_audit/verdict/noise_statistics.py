@@ -94,17 +94,17 @@ class NoiseStatisticsLayout:
 
         The axes of trials and rounds are not included.
         """
-        lengths = {field: () if own is None else (len(own),) for field, own in self._entries().items()}
-        return {field: (self.sides, *own) if field in _BY_SIDE else own for field, own in lengths.items()}
+        lengths = {field: () if entry is None else (len(entry),) for field, entry in self._entries().items()}
+        return {field: (self.sides, *length) if field in _BY_SIDE else length for field, length in lengths.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Column names of the table in which noise statistics are stored, such as "total" or "squares:weight"."""
-        found: list[str] = []
+        names_of_columns: list[str] = []
         for field, own in self._entries().items():
             sides = [f"{field}:{side}" for side in range(self.sides)] if field in _BY_SIDE else [field]
-            found += sides if own is None else [f"{side}:{entry}" for side in sides for entry in own]
-        return tuple(found)
+            names_of_columns += sides if own is None else [f"{side}:{entry}" for side in sides for entry in own]
+        return tuple(names_of_columns)
 
     @staticmethod
     def of_names(names: tuple[str, ...]) -> "NoiseStatisticsLayout":
@@ -192,9 +192,9 @@ class NoiseStatistics:
         Shapes: `sigma` (...,), the claimed scale of the noise.
         """
         sums = self.strides[..., 0, :].sum(axis=-1)
-        known = ~np.isnan(sums)
-        freedom = np.where(known, int(stride_sizes(self.parameters).sum()), 0)
-        return replace(self, total=np.where(known, sums, 0.0) * sigma**2, total_freedom=freedom)
+        is_known = ~np.isnan(sums)
+        freedom = np.where(is_known, int(stride_sizes(self.parameters).sum()), 0)
+        return replace(self, total=np.where(is_known, sums, 0.0) * sigma**2, total_freedom=freedom)
 
     def of_recovered(self, blurred: Flags) -> "NoiseStatistics":
         """Return the statistics that remain valid if releases were computed from successive models.
@@ -202,12 +202,12 @@ class NoiseStatistics:
         Such releases have rounding errors, so the low bits are removed. `blurred` (trials,) marks trials in which the
         errors hide the noise: their sums of squares and degrees of freedom become 0, and their other values NaN.
         """
-        found: dict[str, Any] = {"grain": np.full_like(self.grain, np.inf)}
+        changes: dict[str, Any] = {"grain": np.full_like(self.grain, np.inf)}
         for name in (*_WITHOUT_SIDES, "signal", "strides", "sample"):
             values = getattr(self, name)
-            kept = ~blurred.reshape(-1, *[1] * (values.ndim - 1))
-            found[name] = values * kept if name in _SUMS else np.where(kept, values, np.nan)
-        return replace(self.without_low_bits(), **found)
+            is_kept = ~blurred.reshape(-1, *[1] * (values.ndim - 1))
+            changes[name] = values * is_kept if name in _SUMS else np.where(is_kept, values, np.nan)
+        return replace(self.without_low_bits(), **changes)
 
     def without_hypothesis_fields(self) -> "NoiseStatistics":
         """Return the statistics, with the fields removed that need to know that a release contains f(D) or f(D').
@@ -229,8 +229,8 @@ class NoiseStatistics:
     def as_array(self) -> Floats:
         """Return all statistics as one float64 array (..., columns), in the order of `layout.names`."""
         leading = self.total.shape
-        parts = [np.reshape(getattr(self, name), (*leading, -1)) for name in self.layout.shapes()]
-        return np.concatenate([part.astype(np.float64) for part in parts], axis=-1)
+        blocks = [np.reshape(getattr(self, name), (*leading, -1)) for name in self.layout.shapes()]
+        return np.concatenate([block.astype(np.float64) for block in blocks], axis=-1)
 
     @staticmethod
     def of_array(values: Floats, layout: NoiseStatisticsLayout) -> "NoiseStatistics":
@@ -245,16 +245,18 @@ class NoiseStatistics:
         """
         shapes, arrays = layout.shapes(), dict[str, Any]()
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
-        for (name, shape), part in zip(shapes.items(), np.split(values, ends[:-1], axis=-1), strict=True):
+        for (name, shape), block in zip(shapes.items(), np.split(values, ends[:-1], axis=-1), strict=True):
             kind = np.int64 if name in _COUNTED else np.float64
-            arrays[name] = part.reshape(values.shape[:-1] + shape).astype(kind)
+            arrays[name] = block.reshape(values.shape[:-1] + shape).astype(kind)
         return NoiseStatistics(layout.tensors, layout.places, layout.parameters, **arrays)
 
     def columns(self) -> dict[str, Floats | Floats32]:
         """Return all statistics as columns by name, each of shape (...,); `of_table` reads them back."""
         single = tuple(f"{field}:" for field in _SINGLE_PRECISION)
-        named = zip(self.layout.names, np.moveaxis(self.as_array(), -1, 0), strict=True)
-        return {name: values.astype(np.float32) if name.startswith(single) else values for name, values in named}
+        named_columns = zip(self.layout.names, np.moveaxis(self.as_array(), -1, 0), strict=True)
+        return {
+            name: values.astype(np.float32) if name.startswith(single) else values for name, values in named_columns
+        }
 
     @staticmethod
     def of_table(table: "pd.DataFrame") -> "NoiseStatistics":
@@ -264,25 +266,26 @@ class NoiseStatistics:
         """
         layout = NoiseStatisticsLayout.of_names(tuple(map(str, table)))
         missing = [name for name in layout.names if name not in table]
-        is_whole, found = not missing and layout.sides > 0, f"lacks {', '.join(missing[:3]) or 'low_bits'}"
+        is_whole, fault = not missing and layout.sides > 0, f"lacks {', '.join(missing[:3]) or 'low_bits'}"
         accepted = "accepted is that of a run with the insider, by this version"
-        require(is_whole, f"the table of residuals {found}: {accepted}")
+        require(is_whole, f"the table of residuals {fault}: {accepted}")
         values = table.sort_values(["trial", "round"])[list(layout.names)].to_numpy(dtype=np.float64)
         return NoiseStatistics.of_array(values.reshape(int(table["trial"].nunique()), -1, len(layout.names)), layout)
 
 
-def join(parts: list[NoiseStatistics], axis: int) -> NoiseStatistics:
+def join(statistics: list[NoiseStatistics], axis: int) -> NoiseStatistics:
     """Return statistics of several parts of a run as one, joined along trials or along rounds.
 
     Parameters
     ----------
-    parts
+    statistics
         Statistics of at least one part, all of the same model.
     axis
         0 to concatenate parts with different trials, 1 to stack single rounds of the same trials.
     """
-    combine, first = np.concatenate if axis == 0 else np.stack, parts[0]
+    combine, first = np.concatenate if axis == 0 else np.stack, statistics[0]
     arrays: dict[str, Any] = {
-        name: combine([getattr(part, name) for part in parts], axis=axis) for name in first.layout.shapes()
+        name: combine([getattr(statistics, name) for statistics in statistics], axis=axis)
+        for name in first.layout.shapes()
     }
     return replace(first, **arrays)

@@ -49,9 +49,9 @@ def detectable_deviation(level: float) -> float:
     return float(ndtri(DETECTION_POWER) - ndtri(level))
 
 
-def f_test_p(ratio: float, freedom: int, others: int) -> float:
+def f_test_p(ratio: float, freedom: int, other_freedom: int) -> float:
     """Return the two-sided p-value of the F test that two variances are equal."""
-    return bonferroni(2, np.minimum(fdtr(freedom, others, ratio), fdtrc(freedom, others, ratio)))
+    return bonferroni(2, np.minimum(fdtr(freedom, other_freedom, ratio), fdtrc(freedom, other_freedom, ratio)))
 
 
 def along_previous(before: Floats, after: Floats) -> Floats:
@@ -60,8 +60,8 @@ def along_previous(before: Floats, after: Floats) -> Floats:
     Given p, the value is N(0, 1) if q consists of independent N(0, 1) noise. So the values are independent, too.
     """
     lengths = np.linalg.norm(before, axis=-1)
-    some = lengths > 0
-    return np.asarray(np.einsum("...i,...i->...", before, after)[some] / lengths[some], dtype=np.float64)
+    is_nonzero = lengths > 0
+    return np.asarray(np.einsum("...i,...i->...", before, after)[is_nonzero] / lengths[is_nonzero], dtype=np.float64)
 
 
 def cosine_tail(cosine: float, dimensions: int) -> float:

@@ -30,7 +30,7 @@ class _StandardisedMeans(NamedTuple):
     directions: Floats  # means along the public directions and along the shared sum, (directions,)
 
 
-def drift_place(measured: NoiseMeasurements) -> TestResult:
+def drift_place(measurements: NoiseMeasurements) -> TestResult:
     """Test whether the noise has mean 0 in directions other than the target's, in trials with D and in trials with D'.
 
     Means are over all rounds of the trials with D, or of the trials with D'. Four kinds of statistics are computed: the
@@ -38,66 +38,71 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
     mean at a coordinate, and the chi-square of the means along public directions and along the shared sum. Bonferroni's
     correction is for the number of tests of each kind, and for the number of kinds.
     """
-    owners, sides = np.array(measured.tensor_of_coordinates), _sides(measured)
+    owners, sides = np.array(measurements.tensor_of_coordinates), _sides(measurements)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
     tensors = list(dict.fromkeys(owners.tolist()))
-    found: list[tuple[float, float, str]] = []
+    candidates: list[tuple[float, float, str]] = []
     for side in sides:
         squares, where = np.square(side.places), f"of the trials with {side.name}"
         of_tensor = {tensor: squares[owners == tensor] for tensor in tensors}
-        found.append(_chi_square(squares, len(sides), f"all sampled coordinates {where}"))
-        found += [
-            _chi_square(part, len(sides) * len(tensors), f"the tensor '{tensor}' {where}")
-            for tensor, part in of_tensor.items()
+        candidates.append(_chi_square(squares, len(sides), f"all sampled coordinates {where}"))
+        candidates += [
+            _chi_square(means, len(sides) * len(tensors), f"the tensor '{tensor}' {where}")
+            for tensor, means in of_tensor.items()
         ]
         at = int(np.abs(side.places).argmax())
-        number, largest = measured.noise.places[at][0], abs(float(side.places[at]))
+        number, largest = measurements.noise.places[at][0], abs(float(side.places[at]))
         p_value = bonferroni(2 * squares.size * len(sides), float(ndtr(-largest)))
-        found.append((p_value, largest, f"coordinate {number} ({owners[at]}) {where}"))
+        candidates.append((p_value, largest, f"coordinate {number} ({owners[at]}) {where}"))
         if side.directions.size:
-            found.append(_chi_square(np.square(side.directions), len(sides), f"the public directions {where}"))
-    least, size, place = min(found)
+            candidates.append(_chi_square(np.square(side.directions), len(sides), f"the public directions {where}"))
+    smallest_p, size, location = min(candidates)
     level = TestName.DRIFT_PLACE.level / _KINDS / len(sides)
     values = min(side.values for side in sides)
     limit = detectable_shift(10**6, level / 2 / owners.size) / math.sqrt(values)
-    more = {"places": float(owners.size), "in_all": _mean_found(owners.size, level) / math.sqrt(values)}
-    return TestResult(TestName.DRIFT_PLACE, size, bonferroni(_KINDS, least), size, 0.0, limit, place, more)
+    details = {"places": float(owners.size), "in_all": _mean_found(owners.size, level) / math.sqrt(values)}
+    return TestResult(TestName.DRIFT_PLACE, size, bonferroni(_KINDS, smallest_p), size, 0.0, limit, location, details)
 
 
-def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, str]:
-    """Return the p-value of a chi-square test that some means are 0, the root mean square of the means, and `place`.
+def _chi_square(squares: Floats, looks: int, location: str) -> tuple[float, float, str]:
+    """Return the p-value of a chi-square test that some means are 0, the root mean square of the means, and `location`.
 
     `squares` are the squares of the standardised means. The p-value is corrected by Bonferroni for `looks` tests.
     """
-    return bonferroni(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), place
+    return bonferroni(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), location
 
 
-def _mean_found(places: int, level: float) -> float:
+def _mean_found(size: int, level: float) -> float:
     """Return the smallest mean of the noise that the chi-square test detects with probability 0.9.
 
     The unit is the standard deviation of the noise, and every coordinate has this mean. The calculation is a normal
     approximation: with n coordinates and noncentrality L, the statistic has mean n + L and variance 2 n + 4 L.
     """
-    short = chi_square_quantile(1 - level, places) - places
-    spread = math.sqrt(2 * places + 4 * short)
-    return math.sqrt((short + 1.2816 * spread) / places)
+    short = chi_square_quantile(1 - level, size) - size
+    spread = math.sqrt(2 * size + 4 * short)
+    return math.sqrt((short + 1.2816 * spread) / size)
 
 
-def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
+def _sides(measurements: NoiseMeasurements) -> list[_StandardisedMeans]:
     """Return the standardised means of the trials with D and of those with D', if there are any."""
-    known, found = measured.sampled_trials, []
-    sample, noise = measured.even_sample, measured.noise
+    known, found = measurements.sampled_trials, []
+    sample, noise = measurements.even_sample, measurements.noise
     beside = np.concatenate([noise.projections, noise.gradient[..., None]], axis=-1)
-    beside = beside / (measured.sigma * measured.excess)[..., None]
-    for name, rows in (("D", measured.members), ("D'", ~measured.members)):
-        part = sample[rows[known]]
-        if not part.size:
+    beside = beside / (measurements.sigma * measurements.excess)[..., None]
+    for name, rows in (("D", measurements.members), ("D'", ~measurements.members)):
+        residuals = sample[rows[known]]
+        if not residuals.size:
             continue
-        count = part.shape[0] * part.shape[1]
-        of_places = part.sum(axis=(0, 1)) / math.sqrt(count)
+        count = residuals.shape[0] * residuals.shape[1]
+        of_places = residuals.sum(axis=(0, 1)) / math.sqrt(count)
         of_directions = [_standard_mean(beside[rows][:, :, at]) for at in range(beside.shape[-1])]
         found.append(
-            _StandardisedMeans(name, count, of_places, np.array([one for one in of_directions if not math.isnan(one)]))
+            _StandardisedMeans(
+                name,
+                count,
+                of_places,
+                np.array([direction for direction in of_directions if not math.isnan(direction)]),
+            )
         )
     return found
 

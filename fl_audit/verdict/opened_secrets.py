@@ -145,13 +145,13 @@ def _counted(table: "pd.DataFrame", rate: float) -> tuple[BinomialHistogram, ...
     often this count occurred. `rate` is the claimed probability of success.
     """
     trials, values, numbers = (table[name].to_numpy(dtype=np.int64) for name in ("first", "second", "number"))
-    found = []
-    for one in np.unique(trials).tolist():
-        often = np.zeros(one + 1, dtype=np.int64)
-        rows = trials == one
+    histograms = []
+    for trial in np.unique(trials).tolist():
+        often = np.zeros(trial + 1, dtype=np.int64)
+        rows = trials == trial
         often[values[rows]] = numbers[rows]
-        found.append(BinomialHistogram(one, rate, often))
-    return tuple(found)
+        histograms.append(BinomialHistogram(trial, rate, often))
+    return tuple(histograms)
 
 
 def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
@@ -160,8 +160,8 @@ def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
     if rows.empty:
         return None
     clients = np.unique(rows["first"].to_numpy(dtype=np.int64))
-    one, other = (np.searchsorted(clients, rows[name]) for name in ("first", "second"))
+    first_client, second_client = (np.searchsorted(clients, rows[name]) for name in ("first", "second"))
     products = np.zeros((clients.size, clients.size))
-    products[one, other] = products[other, one] = rows["number"]
-    known = tuple(_summed(tallies, SHARE_KNOWN)["first"].astype(int).tolist())
-    return NoiseShareProducts(clients, products, int(_summed(tallies, SHARE_DRAWS)["number"].sum()), known)
+    products[first_client, second_client] = products[second_client, first_client] = rows["number"]
+    known_clients = tuple(_summed(tallies, SHARE_KNOWN)["first"].astype(int).tolist())
+    return NoiseShareProducts(clients, products, int(_summed(tallies, SHARE_DRAWS)["number"].sum()), known_clients)

@@ -36,7 +36,7 @@ def epsilon_if_participation_known(claim: Claim) -> float:
     Sampling then hides nothing. Such an adversary exists if samples have a fixed size: whoever knows which other units
     are in a sample also knows whether the target is.
     """
-    return _epsilon(claim, seen=True)
+    return _epsilon(claim, sees=True)
 
 
 def epsilon_at_rate(claim: Claim, rate: float) -> float:
@@ -47,29 +47,31 @@ def epsilon_at_rate(claim: Claim, rate: float) -> float:
     return 0.0 if rate == 0 else _epsilon(claim, rate=rate)
 
 
-def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> float:
+def _epsilon(claim: Claim, sees: bool = False, rate: float | None = None) -> float:
     changed = [
-        replace(one, seen=one.seen or seen, sampling_rate=one.sampling_rate if rate is None else rate)
-        if isinstance(one, SampledGaussianRelease)
-        else one
-        for one in claim.events
+        replace(event, seen=event.seen or sees, sampling_rate=event.sampling_rate if rate is None else rate)
+        if isinstance(event, SampledGaussianRelease)
+        else event
+        for event in claim.events
     ]
     real = Claim(claim.adjacency, changed, claim.delta, claim.prior, Accountant.PLD)
     return real.profile.epsilon(claim.delta)
 
 
-def _consequence(opened: OpenedSecrets, found: TestResult, real: float | None) -> TestResult:
+def _consequence(opened: OpenedSecrets, result: TestResult, real: float | None) -> TestResult:
     """Return a test result with the epsilon that follows from the real sampling, if that exceeds the claimed epsilon.
 
     Otherwise, and if the test did not fail, the result is returned unchanged. `real` is the rate at which the target is
     really sampled, or None if the adversary can find out in which rounds the target takes part.
     """
     claim = opened.claim
-    if not found.violated or claim is None:
-        return found
+    if not result.violated or claim is None:
+        return result
     epsilon = epsilon_if_participation_known(claim) if real is None else epsilon_at_rate(claim, real)
     claimed = _epsilon(claim)
-    return replace(found, more={**found.more, "epsilon": epsilon, "claimed": claimed}) if epsilon > claimed else found
+    return (
+        replace(result, more={**result.more, "epsilon": epsilon, "claimed": claimed}) if epsilon > claimed else result
+    )
 
 
 def _detectable_rate(rate: float, trials: int, level: float) -> float:
@@ -88,25 +90,25 @@ def target_turns(opened: OpenedSecrets) -> TestResult:
     * The number of other units in rounds with the target is compared with the number in rounds without it.
     """
     samples = _samples(opened)
-    taken, members = if_known(samples.target, NotTestedReason.TARGETS_ALONE), opened.members
-    count, draws = int(taken.sum()), int(taken.size)
+    takes_part, members = if_known(samples.target, NotTestedReason.TARGETS_ALONE), opened.members
+    count, draws = int(takes_part.sum()), int(takes_part.size)
     looks = {"": float(binomial_p(count, draws, samples.rate))}
     if members.any() and not members.all():
-        rows = int(taken[members].size)
-        looks["with D against without it"] = table_p(int(taken[members].sum()), count, rows, draws - rows)
+        rows = int(takes_part[members].size)
+        looks["with D against without it"] = table_p(int(takes_part[members].sum()), count, rows, draws - rows)
     if 0 < count < draws:
-        others = int(samples.sizes.sum())
-        inside = int(samples.sizes[taken].sum())
+        total_units = int(samples.sizes.sum())
+        inside = int(samples.sizes[takes_part].sum())
         sizes = count * samples.units, (draws - count) * samples.units
-        looks["where others take part"] = table_p(inside, others, *sizes)
-    place = min(looks, key=lambda name: looks[name])
+        looks["where others take part"] = table_p(inside, total_units, *sizes)
+    location = min(looks, key=lambda name: looks[name])
     limit = _detectable_rate(samples.rate, draws, TestName.TARGET_TURNS.level / len(looks))
-    p_value = bonferroni(len(looks), looks[place])
-    found = TestResult(
-        TestName.TARGET_TURNS, count, p_value, count / draws, samples.rate, limit, place, {"draws": draws}
+    p_value = bonferroni(len(looks), looks[location])
+    result = TestResult(
+        TestName.TARGET_TURNS, count, p_value, count / draws, samples.rate, limit, location, {"draws": draws}
     )
-    real = None if place else count / draws
-    return _consequence(opened, found, real)
+    real = None if location else count / draws
+    return _consequence(opened, result, real)
 
 
 def unit_turns(opened: OpenedSecrets) -> TestResult:
@@ -120,7 +122,7 @@ def unit_turns(opened: OpenedSecrets) -> TestResult:
     counts: Integers = samples.of_units.sum(axis=1)
     p_values: Floats = binomial_p(counts, draws, samples.rate)
     at, looks = int(p_values.argmin()), samples.units
-    best, place = float(p_values[at]), f"number {samples.numbers[at]}"
+    best, location = float(p_values[at]), f"number {samples.numbers[at]}"
     if samples.target is not None:
         cells = np.array([
             int((samples.target == takes_part)[opened.members == side].sum())
@@ -132,13 +134,15 @@ def unit_turns(opened: OpenedSecrets) -> TestResult:
                 continue
             looks += samples.units
             inside = samples.of_units[:, list(rows)].sum(axis=1)
-            one, p_value = _least_table(inside, counts, first, draws - first)
+            row, p_value = _least_table(inside, counts, first, draws - first)
             if p_value < best:
-                best, at, place = p_value, one, f"number {samples.numbers[one]}, {name}"
+                best, at, location = p_value, row, f"number {samples.numbers[row]}, {name}"
     limit = _detectable_rate(samples.rate, draws, TestName.UNIT_TURNS.level / looks)
-    found, share, more = bonferroni(looks, best), float(counts[at]) / draws, {"looks": looks}
-    result = TestResult(TestName.UNIT_TURNS, float(counts[at]), found, share, samples.rate, limit, place, more)
-    return _consequence(opened, result, None) if "target" in place else result
+    p_value_of_looks, share, details = bonferroni(looks, best), float(counts[at]) / draws, {"looks": looks}
+    result = TestResult(
+        TestName.UNIT_TURNS, float(counts[at]), p_value_of_looks, share, samples.rate, limit, location, details
+    )
+    return _consequence(opened, result, None) if "target" in location else result
 
 
 def _least_table(inside: Integers, totals: Integers, first: int, second: int) -> tuple[int, float]:
@@ -151,7 +155,7 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
     share = totals / whole
     spread = np.sqrt(np.maximum(1e-12, share * (1 - share) * first * second / max(1, whole - 1)))
     order = np.argsort(-np.abs(inside - first * share) / spread)[:_MOST_TABLES]
-    p_values = [table_p(int(inside[one]), int(totals[one]), first, second) for one in order]
+    p_values = [table_p(int(inside[row]), int(totals[row]), first, second) for row in order]
     best = int(np.argmin(p_values))
     return int(order[best]), p_values[best]
 
@@ -167,13 +171,13 @@ def sample_sizes(opened: OpenedSecrets) -> TestResult:
 
 
 def _spread(
-    opened: OpenedSecrets, name: TestName, counts: tuple[BinomialHistogram, ...], place: str = ""
+    opened: OpenedSecrets, name: TestName, counts: tuple[BinomialHistogram, ...], location: str = ""
 ) -> TestResult:
-    found, number = dispersion(counts), sum(int(one.often.sum()) for one in counts)
+    found, number = dispersion(counts), sum(int(count.often.sum()) for count in counts)
     reach = detectable_deviation(name.level / 2)
     limit = min(1.0, reach * math.sqrt(2 / number))
-    more = {"counts": number}
-    result = TestResult(name, found.ratio, found.p_value, found.ratio, 1.0, limit, place, more)
+    details = {"counts": number}
+    result = TestResult(name, found.ratio, found.p_value, found.ratio, 1.0, limit, location, details)
     is_certain = found.ratio < _EVEN  # whoever knows all others then knows whether the target took part
     return _consequence(opened, result, None) if is_certain else result
 
@@ -190,14 +194,14 @@ def even_turns(opened: OpenedSecrets) -> TestResult:
     turns = _spread(opened, TestName.EVEN_TURNS, (samples.turns,), "rounds of a unit")
     # In disjoint pairs of rounds, every unit is in both rounds with probability q^2, independently.
     pairs = samples.overlaps[:, 1::2]
-    draws, both = int(pairs.size) * samples.units, int(pairs.sum())
-    p_value = float(binomial_p(both, draws, samples.rate**2))
+    draws, both_present = int(pairs.size) * samples.units, int(pairs.sum())
+    p_value = float(binomial_p(both_present, draws, samples.rate**2))
     if turns.p_value <= p_value:
         return replace(turns, p_value=bonferroni(2, turns.p_value))
-    ratio = both / draws / samples.rate**2
-    found = TestResult(
+    ratio = both_present / draws / samples.rate**2
+    result = TestResult(
         TestName.EVEN_TURNS,
-        both,
+        both_present,
         bonferroni(2, p_value),
         ratio,
         1.0,
@@ -205,7 +209,7 @@ def even_turns(opened: OpenedSecrets) -> TestResult:
         "units in two rounds in a row",
         {"counts": draws},
     )
-    return _consequence(opened, found, None) if ratio < _EVEN else found
+    return _consequence(opened, result, None) if ratio < _EVEN else result
 
 
 def shared_samples(opened: OpenedSecrets) -> TestResult:
@@ -216,19 +220,19 @@ def shared_samples(opened: OpenedSecrets) -> TestResult:
     """
     samples = _samples(opened)
     only_if(len(samples.sizes) >= 2, NotTestedReason.ONE_TRIAL)
-    crowds = tuple(one for one in samples.crowds if one.trials > 1) or samples.crowds
+    crowds = tuple(crowd for crowd in samples.crowds if crowd.trials > 1) or samples.crowds
     spread = _spread(opened, TestName.SHARED_SAMPLES, crowds, "trials of a unit in a round")
     number = samples.digests.size
     often = np.unique(samples.digests, return_counts=True)[1]
-    repeats, more = int(np.sum(often // 2)), {"counts": number}
+    repeats, details = int(np.sum(often // 2)), {"counts": number}
     p_value = _repeats_p(samples, repeats)
     if spread.p_value <= p_value:
         return replace(spread, p_value=bonferroni(2, spread.p_value))
-    name, place = TestName.SHARED_SAMPLES, "distinct samples"
-    return TestResult(name, repeats, bonferroni(2, p_value), 1 + repeats / number, 1.0, spread.limit, place, more)
+    name, location = TestName.SHARED_SAMPLES, "distinct samples"
+    return TestResult(name, repeats, bonferroni(2, p_value), 1 + repeats / number, 1.0, spread.limit, location, details)
 
 
-def _repeats_p(samples: OpenedParticipation, repeats: int) -> float:
+def _repeats_p(participation: OpenedParticipation, repeats: int) -> float:
     """Return an upper bound on the probability that at least `repeats` disjoint pairs of samples are equal.
 
     It is (P p)^m / m!, where m is `repeats`, P the number of all pairs, and p the probability that a pair is equal.
@@ -236,7 +240,7 @@ def _repeats_p(samples: OpenedParticipation, repeats: int) -> float:
     """
     if repeats == 0:
         return 1.0
-    number = samples.digests.size
-    equal = math.exp(samples.units * math.log(samples.rate**2 + (1 - samples.rate) ** 2)) + 2.0**-52
+    number = participation.digests.size
+    equal = math.exp(participation.units * math.log(participation.rate**2 + (1 - participation.rate) ** 2)) + 2.0**-52
     log_p = repeats * math.log(number * (number - 1) / 2 * equal) - math.lgamma(repeats + 1)
     return math.exp(min(0.0, log_p))

@@ -57,8 +57,8 @@ def _unknown_noise(federation: Federation) -> float:
         case NoiseOrigin.CLIENTS:
             # Variances of a share, and of all shares but those that the adversary drew or was told.
             share = (noise.share_scale(1.0)) ** 2
-            left = 1 if threat.adversary is Adversary.SERVER else federation.clients - 1 - threat.colluders
-            return math.sqrt(left * share)
+            unknown_shares = 1 if threat.adversary is Adversary.SERVER else federation.clients - 1 - threat.colluders
+            return math.sqrt(unknown_shares * share)
         case NoiseOrigin.NOBODY | NoiseOrigin.TRAINING:
             raise ValueError("no noise is added to the sums")
         case _:
@@ -67,13 +67,16 @@ def _unknown_noise(federation: Federation) -> float:
 
 def _turns(federation: Federation) -> np.ndarray:
     """Return in which rounds each unit may take part, bool (units, rounds); one row if all may take part in all."""
-    each = [federation.eligible_units(number) for number in range(1, federation.rounds + 1)]
-    if any(units is None for units in each):
+    units_by_round = [federation.eligible_units(number) for number in range(1, federation.rounds + 1)]
+    if any(units is None for units in units_by_round):
         return np.ones((1, federation.rounds), dtype=np.bool_)
-    found = np.zeros((max(int(units.max(initial=0)) for units in each if units is not None) + 1, len(each)), np.bool_)
-    for number, units in enumerate(each):
-        found[units, number] = True
-    return found
+    turns = np.zeros(
+        (max(int(units.max(initial=0)) for units in units_by_round if units is not None) + 1, len(units_by_round)),
+        np.bool_,
+    )
+    for number, units in enumerate(units_by_round):
+        turns[units, number] = True
+    return turns
 
 
 def _largest_joint_change(federation: Federation, turns: np.ndarray) -> float:
@@ -83,15 +86,15 @@ def _largest_joint_change(federation: Federation, turns: np.ndarray) -> float:
     for number in range(1, rounds + 1):
         rows[number - 1, :number] = noise.whitening(number)
     products = np.abs(rows.T @ rows)
-    return max(math.sqrt(float(products[np.ix_(own, own)].sum())) for own in np.unique(turns, axis=0))
+    return max(math.sqrt(float(products[np.ix_(turn, turn)].sum())) for turn in np.unique(turns, axis=0))
 
 
 def _of_clients(federation: Federation, training: PrivateTraining) -> list[Releases]:
     """Return the steps of clients that train privately, for each size of their shards."""
     schedule, multiplier = training.schedule, federation.mechanism.noise.multiplier
-    found = []
+    releases = []
     for records in training.shards:
         batches = math.ceil(records / schedule.batch)
         steps = schedule.steps if schedule.steps is not None else (schedule.epochs or 0) * batches
-        found.append([PlayedReleases(multiplier, federation.rounds * steps, 1 / batches)])
-    return found
+        releases.append([PlayedReleases(multiplier, federation.rounds * steps, 1 / batches)])
+    return releases

@@ -68,12 +68,12 @@ class NoiseMeasurements:
     def __post_init__(self) -> None:
         shape = self.increments.shape
         require(len(shape) == 2 and min(shape) > 0, f"increments have shape {shape}: accepted is (trials, rounds)")
-        seen = {"sensitivities": self.sensitivity.shape, "noise scales": self.sigma.shape}
+        shapes = {"sensitivities": self.sensitivity.shape, "noise scales": self.sigma.shape}
         if self.residuals is not None:
-            seen["residuals"] = self.residuals.total.shape
+            shapes["residuals"] = self.residuals.total.shape
             sides = self.residuals.layout.sides
             require(sides == 1, f"the residuals have {sides} sides: accepted is 1, once the secrets are opened")
-        for name, found in seen.items():
+        for name, found in shapes.items():
             require(found == shape, f"{name} have shape {found}: accepted is {shape}, that of the increments")
         positive = bool(np.all(np.isfinite(self.sigma) & (self.sigma > 0)))
         require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
@@ -88,9 +88,9 @@ class NoiseMeasurements:
             require(bool(np.isfinite(values).all()), f"{name} are not all finite: accepted are finite numbers")
         for name, values in unknown.items():
             require(not bool(np.isinf(values).any()), f"{name} hold infinity: accepted are finite numbers, or NaN")
-        given = {"noise multiplier": self.noise_multiplier, "largest mu": self.largest_mu}
-        given["claimed length"] = self.claimed_length
-        for name, number in given.items():
+        numbers_given = {"noise multiplier": self.noise_multiplier, "largest mu": self.largest_mu}
+        numbers_given["claimed length"] = self.claimed_length
+        for name, number in numbers_given.items():
             if number is not None:
                 require_number(f"{name} is", number, "positive finite numbers")
 
@@ -125,8 +125,8 @@ class NoiseMeasurements:
 
         The shape is (trials, rounds, 3), in claimed standard deviations. None if they were not measured.
         """
-        seen = self.residuals
-        return None if seen is None or np.isnan(seen.signal[..., :2]).all() else seen.signal[..., 0, :]
+        residuals = self.residuals
+        return None if residuals is None or np.isnan(residuals.signal[..., :2]).all() else residuals.signal[..., 0, :]
 
     @cached_property
     def own_length(self) -> Floats:
@@ -135,10 +135,10 @@ class NoiseMeasurements:
         It is 0 in rounds without a contribution. If it was not measured, half of ||f(D) - f(D')|| is used instead.
         """
         if self._opened is None:
-            found = np.where(np.isnan(self.innovations), 0.0, self.sensitivity / self.sigma / 2)
+            lengths = np.where(np.isnan(self.innovations), 0.0, self.sensitivity / self.sigma / 2)
         else:
-            found = np.where(np.isnan(self._opened[..., 1]), 0.0, self._opened[..., 2])
-        return np.where(found < SMALLEST_SIGNAL, 0.0, found)
+            lengths = np.where(np.isnan(self._opened[..., 1]), 0.0, self._opened[..., 2])
+        return np.where(lengths < SMALLEST_SIGNAL, 0.0, lengths)
 
     @cached_property
     def own_noise(self) -> Floats:
@@ -166,16 +166,18 @@ class NoiseMeasurements:
         Measured noise is compared with claimed noise four times: in a single round of a trial, in a trial, in a round
         of all trials, and in the whole run. The factor is the product of the significant ratios, or 1 if there is none.
         """
-        found: Floats = np.ones(self.increments.shape)
+        excess_found: Floats = np.ones(self.increments.shape)
         if self.residuals is None or not self.residuals.total_freedom.any():
-            return found
+            return excess_found
         freedom = self.residuals.total_freedom.astype(np.float64)
         squares = np.maximum(0.0, self.residuals.total) / self.sigma**2
         for axes in ((), (1,), (0,), (0, 1)):
-            sums, counts = ((of / by).sum(axis=axes, keepdims=True) for of, by in ((squares, found**2), (freedom, 1.0)))
+            sums, counts = (
+                (of / by).sum(axis=axes, keepdims=True) for of, by in ((squares, excess_found**2), (freedom, 1.0))
+            )
             louder = (counts > 0) & (chdtrc(np.maximum(counts, 1), sums) < EVIDENT / sums.size)
-            found = found * np.where(louder, np.sqrt(sums / np.maximum(counts, 1)), 1.0)
-        return found
+            excess_found = excess_found * np.where(louder, np.sqrt(sums / np.maximum(counts, 1)), 1.0)
+        return excess_found
 
     @property
     def noise(self) -> NoiseStatistics:
@@ -192,9 +194,9 @@ class NoiseMeasurements:
         if self.residuals is None or self.residuals.sample.shape[-1] == 0:
             return np.zeros(self.trials, dtype=np.bool_)
         values = self.residuals.sample[:, :, 0]
-        known = np.flatnonzero(~np.isnan(values).any(axis=(1, 2)))
-        step = max(1, -(-known.size // max(_FEWEST_SAMPLED, MOST_SAMPLED // values[0].size)))
-        return np.isin(np.arange(self.trials), known[::step])
+        known_trials = np.flatnonzero(~np.isnan(values).any(axis=(1, 2)))
+        step = max(1, -(-known_trials.size // max(_FEWEST_SAMPLED, MOST_SAMPLED // values[0].size)))
+        return np.isin(np.arange(self.trials), known_trials[::step])
 
     @cached_property
     def sample(self) -> Floats:
@@ -231,13 +233,13 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
     """
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]
-    sizes, (trials, rounds, places) = groups.sum(axis=0), sample.shape
+    sizes, (trials, rounds, size) = groups.sum(axis=0), sample.shape
     squares = np.square(sample)
     # For each partition into parts: function for the mean squares of the parts, their numbers of values, and the part
     # of every sampled coordinate.
     families: tuple[tuple[Callable[[Floats], Floats], Floats, NDArray[np.intp] | None], ...] = (
         (lambda values: (values.mean(axis=(0, 1)) @ groups / sizes)[None, None], trials * rounds * sizes, which),
-        (lambda values: values.mean(axis=2, keepdims=True), np.array([float(places)]), None),
+        (lambda values: values.mean(axis=2, keepdims=True), np.array([float(size)]), None),
         (lambda values: (values.mean(axis=0) @ groups / sizes)[None], trials * sizes, which),
         (lambda values: values.mean(axis=(0, 1), keepdims=True), np.array([float(trials * rounds)]), None),
     )
@@ -245,11 +247,16 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
     for _ in range(_PASSES):
         before = list(scales)
         for at, (mean_of, freedom, element) in enumerate(families):
-            rest = math.prod((one for number, one in enumerate(scales) if number != at), start=np.ones((1, 1, 1)))
-            found = _scale(mean_of(squares if np.all(rest == 1) else squares / rest), freedom)
-            scales[at] = found if element is None or found.size == 1 else found[..., element]
+            other_scales = math.prod(
+                (scale for number, scale in enumerate(scales) if number != at), start=np.ones((1, 1, 1))
+            )
+            scale_found = _scale(mean_of(squares if np.all(other_scales == 1) else squares / other_scales), freedom)
+            scales[at] = scale_found if element is None or scale_found.size == 1 else scale_found[..., element]
         passes = zip(before, scales, strict=True)
-        if all(one.shape == other.shape and np.allclose(one, other, 1e-3) for one, other in passes):
+        if all(
+            first_scale.shape == second_scale.shape and np.allclose(first_scale, second_scale, 1e-3)
+            for first_scale, second_scale in passes
+        ):
             break
     cells, others = scales.pop(1), math.prod(scales, start=np.ones((1, 1, 1)))
     even = sample / np.sqrt(others)
@@ -282,7 +289,7 @@ def _studentized(values: Floats) -> Floats:
     For normal noise, a value divided by the root mean square of the others has Student's t distribution. The quotient
     is mapped to the N(0, 1) quantile of the same probability.
     """
-    places = values.shape[2]
-    others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)
-    t = values / np.sqrt(np.maximum(others, 1e-300))
-    return np.asarray(np.sign(t) * -ndtri(stdtr(places - 1, -np.abs(t))))
+    size = values.shape[2]
+    other_squares = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (size - 1)
+    t = values / np.sqrt(np.maximum(other_squares, 1e-300))
+    return np.asarray(np.sign(t) * -ndtri(stdtr(size - 1, -np.abs(t))))

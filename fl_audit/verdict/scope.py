@@ -21,29 +21,29 @@ _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
 )
 
 
-def questions_text(found: VerdictDetails, unit: UnitWords) -> str:
+def questions_text(details: VerdictDetails, unit: UnitWords) -> str:
     """Return sentences on the tests of participation, other released values, and noise that depends on the secret.
 
     They state the limit of detection of each test that was made, and why the others were not made.
     """
-    return " ".join(_asked(question, names, found, unit) for question, names in _QUESTIONS)
+    return " ".join(_asked(question, names, details, unit) for question, names in _QUESTIONS)
 
 
-def questions_in_short(found: VerdictDetails) -> list[str]:
+def questions_in_short(details: VerdictDetails) -> list[str]:
     """Return a sentence for each question beside the amount of noise: whether it was asked, and if not, why.
 
     Unlike `questions_text`, they name no limits of detection.
     """
-    made, reasons = {test.name for test in found.tests}, dict(found.not_offered)
+    made, reasons = {test.name for test in details.tests}, dict(details.not_offered)
     return [
         f"It was tested {question}." if made & {*names} else f"It was not tested {question}: {_why(names, reasons)}"
         for question, names in _QUESTIONS
     ]
 
 
-def _asked(question: str, names: Sequence[TestName], found: VerdictDetails, unit: UnitWords) -> str:
-    made = [test for test in found.tests if test.name in names]
-    reasons = dict(found.not_offered)
+def _asked(question: str, names: Sequence[TestName], details: VerdictDetails, unit: UnitWords) -> str:
+    made = [test for test in details.tests if test.name in names]
+    reasons = dict(details.not_offered)
     if not made:
         return f"It was not asked {question}: {_why(names, reasons)}"
     limits = "; ".join(_limit(test, unit) for test in made)
@@ -51,18 +51,18 @@ def _asked(question: str, names: Sequence[TestName], found: VerdictDetails, unit
     unopened = [
         name for name in names if reasons.get(name) in (NotTestedReason.NOT_OPENED, NotTestedReason.UNOPENED_SHARES)
     ]
-    rest = (
+    untested = (
         f" It was not asked of {', '.join(uncapital(title_of(name, unit)) for name in unopened)}." if unopened else ""
     )
-    return f"It was asked {question}; found with probability {DETECTION_POWER:g} would have been: {limits}.{rest}"
+    return f"It was asked {question}; found with probability {DETECTION_POWER:g} would have been: {limits}.{untested}"
 
 
 def _limit(test: TestResult, unit: UnitWords) -> str:
-    told = TestMessage(test, unit)
+    message = TestMessage(test, unit)
     # The limit is NaN if there were too few trials, or if the test is not random.
     nothing = "any difference in any bit" if test.name is TestName.EXACT_STEPS else "nothing, with so few trials"
-    size = nothing if math.isnan(test.limit) else told.words.limit
-    return f"{size} ({uncapital(told.title)})"
+    size = nothing if math.isnan(test.limit) else message.words.limit
+    return f"{size} ({uncapital(message.title)})"
 
 
 def _why(names: Sequence[TestName], reasons: dict[TestName, NotTestedReason]) -> str:

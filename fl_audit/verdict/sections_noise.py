@@ -27,30 +27,32 @@ MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the 
 _EXACT = "exact chi-square interval; each sum is that of D or of D', as both sides of the guarantee say"
 
 
-def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
-    rows = NOISE.read_rows(numbers, contents)
+def _sentence(finding: NoiseFinding, contents: ReportContents) -> str:
+    rows = NOISE.read_rows(finding, contents)
     if not rows:
         return ""
     row = rows[0]
-    where = "" if math.isfinite(numbers.estimate.ratio) else f", just where it has to hide the {contents.words.one},"
+    where = "" if math.isfinite(finding.estimate.ratio) else f", just where it has to hide the {contents.words.one},"
     return (
         f"The noise that this federation really adds{where} is {row.shown.value} ({row.shown.interval}) times what was "
         f"claimed; the measurement is good to {_interval_radius_text(row)} at "
-        f"{percent(numbers.estimate.confidence)} confidence, {_meaning(row)}. {excess_text(numbers.judgement)}"
+        f"{percent(finding.estimate.confidence)} confidence, {_meaning(row)}. {excess_text(finding.judgement)}"
     ).strip()
 
 
-def _interval_radius_text(row: ReportNumber) -> str:
+def _interval_radius_text(number: ReportNumber) -> str:
     """Return the distance from a ratio to the farther end of its interval, in percentage points, such as "4 %"."""
-    half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
+    half = max(abs(end - number.value) for end in (number.low, number.high) if end is not None)
     return percent(float(f"{half:.2g}"))
 
 
-def _meaning(row: ReportNumber) -> str:
+def _meaning(number: ReportNumber) -> str:
     """Return the end of a sentence that says whether the measured noise agrees with the claim."""
-    match row.reading:
-        case Reading.NO_CONTRADICTION if row.claim_comparison is not None and row.claim_comparison.wide is not None:
-            return f"and at the level of the verdict this fits the claim: {row.reading_text}"
+    match number.reading:
+        case Reading.NO_CONTRADICTION if (
+            number.claim_comparison is not None and number.claim_comparison.wide is not None
+        ):
+            return f"and at the level of the verdict this fits the claim: {number.reading_text}"
         case Reading.NO_CONTRADICTION:
             return "so this fits the claim"
         case Reading.KEPT:
@@ -60,27 +62,27 @@ def _meaning(row: ReportNumber) -> str:
         case Reading.BROKEN:
             return "so noise is missing"
         case Reading.TOO_FEW:
-            return f"so half of the claim, or twice, could not be told from it: {row.reading_text}"
+            return f"so half of the claim, or twice, could not be told from it: {number.reading_text}"
         case Reading.NO_LIMIT | None:
             return "and nothing is claimed"
         case _:
-            assert_never(row.reading)
+            assert_never(number.reading)
 
 
 def _row(
-    name: str, noise: Sequence[float], basis: str, found: NoiseRatioEstimate, of: tuple[SquareSum, float]
+    name: str, noise: Sequence[float], basis: str, estimate: NoiseRatioEstimate, of: tuple[SquareSum, float]
 ) -> ReportNumber:
     """Return the table row of a ratio of measured to claimed noise, given as (ratio, low, high).
 
     `of` has the sum of squares behind the ratio, and the significance level of its test.
     """
     (ratio, low, high), (squares, level) = noise, of
-    return ReportNumber(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
+    return ReportNumber(name, ratio, basis, low, high, estimate.confidence, 1.0, is_least=True, on_page=True,
                wide=partial(ratio_interval, squares), level=level)  # fmt: skip
 
 
-def _rows(numbers: NoiseFinding, contents: ReportContents) -> list[ReportNumber]:
-    found, one = numbers.estimate, contents.words.one
+def _rows(finding: NoiseFinding, contents: ReportContents) -> list[ReportNumber]:
+    found, one = finding.estimate, contents.words.one
     beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
     if not contents.plan.federation.mechanism.noise.has_gaussian_llr:
         beside = f"what a release has beside its sum, in all coordinates; {_EXACT}"
@@ -97,48 +99,48 @@ def _rows(numbers: NoiseFinding, contents: ReportContents) -> list[ReportNumber]
     return rows
 
 
-def _tables(numbers: NoiseFinding, contents: ReportContents) -> list[Table]:
-    found = numbers.estimate
+def _tables(finding: NoiseFinding, contents: ReportContents) -> list[Table]:
+    found = finding.estimate
     if not found.tensors:
         return []
     columns = ("Parameter tensor", "Measured over claimed noise", "Lower end", "Upper end", "Reading")
     level = TestName.NOISE_TENSOR.level
-    each = [
+    numbers = [
         _row(name, noise, "", found, (found.on_tensors[name], level / len(found.tensors)))
         for name, *noise in found.tensors
     ]
-    told = [replace(row, is_violated=contents.is_violated) for row in each]
+    told = [replace(row, is_violated=contents.is_violated) for row in numbers]
     rows = tuple((row.name, *row.cells, row.reading_text) for row in told)
     return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
 
 
-def excess_text(found: VerdictDetails) -> str:
+def excess_text(details: VerdictDetails) -> str:
     """Return a sentence on the cost of noise above the claim; empty if the noise is not significantly above it.
 
     The sentence says that more noise may be harmful if it depends on the secret, or if clients' shares may be copies.
     """
-    if found.noise.excess is None:
+    if details.noise.excess is None:
         return ""
-    if depends_on_secret(found):
+    if depends_on_secret(details):
         return "That is no harmless surplus, for its size depends on the secret."
-    if not has_open_shares(found):
+    if not has_open_shares(details):
         return "That is no harmless surplus unless the clients' shares of the noise are independent of each other."
-    less = f"{percent(1 - 1 / found.noise.excess)} less noise would keep the guarantee too"
+    less = f"{percent(1 - 1 / details.noise.excess)} less noise would keep the guarantee too"
     return f"More than was claimed breaks no guarantee; it gives accuracy away, for {less}."
 
 
-def _said(numbers: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
-    words, judgement = unit_words(run.plan.adjacency), numbers.judgement
-    told = {
+def _said(finding: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
+    words, judgement = unit_words(run.plan.adjacency), finding.judgement
+    values = {
         "excess": excess_text(judgement),
         "tests": [TestMessage(test, words).to_json() for test in judgement.tests],
         "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
     }
-    return {"noise": numbers.to_json()["noise"] | told}
+    return {"noise": finding.to_json()["noise"] | values}
 
 
-def _caption(numbers: NoiseFinding, _: ReportContents) -> str:
-    found = numbers.estimate
+def _caption(finding: NoiseFinding, _: ReportContents) -> str:
+    found = finding.estimate
     left_out = len(found.tensors) - MOST_TENSORS
     fewer = f" Of {len(found.tensors)} tensors the {MOST_TENSORS} with least noise." if left_out > 0 else ""
     return (
@@ -147,15 +149,15 @@ def _caption(numbers: NoiseFinding, _: ReportContents) -> str:
     )
 
 
-def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContents) -> None:
+def _noise_figure(figure: Figure, finding: NoiseFinding, contents: ReportContents) -> None:
     """Draw the ratios of measured to claimed noise with intervals: in total, along the unit's direction, by tensor."""
-    found = numbers.estimate
-    shown = {part[0] for part in sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]}
-    parts = [(*part, "s", MUTED) for part in reversed(found.tensors) if part[0] in shown]
-    parts.append((f"Where it hides\nthe {contents.words.one}", found.along_record, found.along_low, found.along_high,
-                  "v", INK))  # fmt: skip
-    parts.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
-    rows = [part for part in parts if math.isfinite(part[1])]
+    found = finding.estimate
+    tensors_shown = {row[0] for row in sorted(found.tensors, key=lambda tensor: tensor[1])[:MOST_TENSORS]}
+    rows_of_tensors = [(*tensor, "s", MUTED) for tensor in reversed(found.tensors) if tensor[0] in tensors_shown]
+    hides = f"Where it hides\nthe {contents.words.one}"
+    rows_of_tensors.append((hides, found.along_record, found.along_low, found.along_high, "v", INK))
+    rows_of_tensors.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
+    rows = [row for row in rows_of_tensors if math.isfinite(row[1])]
     figure.set_figheight(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()
     axes.axvline(1.0, label="claimed noise", **LIMIT)
@@ -164,7 +166,7 @@ def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContent
     axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
     # All reports have the same axis, unless the noise is far from the claim.
-    low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
+    low, high = min(0.95, *(row[2] for row in rows)), max(1.05, *(row[3] for row in rows))
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     scale = contents.plan.federation.mechanism.noise.scale_words
     finish_axes(axes, "Noise that is really there", f"Measured over claimed noise ({scale}s)", "")

@@ -72,23 +72,25 @@ def _broken(contents: ReportContents) -> str:
     exact = exact_sentences(verdict_of(contents).judged.exact)
     if not (broken := broken_tests(verdict_of(contents).judgement, contents.words)):
         return exact
-    first, *others = broken
+    first, *messages = broken
     # If the noise has another size, the tests of its shape fail too, because they take it in units of the claimed
     # noise.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
-    told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
-    kinds = {told.kind: uncapital(told.words.breach) for told in told_too}
-    named = list(kinds.values())[::-1][:_MOST_NAMED]
-    also = f" Also: {'; '.join(named)}." if named else ""
-    said = f"{exact} {first.sentence}".strip()
-    return f"{said}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
+    told_too = [
+        message for message in reversed(messages) if message.kind != first.kind and message.test.name not in follows
+    ]
+    kinds = {message.kind: uncapital(message.words.breach) for message in told_too}
+    kinds_named = list(kinds.values())[::-1][:_MOST_NAMED]
+    also = f" Also: {'; '.join(kinds_named)}." if kinds_named else ""
+    sentence = f"{exact} {first.sentence}".strip()
+    return f"{sentence}{also}" + (f" {plural(len(messages) + 1, 'test')} failed." if messages else "")
 
 
-def unanswered_text(numbers: VerdictFinding, words: UnitWords) -> str:
+def unanswered_text(finding: VerdictFinding, words: UnitWords) -> str:
     """Return a sentence on what could not be computed, or on an open exact question; empty if there is none."""
-    found = numbers.judged
-    if numbers.errors:
-        parts = ", ".join(uncapital(error.part) for error in numbers.errors)
+    found = finding.judged
+    if finding.errors:
+        parts = ", ".join(uncapital(error.part) for error in finding.errors)
         return f"A part of the report could not be computed, and what could be found nothing. Not computed: {parts}."
     if found.not_computed:
         names = ", ".join(uncapital(title_of(name, words)) for name in found.not_computed)
@@ -98,16 +100,16 @@ def unanswered_text(numbers: VerdictFinding, words: UnitWords) -> str:
     return ""
 
 
-def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
+def _too_little(finding: VerdictFinding, words: UnitWords) -> str:
     """Return a sentence on why the run is inconclusive: the breaches that it could not have found."""
-    found = numbers.judged
-    if numbers.judges_scores:
+    found = finding.judged
+    if finding.judges_scores:
         return (
             "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
-            f"could have passed unseen. {_largest_detectable_epsilon_text(found.tests[0], numbers.claimed)}"
+            f"could have passed unseen. {_largest_detectable_epsilon_text(found.tests[0], finding.claimed)}"
         )
     if not math.isfinite(found.limit_of_detection):
-        return numbers.words.blind or (
+        return finding.words.blind or (
             f"The trials cannot tell: {words.differing} made hardly any difference in any round, so the noise that has "
             "to hide it could not be tested. The other tests found no breach."
         )
@@ -124,34 +126,34 @@ def _counted(number: float) -> str:
     return f"{number_text(number, 3)} times" if math.isfinite(number) else "any number of times"
 
 
-def _largest_detectable_epsilon_text(of_scores: TestResult, claimed: float) -> str:
+def _largest_detectable_epsilon_text(result: TestResult, claimed: float) -> str:
     """Return a sentence on the largest epsilon that a test of as many attack scores as the run has could show."""
-    ceiling = of_scores.more["ceiling"]
+    ceiling = result.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
-    most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
-    return f"At the level of the verdict, {most}, and {only}."
+    ceiling_text = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
+    return f"At the level of the verdict, {ceiling_text}, and {only}."
 
 
-def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
+def trials_needed_text(finding: VerdictFinding, words: UnitWords) -> str:
     """Return a sentence on the trials, and the time, that a run needs to find a breach of 1.5 times the guarantee."""
-    found = numbers.judgement
-    if numbers.words.to_find_more is not None:
-        return numbers.words.to_find_more
-    if numbers.judges_scores:
+    found = finding.judgement
+    if finding.words.to_find_more is not None:
+        return finding.words.to_find_more
+    if finding.judges_scores:
         return "More trials can show a breach; no number of them shows by such scores alone that there is none."
     if found is None or found.trials_for_conclusive_verdict is None:
         of_signal = found is not None and found.conclusive
         breach = f"a {words.one} that counts {BREACH:g} times" if of_signal else "a breach"
         return f"No number of trials would find {breach} here: choose another one to protect (neighbour in [audit])."
-    time = "" if numbers.seconds_needed is None else f", {duration(numbers.seconds_needed)} here,"
+    time = "" if finding.seconds_needed is None else f", {duration(finding.seconds_needed)} here,"
     trials = plural(found.trials_for_conclusive_verdict, "trial")
-    breach = _BREACH_OF_SIZE if numbers.claimed > 0 else "it if only two thirds of the noise were there"
+    breach = _BREACH_OF_SIZE if finding.claimed > 0 else "it if only two thirds of the noise were there"
     if found.signal is None:
         return f"{trials}{time} would find {breach}."
-    counted = f"a {words.one} that counts {BREACH:g} times"
+    breach_text = f"a {words.one} that counts {BREACH:g} times"
     if found.conclusive:
-        return f"{trials}{time} would find {counted}."
-    return f"{trials}{time} would find {breach}, and {counted}."
+        return f"{trials}{time} would find {breach_text}."
+    return f"{trials}{time} would find {breach}, and {breach_text}."
 
 
 def _limits(contents: ReportContents) -> str:
@@ -162,39 +164,39 @@ def _limits(contents: ReportContents) -> str:
     if at_unit is None:
         return ""
     signal = numbers.judged.signal
-    counted = ""
+    breach_text = ""
     if signal is not None:
         is_shorter = signal.times - 1 > 1.1 * (signal.limit - 1)
         longest = f" ({number_text(signal.limit, 3)} if as long as the clipping norm)" if is_shorter else ""
-        counted = f", and a {unit} that counts {_counted(signal.times)}{longest}"
+        breach_text = f", and a {unit} that counts {_counted(signal.times)}{longest}"
     if anywhere is None:
-        return f"Had {at_unit} of the noise been missing where it hides the {unit}, {_FOUND}{counted}."
+        return f"Had {at_unit} of the noise been missing where it hides the {unit}, {_FOUND}{breach_text}."
     just = f"{at_unit} just where it hides the {unit}"
-    return f"Had {anywhere} of the noise been missing, {_FOUND}, or {just}{counted}."
+    return f"Had {anywhere} of the noise been missing, {_FOUND}, or {just}{breach_text}."
 
 
-def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
-    match numbers.verdict:
+def _sentence(finding: VerdictFinding, contents: ReportContents) -> str:
+    match finding.verdict:
         case Verdict.VIOLATED:
-            if exact := exact_sentences(numbers.judged.exact):
+            if exact := exact_sentences(finding.judged.exact):
                 return f"The guarantee was broken, which no chance explains. {exact}"
             text = (
                 f"The guarantee was broken. Where a guarantee is kept, so clear a sign comes up in at most "
-                f"{_alarms(numbers.judged, contents.run)}. That says nothing of how much more others could learn."
+                f"{_alarms(finding.judged, contents.run)}. That says nothing of how much more others could learn."
             )
         case Verdict.CONSISTENT:
             text = (
                 "Nothing we saw contradicts the guarantee. That covers this one example and this run only; it is no "
                 "proof for other people's data or other attacks."
             )
-        case Verdict.INCONCLUSIVE if numbers.contradicted_by:
+        case Verdict.INCONCLUSIVE if finding.contradicted_by:
             text = (
                 "The verdict is open: no test of the guarantee failed, and something that was measured contradicts it."
             )
-        case Verdict.INCONCLUSIVE if why := unanswered_text(numbers, contents.words):
+        case Verdict.INCONCLUSIVE if why := unanswered_text(finding, contents.words):
             text = f"The verdict is open. {why}"
         case Verdict.INCONCLUSIVE:
-            unseen = f"{_unseen(numbers, contents.words)} could hardly have been seen"
+            unseen = f"{_unseen(finding, contents.words)} could hardly have been seen"
             text = f"The verdict is open: nothing we saw contradicts the guarantee, but {unseen}."
         case Verdict.NO_GUARANTEE if contents.plan.federation.local_randomizer is not None:
             return (
@@ -206,85 +208,93 @@ def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
         case Verdict.NOT_AUDITED:
             text = "We came to no verdict: no insider took part, so nothing was held against the guarantee."
         case _:
-            assert_never(numbers.verdict)
-    text += looks_text(numbers.judgement, contents.run)
+            assert_never(finding.verdict)
+    text += looks_text(finding.judgement, contents.run)
     if not contents.plan.federation.mechanism.is_private_release:
         text += " The models of this run are test pieces and must not be handed out: their noise depends on the data."
     return text
 
 
-def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
+def _unseen(finding: VerdictFinding, words: UnitWords) -> str:
     """Return a noun phrase for a breach of the claim that an inconclusive run would probably have missed."""
-    return f"a {words.one} that counts {BREACH:g} times" if numbers.judged.conclusive else "a breach"
+    return f"a {words.one} that counts {BREACH:g} times" if finding.judged.conclusive else "a breach"
 
 
-def _alarms(found: VerdictDetails, run: FinishedRun) -> str:
+def _alarms(details: VerdictDetails, run: FinishedRun) -> str:
     """Return a phrase such as "1 in 1,000 audits" for the false-positive rate of the tests."""
-    return f"{one_in(found.level)} audits{' at one look' if len(run.looks) > 1 else ''}"
+    return f"{one_in(details.level)} audits{' at one look' if len(run.looks) > 1 else ''}"
 
 
-def looks_text(found: VerdictDetails | None, run: FinishedRun) -> str:
+def looks_text(details: VerdictDetails | None, run: FinishedRun) -> str:
     """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once."""
     # If the numbers of trials depend on earlier results, the rate of two looks is up to 3.1 times that of one (for a
     # test whose statistic is a sum of normal numbers).
     often = len(run.looks)
-    if found is None or often < 2:
+    if details is None or often < 2:
         return ""
     earlier = ", ".join(f"{trials:,}" for trials in run.looks[:-1])
     return (
         f" This run was judged before, after {earlier} trials. A kept guarantee fails at any of the {often} looks in "
         "at "
-        f"most {often} in {round(1 / found.level):,} audits if the numbers of trials were fixed before the first look, "
+        f"most {often} in {round(1 / details.level):,} audits if the numbers of trials were fixed before the "
+        "first look, "
         "and in more if they followed from what was seen. Intervals and bounds hold with their confidence at one look "
         "that was chosen beforehand."
     )
 
 
-def _scope(numbers: VerdictFinding, plan: RunPlan, covers: str) -> str:
+def _scope(finding: VerdictFinding, plan: RunPlan, covers: str) -> str:
     """Return the text for the key `scope` of `summary.json`: what the verdict covers, and its limits."""
-    found, guarantee = numbers.judgement, plan.guarantee
+    found, guarantee = finding.judgement, plan.guarantee
     if found is None or guarantee is None:
         why = "No insider took part, so nothing was held against the guarantee."
         if guarantee is None:
             of_training = "" if plan.federation.local_randomizer is None else " of the training"
             why = f"The models were trained without clipping and noise: nothing was claimed{of_training}."
-        seen = "What was measured of the released models, from their outputs and losses"
-        return f"{why} {seen}, is no test of a guarantee."
-    seen = _detection_text(found, guarantee, unit_words(plan.adjacency))
+        seen_text = "What was measured of the released models, from their outputs and losses"
+        return f"{why} {seen_text}, is no test of a guarantee."
+    seen_text = _detection_text(found, guarantee, unit_words(plan.adjacency))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
-    asked = f" {questions_text(found, unit_words(plan.adjacency))}" if found.words.lists_questions else ""
-    return f"{covers} {seen}{smaller}{asked}{exact_scope(found.exact)}"
+    questions = f" {questions_text(found, unit_words(plan.adjacency))}" if found.words.lists_questions else ""
+    return f"{covers} {seen_text}{smaller}{questions}{exact_scope(found.exact)}"
 
 
-def _detection_text(found: VerdictDetails, guarantee: Guarantee, unit: UnitWords) -> str:
+def _detection_text(details: VerdictDetails, guarantee: Guarantee, unit: UnitWords) -> str:
     """Return sentences on the epsilon of the smallest detectable breach, and on the number of trials needed."""
-    if found.tests and found.tests[0].name is TestName.SCORES:
+    if details.tests and details.tests[0].name is TestName.SCORES:
         return (
-            f"{_largest_detectable_epsilon_text(found.tests[0], guarantee.epsilon)} How far they would separate under "
+            f"{_largest_detectable_epsilon_text(details.tests[0], guarantee.epsilon)} How far they would "
+            "separate under "
             "less noise is not known, so it is not known either which breach would have been found."
         )
-    if found.tests and found.tests[0].name is TestName.CANARIES and not math.isfinite(found.limit_of_detection):
+    if details.tests and details.tests[0].name is TestName.CANARIES and not math.isfinite(details.limit_of_detection):
         return f"No breach of any size would have been found with probability {DETECTION_POWER:g}."
-    if found.tests and found.tests[0].name is TestName.CANARIES:
+    if details.tests and details.tests[0].name is TestName.CANARIES:
         return (
-            f"{capital(TestMessage(found.tests[0], unit).words.limit)} would have been found with probability "
+            f"{capital(TestMessage(details.tests[0], unit).words.limit)} would have been found with probability "
             f"{DETECTION_POWER:g}; {guarantee.epsilon:.3g} is claimed."
         )
-    if found.trials_needed is None:
+    if details.trials_needed is None:
         return "D and D' hardly differed in any round, so no breach of epsilon could have been found there."
-    kept = epsilon_at(guarantee.claim, 1.0)
-    said = (
+    epsilon_once = epsilon_at(guarantee.claim, 1.0)
+    sentences = (
         "Along the direction in which D and D' differ, noise so small that epsilon is "
-        f"{found.limit_of_detection:.3g} would have been found with probability {DETECTION_POWER:g}, where the claimed "
-        f"noise keeps {kept:.3g} ({mechanism_in_words(guarantee.claim)}, delta {guarantee.delta:g}) and "
+        f"{details.limit_of_detection:.3g} would have been found with probability {DETECTION_POWER:g}, where the "
+        "claimed "
+        f"noise keeps {epsilon_once:.3g} ({mechanism_in_words(guarantee.claim)}, delta {guarantee.delta:g}) and "
         f"{guarantee.epsilon:.3g} is claimed."
     )
-    trials = plural(found.trials_needed, "trial")
-    other = _signal_text(found.signal, guarantee, unit)
-    other += "Breaches of another kind, such as noise that repeats or follows the data, may take more trials or pass."
-    if found.conclusive:
-        return f"{said} {trials} would be enough to find {_BREACH_OF_SIZE}. {other}"
-    return f"{said} That is too little to tell: {trials} with as many rounds would find {_BREACH_OF_SIZE}. {other}"
+    trials = plural(details.trials_needed, "trial")
+    signal_sentence = _signal_text(details.signal, guarantee, unit)
+    signal_sentence += (
+        "Breaches of another kind, such as noise that repeats or follows the data, may take more trials or pass."
+    )
+    if details.conclusive:
+        return f"{sentences} {trials} would be enough to find {_BREACH_OF_SIZE}. {signal_sentence}"
+    return (
+        f"{sentences} That is too little to tell: {trials} with as many rounds would find {_BREACH_OF_SIZE}. "
+        f"{signal_sentence}"
+    )
 
 
 def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
@@ -296,17 +306,18 @@ def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit
         return ""
     if signal.trials_needed is None:
         return f"How often the {unit.one} counts could not be tested: it contributed hardly anything. "
-    said = (
+    sentence = (
         f"A {unit.one} as long as the clipping norm that counts {_counted(signal.limit)} in every round, and is to "
         f"count once, would have been found with probability {DETECTION_POWER:g}; this one, by what it contributes, "
         f"from {_counted(signal.times)} on. "
     )
     if not signal.conclusive:
-        said += f"That is too little to tell: {plural(signal.trials_needed, 'trial')} would find {BREACH:g} times. "
-    few = f"{RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"
+        sentence += f"That is too little to tell: {plural(signal.trials_needed, 'trial')} would find {BREACH:g} times. "
+    rarely = f"{RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"
     trials = "no number of trials" if signal.rare_trials is None else plural(signal.rare_trials, "trial")
     return (
-        f"{said}One that counts {few} is found from {trials} on; delta {guarantee.delta:g} lets a guarantee fail in "
+        f"{sentence}One that counts {rarely} is found from {trials} on; delta {guarantee.delta:g} lets a "
+        "guarantee fail in "
         f"{percent(guarantee.delta)} of them at most. "
     )
 
@@ -315,17 +326,17 @@ def _finding_of(test: TestResult) -> Reading:
     return Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION
 
 
-def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
-    found, words = numbers.judgement, contents.words
+def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
+    found, words = finding.judgement, contents.words
     scope = str(contents.summary["scope"])
     covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableKind.PAIRS)
     if found is None:
         return [covers]
     columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")
     rows = tuple(
-        (told.title, str(_finding_of(told.test)), told.words.measured, told.words.claimed,
-         told.words.limit or DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
-        for told in (TestMessage(test, words) for test in found.tests)
+        (message.title, str(_finding_of(message.test)), message.words.measured, message.words.claimed,
+         message.words.limit or DASH, p_text(message.test.p_value), f"{message.test.level:.3g}")
+        for message in (TestMessage(test, words) for test in found.tests)
     )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "
@@ -361,17 +372,17 @@ def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list
     return [Table(f"How often the {unit.one} counts in the released sums", ("What", "Value"), rows)]
 
 
-def _checks(numbers: VerdictFinding, plan: RunPlan) -> AuditScope:
+def _checks(finding: VerdictFinding, plan: RunPlan) -> AuditScope:
     """Return which tests and exact questions were asked of a run, and which were not, and why."""
-    rounds, judgement = plan.federation.rounds, numbers.judgement
+    rounds, judgement = plan.federation.rounds, finding.judgement
     if judgement is None:
         return AuditScope(rounds, rounds, (), {}, (_NOT_JUDGED,))
     answers, not_offered = judgement.exact, judgement.not_offered
-    asked = [str(answer.question) for answer in answers if answer.is_asked]
+    asked_questions = [str(answer.question) for answer in answers if answer.is_asked]
     reasons = {str(name): MISSING_WORDS[reason] for name, reason in not_offered}
     reasons |= {str(answer.question): answer.reason for answer in answers if not answer.is_asked}
-    made = (*(str(test.name) for test in judgement.tests), *asked)
-    return AuditScope(rounds, rounds, made, reasons, (_OTHER_RUNS,))
+    questions_made = (*(str(test.name) for test in judgement.tests), *asked_questions)
+    return AuditScope(rounds, rounds, questions_made, reasons, (_OTHER_RUNS,))
 
 
 _NOT_JUDGED = "nothing was held against the guarantee"
@@ -388,12 +399,12 @@ def verdict_section(
     `judge`: It returns None if the run has nothing that can be tested.
     """
 
-    def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:
-        scope = _scope(numbers, run.plan, covers(run.plan))
+    def said(finding: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:
+        scope = _scope(finding, run.plan, covers(run.plan))
         return {
-            "scope": scope + why_not_compared(run) + looks_text(numbers.judgement, run),
-            "looks": None if numbers.judgement is None else list(run.looks),
-            "checks": scope_json(_checks(numbers, run.plan)),
+            "scope": scope + why_not_compared(run) + looks_text(finding.judgement, run),
+            "looks": None if finding.judgement is None else list(run.looks),
+            "checks": scope_json(_checks(finding, run.plan)),
             "warning": None if run.plan.guarantee is None else weakness_warning(run.plan.guarantee),
         }
 

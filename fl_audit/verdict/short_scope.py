@@ -10,21 +10,21 @@ from fl_audit.verdict.sections_verdict import looks_text
 from fl_audit.words import number_text
 
 
-def short_scope(numbers: VerdictFinding, run: FinishedRun, covers: str) -> list[str]:
+def short_scope(finding: VerdictFinding, run: FinishedRun, covers: str) -> list[str]:
     """Return sentences on what a verdict covers, the smallest breach that it finds, and what was not tested.
 
     The list is empty if nothing was tested.
     """
-    if (found := numbers.judgement) is None:
+    if (found := finding.judgement) is None:
         return []
     questions = questions_in_short(found) if found.words.lists_questions else []
     looks = looks_text(found, run).strip()
     where = 'The section "The tests of the guarantee" of report.html has every test with the breach that it would find.'
-    return [covers, _smallest_breach(numbers), *questions, *filter(None, [looks]), where]
+    return [covers, _smallest_breach(finding), *questions, *filter(None, [looks]), where]
 
 
-def _smallest_breach(numbers: VerdictFinding) -> str:
-    limit, claimed = numbers.judged.limit_of_detection, number_text(numbers.claimed, 3)
+def _smallest_breach(finding: VerdictFinding) -> str:
+    limit, claimed = finding.judged.limit_of_detection, number_text(finding.claimed, 3)
     runs = f"{round(10 * DETECTION_POWER)} of 10 such runs"
     if not math.isfinite(limit):
         return f"No breach is known that {runs} would find; an epsilon of {claimed} is claimed."

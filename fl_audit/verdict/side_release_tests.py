@@ -39,22 +39,26 @@ def share_pairs(opened: OpenedSecrets) -> TestResult:
     vectors, corrected by Bonferroni for the number of pairs.
     """
     only_if(opened.has_shares, NotTestedReason.NO_SHARES)
-    found = if_known(opened.shares, NotTestedReason.UNOPENED_SHARES)
-    only_if(found.draws >= 2, NotTestedReason.UNOPENED_SHARES)
-    sizes = np.sqrt(np.maximum(np.diag(found.products), 1e-300))
-    cosines = np.abs(found.products / sizes / sizes[:, None])
-    is_known = np.isin(found.clients, found.known)
-    rest = found.clients == RESIDUAL
-    compared = np.triu(~rest[:, None] & ~rest | rest[:, None] & is_known, k=1)
+    products = if_known(opened.shares, NotTestedReason.UNOPENED_SHARES)
+    only_if(products.draws >= 2, NotTestedReason.UNOPENED_SHARES)
+    sizes = np.sqrt(np.maximum(np.diag(products.products), 1e-300))
+    cosines = np.abs(products.products / sizes / sizes[:, None])
+    is_known = np.isin(products.clients, products.known)
+    is_rest = products.clients == RESIDUAL
+    compared = np.triu(~is_rest[:, None] & ~is_rest | is_rest[:, None] & is_known, k=1)
     only_if(bool(compared.any()), NotTestedReason.TOO_FEW)
     first, second = np.unravel_index(int(np.where(compared, cosines, -1.0).argmax()), cosines.shape)
     largest, pairs = min(1.0, float(cosines[first, second])), int(compared.sum())
-    tail = cosine_tail(largest, found.draws)
-    limit = detectable_cosine(TestName.SHARE_PAIRS.level / pairs, found.draws)
-    one, other = (int(found.clients[at]) for at in (first, second))
-    place = f"clients {one} and {other}" if one != RESIDUAL else f"client {other} and the rest of the noise"
-    more, p_value = {"pairs": pairs, "draws": found.draws}, bonferroni(pairs, tail)
-    return TestResult(TestName.SHARE_PAIRS, largest, p_value, largest, 0.0, limit, place, more)
+    tail = cosine_tail(largest, products.draws)
+    limit = detectable_cosine(TestName.SHARE_PAIRS.level / pairs, products.draws)
+    first_client, second_client = (int(products.clients[at]) for at in (first, second))
+    location = (
+        f"clients {first_client} and {second_client}"
+        if first_client != RESIDUAL
+        else f"client {second_client} and the rest of the noise"
+    )
+    details, p_value = {"pairs": pairs, "draws": products.draws}, bonferroni(pairs, tail)
+    return TestResult(TestName.SHARE_PAIRS, largest, p_value, largest, 0.0, limit, location, details)
 
 
 def bit_noise(opened: OpenedSecrets) -> TestResult:
@@ -77,11 +81,11 @@ def bit_noise(opened: OpenedSecrets) -> TestResult:
         "its shape": bonferroni(len(shapes), min(shapes)),
         "its size by side": _side_p(bits[opened.members], bits[~opened.members]),
     }
-    place, level = min(looks, key=lambda name: looks[name]), TestName.BIT_NOISE.level / len(looks)
-    p_value, size = bonferroni(len(looks), looks[place]), math.sqrt(squares / count)
-    more = {"shift": float(values.mean()), "shift_limit": detectable_mean(count, level)}
+    location, level = min(looks, key=lambda name: looks[name]), TestName.BIT_NOISE.level / len(looks)
+    p_value, size = bonferroni(len(looks), looks[location]), math.sqrt(squares / count)
+    details = {"shift": float(values.mean()), "shift_limit": detectable_mean(count, level)}
     limit = 1 - detectable_ratio(count, level)
-    return TestResult(TestName.BIT_NOISE, size, p_value, size, 1.0, limit, place, more)
+    return TestResult(TestName.BIT_NOISE, size, p_value, size, 1.0, limit, location, details)
 
 
 def _repeat_p(values: Floats) -> float:
@@ -95,32 +99,32 @@ def _repeat_p(values: Floats) -> float:
     return 1.0 if gap > _CLOSE else min(1.0, pairs * 2 * max(gap, 1e-15) / math.sqrt(math.pi))
 
 
-def _side_p(one: Floats, other: Floats) -> float:
-    sums = [float(np.square(side).sum()) for side in (one, other)]
-    if min(one.size, other.size) == 0 or min(sums) == 0:
-        return 0.0 if one.size and other.size and max(sums) > 0 else 1.0
-    ratio = sums[0] / one.size / (sums[1] / other.size)
-    return f_test_p(ratio, one.size, other.size)
+def _side_p(first: Floats, second: Floats) -> float:
+    sums = [float(np.square(side).sum()) for side in (first, second)]
+    if min(first.size, second.size) == 0 or min(sums) == 0:
+        return 0.0 if first.size and second.size and max(sums) > 0 else 1.0
+    ratio = sums[0] / first.size / (sums[1] / second.size)
+    return f_test_p(ratio, first.size, second.size)
 
 
 def exact_steps(opened: OpenedSecrets) -> TestResult:
     """Test whether models and clipping norms are, bit by bit, what the public rules compute from public messages.
 
-    The result is not random: the p-value is 1 if all agree, otherwise 0. `place` names the first trial and round that
-    differ.
+    The result is not random: the p-value is 1 if all agree, otherwise 0. `location` names the first trial and round
+    that differ.
     """
     wrong_steps = if_known(opened.wrong_steps, NotTestedReason.NOT_OPENED)
-    parts = {"model": wrong_steps, "clipping norm": opened.wrong_norms}
-    wrong = {name: values for name, values in parts.items() if values is not None and np.nansum(values) > 0}
-    held = {"rounds": float(wrong_steps.size)}
+    steps_by_kind = {"model": wrong_steps, "clipping norm": opened.wrong_norms}
+    wrong = {name: values for name, values in steps_by_kind.items() if values is not None and np.nansum(values) > 0}
+    details = {"rounds": float(wrong_steps.size)}
     if not wrong:
-        return TestResult(TestName.EXACT_STEPS, 0.0, 1.0, 0.0, 0.0, 1.0, "", held)
+        return TestResult(TestName.EXACT_STEPS, 0.0, 1.0, 0.0, 0.0, 1.0, "", details)
     firsts = {name: _first(values) for name, values in wrong.items()}
-    name = min(firsts, key=lambda one: firsts[one])
+    name = min(firsts, key=lambda first: firsts[first])
     trial, number = firsts[name]
     count = float(np.count_nonzero(np.nan_to_num(wrong[name])))
-    place = f"the {name}, first in trial {trial} round {number + 1}"
-    return TestResult(TestName.EXACT_STEPS, count, 0.0, count, 0.0, 1.0, place, held)
+    location = f"the {name}, first in trial {trial} round {number + 1}"
+    return TestResult(TestName.EXACT_STEPS, count, 0.0, count, 0.0, 1.0, location, details)
 
 
 def _first(values: Floats) -> tuple[int, int]:

@@ -105,18 +105,18 @@ class SignalDetectionLimit:
         }
 
 
-def limit_of(drift: NoiseSumAlongTarget, unit: float) -> float:
+def limit_of(noise_sum: NoiseSumAlongTarget, unit: float) -> float:
     """Return how often a target's contribution must count in the released sums for the test of the drift to find it.
 
     The result is the smallest such number k, from 1; infinite if `unit` is 0. If the noise is significantly larger than
     claimed, k - 1 grows in proportion to the noise.
     """
-    is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
-    scale = drift.scale if is_louder else 1.0
-    return 1 + scale * detectable_shift(drift.freedom, TestName.SIGNAL.level) / unit if unit > 0 else math.inf
+    is_louder = chdtrc(noise_sum.freedom, noise_sum.rest) < EVIDENT
+    scale = noise_sum.scale if is_louder else 1.0
+    return 1 + scale * detectable_shift(noise_sum.freedom, TestName.SIGNAL.level) / unit if unit > 0 else math.inf
 
 
-def signal_limit(drift: NoiseSumAlongTarget | None, lengths: Floats, trials: int) -> SignalDetectionLimit:
+def signal_limit(noise_sum: NoiseSumAlongTarget | None, lengths: Floats, trials: int) -> SignalDetectionLimit:
     """Return how many times sums must contain a target's contribution so that the tests of a finished run detect it.
 
     The result also has the number of times that was measured in the run. If nothing was measured, all limits are
@@ -126,16 +126,16 @@ def signal_limit(drift: NoiseSumAlongTarget | None, lengths: Floats, trials: int
 
     `lengths`: It is 0 in trials without the target.
     """
-    if drift is None or drift.freedom < 2 or drift.unit == 0:
+    if noise_sum is None or noise_sum.freedom < 2 or noise_sum.unit == 0:
         return SignalDetectionLimit()
     # A target whose contribution exceeds the norm, which no claim allows, takes the place of the norm.
-    limits = [limit_of(drift, unit) for unit in (max(drift.claimed or 0.0, drift.unit), drift.unit)]
-    held = lengths[lengths > 0]
-    each = math.sqrt(float(np.mean(np.square(held)))) if held.size else 0.0
-    found = _limits(limits[0], trials, drift.freedom, each, held.size / trials)
+    limits = [limit_of(noise_sum, unit) for unit in (max(noise_sum.claimed or 0.0, noise_sum.unit), noise_sum.unit)]
+    positive_lengths = lengths[lengths > 0]
+    typical_length = math.sqrt(float(np.mean(np.square(positive_lengths)))) if positive_lengths.size else 0.0
+    found = _limits(limits[0], trials, noise_sum.freedom, typical_length, positive_lengths.size / trials)
     reserve = 1 + _RESERVE / math.sqrt(trials)
     advised = None if found.trials_needed is None else rounded_up(reserve * found.trials_needed)
-    return replace(found, times=limits[1], counted=1 + drift.value / drift.unit, trials_with_reserve=advised)
+    return replace(found, times=limits[1], counted=1 + noise_sum.value / noise_sum.unit, trials_with_reserve=advised)
 
 
 def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalDetectionLimit:
@@ -149,32 +149,32 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
     return _limits(times, trials, count - 1, length * math.sqrt(rounds), share)
 
 
-def _limits(limit: float, trials: int, freedom: int, each: float, share: float) -> SignalDetectionLimit:
+def _limits(limit: float, trials: int, freedom: int, typical_length: float, share: float) -> SignalDetectionLimit:
     """Return a run's limits of detection: how large the target's contribution must be to be noticed as too large.
 
-    `limit` is the smallest multiple of the target's permitted contribution that the run would have found. `each` is by
-    how much the standardised noise of one trial shifts if the target contributes once more. `share` is the share of the
-    trials that contain the target, and `freedom` the number of degrees of freedom.
+    `limit` is the smallest multiple of the target's permitted contribution that the run would have found.
+    `typical_length` is by how much the standardised noise of one trial shifts if the target contributes once more.
+    `share` is the share of the trials that contain the target, and `freedom` the number of degrees of freedom.
     """
     if not math.isfinite(limit):
         return SignalDetectionLimit()
     found = detectable_shift(freedom, TestName.SIGNAL.level)
 
     def is_enough(number: int) -> bool:
-        known = min(_MOST_FREEDOM, max(2, round((freedom + 1) * number / trials) - 1))
-        shift = detectable_shift(known, TestName.SIGNAL.level) / found
+        freedom_known = min(_MOST_FREEDOM, max(2, round((freedom + 1) * number / trials) - 1))
+        shift = detectable_shift(freedom_known, TestName.SIGNAL.level) / found
         return (limit - 1) * shift * math.sqrt(trials / number) <= (BREACH - 1) * (1 + 1e-9)
 
-    return SignalDetectionLimit(limit, limit, smallest_number(is_enough, _MOST_NEEDED), _rare(each, share))
+    return SignalDetectionLimit(limit, limit, smallest_number(is_enough, _MOST_NEEDED), _rare(typical_length, share))
 
 
-def _rare(each: float, share: float) -> int | None:
+def _rare(typical_length: float, share: float) -> int | None:
     """Return the number of trials that `signal_trial` needs to find the rare breach; None if no number is enough.
 
-    In the rare breach, the target counts 5 times in 2 % of the trials in which it is in. `each` is the shift of a
-    trial's score if the target counts once more, and `share` is the share of trials with the target.
+    In the rare breach, the target counts 5 times in 2 % of the trials in which it is in. `typical_length` is the shift
+    of a trial's score if the target counts once more, and `share` is the share of trials with the target.
     """
-    shift, affected = (RARE_TIMES - 1) * each, RARE_SHARE * share
+    shift, affected = (RARE_TIMES - 1) * typical_length, RARE_SHARE * share
     return smallest_number(lambda trials: rare_power(trials, shift, affected) >= DETECTION_POWER, _MOST_TRIALS)
 
 
@@ -184,8 +184,8 @@ def rare_power(trials: int, shift: float, share: float) -> float:
     The test asks whether a trial's noise along the target's contribution, summed over its rounds, is too large.
     """
     level = TestName.SIGNAL_TRIAL.level / 2
-    found = share * float(ndtr(shift + ndtri(level / 2 / trials)))
-    by_largest = -math.expm1(trials * math.log1p(-found))
+    power = share * float(ndtr(shift + ndtri(level / 2 / trials)))
+    by_largest = -math.expm1(trials * math.log1p(-power))
     mean, fourth = 1 + share * shift**2, 3 + share * (6 * shift**2 + shift**4)
     spread = math.sqrt(trials * (fourth - mean**2))
     by_spread = float(ndtr((trials * mean - chi_square_quantile(1 - level, trials)) / spread))

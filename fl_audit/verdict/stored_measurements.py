@@ -119,27 +119,27 @@ def _opened_rounds(federation: Federation) -> Flags | None:
     return np.array([turn is not None and np.array_equal(turn, first) for turn in turns])
 
 
-def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
+def _scores(run: FinishedRun, statistics: NoiseStatistics | None) -> Floats | None:
     """Return the noise along f(D) - f(D') as N(0, 1) scores, (trials, rounds); None if the run stored no scores.
 
     If participation is secret, the scores come from the noise statistics, if these have scores. The challenger computed
     such scores with the knowledge of the rounds in which the target took part. A run stores no scores if the increments
     of the log-odds determine them.
     """
-    if run.scores is None or residuals is None or not run.plan.federation.is_secretly_sampled:
+    if run.scores is None or statistics is None or not run.plan.federation.is_secretly_sampled:
         return run.scores
-    opened = residuals.signal[..., 0, 0]
+    opened = statistics.signal[..., 0, 0]
     return run.scores if np.isnan(opened).all() else np.asarray(opened)
 
 
-def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> NoiseAlongTarget | None:
+def noise_along(run: FinishedRun, chosen: Integers, includes_all: bool = True) -> NoiseAlongTarget | None:
     """Return the noise along the contribution of one target unit in every trial, summed over the rounds.
 
     It is None if it was not measured, as in runs of an older version.
 
     Shapes: `chosen` (trials,).
 
-    `of_all`: If so, the result also has the sum over trials for each target.
+    `includes_all`: If so, the result also has the sum over trials for each target.
     """
     table = run.tables.targets
     if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):
@@ -149,9 +149,9 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
     every = {name: table[name].to_numpy(dtype=np.float64).reshape(run.trials, -1) for name in _TARGET_NOISE}
     squares, rounds, sums, lengths = (every[name][at] for name in _TARGET_NOISE)
     inside = is_in[at]
-    many = _drift_of_targets(is_in, every["noise_rounds"], every["noise_sum"]) if of_all else None
+    drift_all = _drift_of_targets(is_in, every["noise_rounds"], every["noise_sum"]) if includes_all else None
     lengths, claimed = np.where(inside, lengths, 0.0), claimed_length(run.plan.federation)
-    return NoiseAlongTarget(squares, rounds.astype(np.int64), inside, sums, lengths, many, claimed_length=claimed)
+    return NoiseAlongTarget(squares, rounds.astype(np.int64), inside, sums, lengths, drift_all, claimed_length=claimed)
 
 
 def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:
@@ -160,7 +160,7 @@ def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | No
     `rounds` holds the numbers of measured rounds and `sums` the sums of the noise over them, both (trials, targets).
     Targets without a measured round are left out. The result is None if fewer than two targets remain.
     """
-    held = is_in & (rounds > 0)
-    counts, drifts = (np.where(held, values, 0.0).sum(axis=0) for values in (rounds, sums))
+    is_included = is_in & (rounds > 0)
+    counts, drifts = (np.where(is_included, values, 0.0).sum(axis=0) for values in (rounds, sums))
     of_targets = drifts[counts > 0] / np.sqrt(counts[counts > 0])
     return None if of_targets.size < 2 else of_targets

@@ -29,24 +29,24 @@ _OVER_ROUNDS = "the sums over all rounds"
 _FEWEST = 3  # values from which a drift is tested
 
 
-def drift_of_run(measured: NoiseMeasurements) -> NoiseSumAlongTarget | None:
+def drift_of_run(measurements: NoiseMeasurements) -> NoiseSumAlongTarget | None:
     """Return the drift along the target unit's contribution over a whole run, or None if the unit contributes nothing.
 
     The drift is the sum of the noise in this direction, which grows if the unit counts more than once.
     """
-    noise, length = reduced_noise(measured.own_noise / measured.excess), measured.own_length
+    noise, length = reduced_noise(measurements.own_noise / measurements.excess), measurements.own_length
     values, units = _standard_normal_by_round(noise, length)
     if not (used := int(np.count_nonzero(units))):
         return None
     value, unit = float(values.sum()) / math.sqrt(used), float(units.sum()) / math.sqrt(used)
-    known = ~np.isnan(noise)
+    is_known = ~np.isnan(noise)
     claimed = None
-    if measured.claimed_length is not None:
-        lengths = np.where(known, length, 0.0).sum(axis=0)
-        parts = np.divide(lengths, units, out=np.zeros_like(units), where=units > 0)
-        claimed = measured.claimed_length * float(parts.sum()) / math.sqrt(used)
-    squares = float(np.square(noise[known]).sum())
-    return NoiseSumAlongTarget(value, max(0.0, squares - value**2), int(known.sum()) - 1, unit, claimed)
+    if measurements.claimed_length is not None:
+        lengths = np.where(is_known, length, 0.0).sum(axis=0)
+        shares = np.divide(lengths, units, out=np.zeros_like(units), where=units > 0)
+        claimed = measurements.claimed_length * float(shares.sum()) / math.sqrt(used)
+    squares = float(np.square(noise[is_known]).sum())
+    return NoiseSumAlongTarget(value, max(0.0, squares - value**2), int(is_known.sum()) - 1, unit, claimed)
 
 
 def drift_along(along: NoiseAlongTarget) -> NoiseSumAlongTarget | None:
@@ -54,23 +54,25 @@ def drift_along(along: NoiseAlongTarget) -> NoiseSumAlongTarget | None:
 
     None if no target unit contributes or the sums were not measured.
     """
-    held = along.members & (along.freedom > 0)
-    if along.sums is None or along.lengths is None or not held.any():
+    is_included = along.members & (along.freedom > 0)
+    if along.sums is None or along.lengths is None or not is_included.any():
         return None
-    count = int(along.freedom[held].sum())
-    value, unit = (float(of[held].sum()) / math.sqrt(count) for of in (along.sums, along.lengths))
+    count = int(along.freedom[is_included].sum())
+    value, unit = (float(of[is_included].sum()) / math.sqrt(count) for of in (along.sums, along.lengths))
     claimed = None if along.claimed_length is None else along.claimed_length * math.sqrt(count)
-    return NoiseSumAlongTarget(value, max(0.0, float(along.squares[held].sum()) - value**2), count - 1, unit, claimed)
+    return NoiseSumAlongTarget(
+        value, max(0.0, float(along.squares[is_included].sum()) - value**2), count - 1, unit, claimed
+    )
 
 
-def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
+def limit_of_run(measurements: NoiseMeasurements) -> SignalDetectionLimit:
     """Return how many times the target unit must count in the released sums of a run for the tests to find it.
 
     An honest unit counts once. The result also has the number of trials that find a unit that counts 1.5 times.
     """
-    length, known = measured.own_length, measured.own_length > 0
-    each = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
-    return signal_limit(drift_of_run(measured), each, measured.trials)
+    length, known = measurements.own_length, measurements.own_length > 0
+    strength_of_trial = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
+    return signal_limit(drift_of_run(measurements), strength_of_trial, measurements.trials)
 
 
 def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
@@ -80,8 +82,8 @@ def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
     result also has the number of trials that suffice to find a contribution that counts 1.5 times.
     """
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
-    each = lengths / np.sqrt(np.maximum(1, along.freedom))
-    return signal_limit(drift_along(along), each, along.members.size)
+    strength_of_trial = lengths / np.sqrt(np.maximum(1, along.freedom))
+    return signal_limit(drift_along(along), strength_of_trial, along.members.size)
 
 
 def _standard_normal_by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
@@ -90,10 +92,10 @@ def _standard_normal_by_round(noise: Floats, length: Floats) -> tuple[Floats, Fl
     The number is the sum of the round's noise over trials, weighted by `length` and divided by the norm of the weights.
     The second result is this norm. Both are 0 in rounds without weights.
     """
-    known = ~np.isnan(noise)
-    weights = np.where(known, length, 0.0)
+    is_known = ~np.isnan(noise)
+    weights = np.where(is_known, length, 0.0)
     units = np.linalg.norm(weights, axis=0)
-    sums = np.sum(weights * np.where(known, noise, 0.0), axis=0)
+    sums = np.sum(weights * np.where(is_known, noise, 0.0), axis=0)
     return np.divide(sums, units, out=np.zeros_like(sums), where=units > 0), units
 
 
@@ -109,36 +111,36 @@ def reduced_noise(noise: Floats) -> Floats:
         counts = np.sum(~np.isnan(noise), axis=axis, keepdims=True) - 1
         freedom = np.maximum(counts, 1)
         means = np.nansum(noise, axis=axis, keepdims=True) / (freedom + 1)
-        rest = np.nansum(np.square(noise - means), axis=axis, keepdims=True)
-        louder = (counts > 0) & (chdtrc(freedom, rest) < EVIDENT / counts.size)
+        residual_squares = np.nansum(np.square(noise - means), axis=axis, keepdims=True)
+        louder = (counts > 0) & (chdtrc(freedom, residual_squares) < EVIDENT / counts.size)
         if louder.any():
-            noise = noise / np.where(louder, np.sqrt(rest / freedom), 1.0)
+            noise = noise / np.where(louder, np.sqrt(residual_squares / freedom), 1.0)
     return noise
 
 
-def signal(measured: NoiseMeasurements) -> TestResult:
+def signal(measurements: NoiseMeasurements) -> TestResult:
     """Test whether the released sums of a run contain the target unit's contribution more than once.
 
-    The test is Student's t test, upper tail. In its result, `measured` is the estimated number of times that the
+    The test is Student's t test, upper tail. In its result, `measurements` is the estimated number of times that the
     contribution is contained. `limit` is the smallest number of times that is found with probability 0.9.
     """
-    return signal_of(drift_of_run(measured))
+    return signal_of(drift_of_run(measurements))
 
 
-def signal_of(drift: NoiseSumAlongTarget | None) -> TestResult:
+def signal_of(noise_sum: NoiseSumAlongTarget | None) -> TestResult:
     """Test whether the target unit counts more than once in the released sums.
 
-    `drift` is the noise along the target's contribution, summed over the run; a unit that counts more than once makes
-    it larger. Raises `TestNotApplicableError` if `drift` is None, if the target contributes nothing, or if there are
-    too few values.
+    `noise_sum` is the noise along the target's contribution, summed over the run; a unit that counts more than once
+    makes it larger. Raises `TestNotApplicableError` if `noise_sum` is None, if the target contributes nothing, or if
+    there are too few values.
     """
-    drift = if_known(drift, NotTestedReason.NO_DIFFERENCE)
-    only_if(drift.unit != 0, NotTestedReason.NO_DIFFERENCE)
-    only_if(drift.freedom + 1 >= _FEWEST, NotTestedReason.TOO_FEW)
-    t = drift.student
-    counted = 1 + drift.value / drift.unit
-    limit = limit_of(drift, drift.unit)
-    return TestResult(TestName.SIGNAL, t, float(stdtr(drift.freedom, -t)), counted, 1.0, limit)
+    noise_sum = if_known(noise_sum, NotTestedReason.NO_DIFFERENCE)
+    only_if(noise_sum.unit != 0, NotTestedReason.NO_DIFFERENCE)
+    only_if(noise_sum.freedom + 1 >= _FEWEST, NotTestedReason.TOO_FEW)
+    t = noise_sum.student
+    counted = 1 + noise_sum.value / noise_sum.unit
+    limit = limit_of(noise_sum, noise_sum.unit)
+    return TestResult(TestName.SIGNAL, t, float(stdtr(noise_sum.freedom, -t)), counted, 1.0, limit)
 
 
 class _NormalDriftSums(NamedTuple):
@@ -151,31 +153,39 @@ class _NormalDriftSums(NamedTuple):
     names: list[str]  # name of every sum, such as that of a round or a trial
 
 
-def signal_round(measured: NoiseMeasurements) -> TestResult:
+def signal_round(measurements: NoiseMeasurements) -> TestResult:
     """Test whether the noise of any single round is shifted on average over the trials, by two-sided t-tests.
 
     The noise is measured along the target's contribution and, separately in trials with D and with D', along f(D) -
     f(D'). Its standard deviation is estimated from the deviations from the means of the rounds. The smallest p-value is
     corrected by Bonferroni.
     """
-    only_if(measured.trials > 1, NotTestedReason.ONE_TRIAL)
-    noise = reduced_noise(measured.own_noise / measured.excess)
-    values, units = _standard_normal_by_round(noise, measured.own_length)
-    along, drawn, sides = reduced_noise(measured.innovations / measured.excess), [values[units > 0]], measured.members
+    only_if(measurements.trials > 1, NotTestedReason.ONE_TRIAL)
+    noise = reduced_noise(measurements.own_noise / measurements.excess)
+    values, units = _standard_normal_by_round(noise, measurements.own_length)
+    along, drawn, sides = (
+        reduced_noise(measurements.innovations / measurements.excess),
+        [values[units > 0]],
+        measurements.members,
+    )
     names = [f"round {at + 1}" for at in np.flatnonzero(units > 0)]
     for rows, side in ((sides, "D"), (~sides, "D'")):
-        part = along[rows]
-        known = np.sum(~np.isnan(part), axis=0)
-        drawn.append(np.nansum(part, axis=0)[known > 0] / np.sqrt(known[known > 0]))
-        names += [f"round {at + 1} of the trials with {side}" for at in np.flatnonzero(known)]
-    rest, freedom = _beside_rounds(along)
+        side_noise = along[rows]
+        counts = np.sum(~np.isnan(side_noise), axis=0)
+        drawn.append(np.nansum(side_noise, axis=0)[counts > 0] / np.sqrt(counts[counts > 0]))
+        names += [f"round {at + 1} of the trials with {side}" for at in np.flatnonzero(counts)]
+    residual_squares, freedom = _beside_rounds(along)
     only_if(bool(names), NotTestedReason.NO_DIFFERENCE)
     only_if(freedom >= _FEWEST, NotTestedReason.TOO_FEW)
     lengths = units[units > 0]
     shift = detectable_shift(freedom, TestName.SIGNAL_ROUND.level / 2 / len(names))
     limit = 1 + shift / float(lengths.min()) if lengths.size else math.inf
     return _test_of_largest_sum(
-        TestName.SIGNAL_ROUND, _NormalDriftSums(np.concatenate(drawn), names), rest / freedom, freedom, limit
+        TestName.SIGNAL_ROUND,
+        _NormalDriftSums(np.concatenate(drawn), names),
+        residual_squares / freedom,
+        freedom,
+        limit,
     )
 
 
@@ -184,13 +194,13 @@ def _beside_rounds(along: Floats) -> tuple[float, int]:
 
     `along` has the shape (trials, rounds); unknown values are NaN. A round's mean is taken over the trials.
     """
-    known = np.sum(~np.isnan(along), axis=0)
-    means = np.nansum(along, axis=0) / np.maximum(known, 1)
-    return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
+    counts = np.sum(~np.isnan(along), axis=0)
+    means = np.nansum(along, axis=0) / np.maximum(counts, 1)
+    return float(np.nansum(np.square(along - means))), int(np.maximum(counts - 1, 0).sum())
 
 
 def _test_of_largest_sum(
-    name: TestName, looks: _NormalDriftSums, variance: float, freedom: int, limit: float
+    name: TestName, sums: _NormalDriftSums, variance: float, freedom: int, limit: float
 ) -> TestResult:
     """Return a two-sided t-test of that one of several sums of noise which is largest in absolute value.
 
@@ -198,25 +208,25 @@ def _test_of_largest_sum(
     degrees of freedom. `limit` is the limit of detection that the result states.
     """
     scale = math.sqrt(variance)
-    at = int(np.abs(looks.values).argmax())
-    value = float(looks.values[at])
+    at = int(np.abs(sums.values).argmax())
+    value = float(sums.values[at])
     t = value / scale if scale > 0 else (math.copysign(math.inf, value) if value else 0.0)
-    p_value = bonferroni(2 * len(looks.names), float(stdtr(freedom, -abs(t))))
-    return TestResult(name, t, p_value, t, 0.0, limit, looks.names[at], {"looks": len(looks.names)})
+    p_value = bonferroni(2 * len(sums.names), float(stdtr(freedom, -abs(t))))
+    return TestResult(name, t, p_value, t, 0.0, limit, sums.names[at], {"looks": len(sums.names)})
 
 
-def signal_trial(measured: NoiseMeasurements) -> TestResult:
+def signal_trial(measurements: NoiseMeasurements) -> TestResult:
     """Test whether the noise along the target is shifted in any single trial, and whether shifts vary between trials.
 
     T-tests of single trials detect a target whose contribution is counted many times in one trial. An F-test detects a
     target that is counted slightly more often in some trials. Bonferroni's correction is over both tests.
     """
-    only_if(measured.rounds > 1, NotTestedReason.ONE_ROUND)
-    noise = reduced_noise(measured.target_noise / measured.excess)
-    known = ~np.isnan(noise)
+    only_if(measurements.rounds > 1, NotTestedReason.ONE_ROUND)
+    noise = reduced_noise(measurements.target_noise / measurements.excess)
+    is_known = ~np.isnan(noise)
     sums, squares = np.nansum(noise, axis=1), np.nansum(np.square(noise), axis=1)
-    own = np.nansum(np.where(np.isnan(measured.own_noise), np.nan, measured.own_length), axis=1)
-    return signal_trial_of(NoiseAlongTarget(squares, known.sum(axis=1), measured.members, sums, own))
+    own = np.nansum(np.where(np.isnan(measurements.own_noise), np.nan, measurements.own_length), axis=1)
+    return signal_trial_of(NoiseAlongTarget(squares, is_known.sum(axis=1), measurements.members, sums, own))
 
 
 def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
@@ -229,38 +239,38 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     lengths = if_known(along.lengths, NotTestedReason.NO_DIFFERENCE)
     only_if(bool(used.any()), NotTestedReason.NO_DIFFERENCE)
     counts = along.freedom[used]
-    drawn = sums[used] / np.sqrt(counts)
-    total, between = float(along.squares[used].sum()), float(np.square(drawn).sum())
+    standardised = sums[used] / np.sqrt(counts)
+    total, between = float(along.squares[used].sum()), float(np.square(standardised).sum())
     freedom, within = int(counts.sum() - counts.size), max(0.0, total - between)
     only_if(freedom >= _FEWEST, NotTestedReason.TOO_FEW)
     names = [f"trial {at}" for at in np.flatnonzero(used)]
-    values = drawn
+    values = standardised
     if along.of_targets is not None:
         values = np.append(values, along.of_targets)
         names += [f"all trials with target {number}" for number in range(along.of_targets.size)]
     shift = detectable_shift(freedom, TestName.SIGNAL_TRIAL.level / 4 / len(names))
-    each = (lengths[used] / np.sqrt(counts))[lengths[used] > 0]
-    limit = 1 + shift / float(np.median(each)) if each.size else math.inf
+    strength_of_trial = (lengths[used] / np.sqrt(counts))[lengths[used] > 0]
+    limit = 1 + shift / float(np.median(strength_of_trial)) if strength_of_trial.size else math.inf
     largest = _test_of_largest_sum(
         TestName.SIGNAL_TRIAL, _NormalDriftSums(values, names), within / freedom, freedom, limit
     )
     ratio = between / counts.size / (within / freedom) if within > 0 else (math.inf if between > 0 else 1.0)
     spread = float(fdtrc(counts.size, freedom, ratio))
-    p_value, place = bonferroni(2, min(largest.p_value, spread)), largest.place
-    more = {**largest.more, "spread": ratio, "trials": int(counts.size)}
-    return TestResult(largest.name, largest.statistic, p_value, largest.measured, 0.0, limit, place, more)
+    p_value, location = bonferroni(2, min(largest.p_value, spread)), largest.place
+    details = {**largest.more, "spread": ratio, "trials": int(counts.size)}
+    return TestResult(largest.name, largest.statistic, p_value, largest.measured, 0.0, limit, location, details)
 
 
-def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
+def noise_along_record_trial(measurements: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise along the target unit's contribution: in a trial, a round, or over rounds.
 
     The smallest lower-tail chi-square p-value is corrected by Bonferroni. The sums over rounds find noise that has the
     claimed size in each round but cancels over the rounds.
     """
-    noise = measured.target_noise
-    known = ~np.isnan(noise)
-    squares = np.where(known, np.square(noise), 0.0)
-    of_trials, of_rounds = ((squares.sum(axis=axis), known.sum(axis=axis)) for axis in (1, 0))
+    noise = measurements.target_noise
+    is_known = ~np.isnan(noise)
+    squares = np.where(is_known, np.square(noise), 0.0)
+    of_trials, of_rounds = ((squares.sum(axis=axis), is_known.sum(axis=axis)) for axis in (1, 0))
     of_sums = _over_rounds(np.nansum(noise, axis=1), of_trials[1])
     return _least([(*of_trials, "trial {}", 0), (*of_rounds, "round {} of all trials", 1), (*of_sums, _OVER_ROUNDS, 0)])
 
@@ -292,17 +302,17 @@ def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
     Each entry has an array of sums, their degrees of freedom, a format such as "trial {}" that names the place of a
     sum, and the number of the first sum.
     """
-    looks, found = 0, []
+    looks, extremes = 0, []
     for squares, freedom, name, first in sums:
         used = np.flatnonzero(freedom > 0)
         looks += used.size
         if used.size:
             p_values = chdtr(freedom[used], np.maximum(0.0, squares[used]))
             at = int(used[p_values.argmin()])
-            found.append((float(p_values.min()), float(squares[at] / freedom[at]), name.format(at + first)))
-    only_if(bool(found), NotTestedReason.NO_DIFFERENCE)
-    least, variance, place = min(found)
+            extremes.append((float(p_values.min()), float(squares[at] / freedom[at]), name.format(at + first)))
+    only_if(bool(extremes), NotTestedReason.NO_DIFFERENCE)
+    smallest_p, variance, location = min(extremes)
     level, counts = TestName.NOISE_TRIAL.level / looks, sums[0][1][sums[0][1] > 0]
     limits = {"looks": looks, "best_limit": 1 - detectable_ratio(int(counts.max()), level)}
     ratio, limit = math.sqrt(max(0.0, variance)), 1 - detectable_ratio(int(counts.min()), level)
-    return TestResult(TestName.NOISE_TRIAL, ratio, bonferroni(looks, least), ratio, 1.0, limit, place, limits)
+    return TestResult(TestName.NOISE_TRIAL, ratio, bonferroni(looks, smallest_p), ratio, 1.0, limit, location, limits)

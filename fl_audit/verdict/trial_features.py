@@ -44,30 +44,33 @@ def seed_of(members: Flags) -> int:
     return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
 
 
-def sample_features(measured: NoiseMeasurements) -> Features:
+def sample_features(measurements: NoiseMeasurements) -> Features:
     """Return the features of the noise at sampled coordinates by name, one value per tested trial.
 
     The tested trials are those of `measured.sampled_trials`. Tensors and rounds are combined into a few groups.
     """
-    groups, known = _tensor_groups(measured.tensor_of_coordinates), measured.sampled_trials
-    neighbours = np.diff([number for number, _ in measured.noise.places]) == 1
-    grain, sigma = float(np.max(measured.noise.grain)), measured.sigma[known]
+    groups, known = _tensor_groups(measurements.tensor_of_coordinates), measurements.sampled_trials
+    neighbours = np.diff([number for number, _ in measurements.noise.places]) == 1
+    grain, sigma = float(np.max(measurements.noise.grain)), measurements.sigma[known]
     steps = _grid_steps(sigma, grain)
-    parts = []
-    for start in range(0, len(measured.sample), _TRIALS_AT_ONCE):
+    features_of_parts = []
+    for start in range(0, len(measurements.sample), _TRIALS_AT_ONCE):
         rows = slice(start, start + _TRIALS_AT_ONCE)
-        values = np.ascontiguousarray(measured.sample[rows])
-        found = _moment_features(values, groups) | _tail_features(values)
-        found |= _repeat_features(values, neighbours, max(_CLOSE, _ROUNDING_STEPS * grain))
+        values = np.ascontiguousarray(measurements.sample[rows])
+        features_found = _moment_features(values, groups) | _tail_features(values)
+        features_found |= _repeat_features(values, neighbours, max(_CLOSE, _ROUNDING_STEPS * grain))
         for name, (as_such, step) in steps.items():  # sums of cosines, standardised
             numbers = values * (sigma[rows][:, :, None] if as_such else 1.0)
-            found[name] = np.cos(2 * math.pi / step * numbers).sum(axis=(1, 2)) / math.sqrt(values[0].size / 2)
-        parts.append(found)
-    features = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return features | _class_features(measured, known) | _low_bits_features(measured, known)
+            features_found[name] = np.cos(2 * math.pi / step * numbers).sum(axis=(1, 2)) / math.sqrt(values[0].size / 2)
+        features_of_parts.append(features_found)
+    features = {
+        name: np.concatenate([features_of_part[name] for features_of_part in features_of_parts])
+        for name in features_of_parts[0]
+    }
+    return features | _class_features(measurements, known) | _low_bits_features(measurements, known)
 
 
-def direction_features(measured: NoiseMeasurements) -> Features:
+def direction_features(measurements: NoiseMeasurements) -> Features:
     """Return features of each trial's noise along f(D) - f(D') and along gradients: arrays (trials,), keyed by name.
 
     A feature is a number from which a distinguisher may tell D from D'. If the challenger revealed them after the run,
@@ -77,24 +80,24 @@ def direction_features(measured: NoiseMeasurements) -> Features:
     Unknown values are replaced by normal draws, because the number of unknown values may differ between D and D'. The
     draws have standard deviation 1, or that of the known values if the known values show more noise than claimed.
     """
-    seed = seed_of(measured.members)
-    directions = {"along the record": measured.innovations}
-    if measured.residuals is not None:
-        directions["along the gradients"] = measured.residuals.gradient / measured.sigma
-    if measured.opened is not None:
-        beside = {"of the quantile bits": measured.opened.bits, "of the last bits": measured.opened.odd}
+    seed = seed_of(measurements.members)
+    directions = {"along the record": measurements.innovations}
+    if measurements.residuals is not None:
+        directions["along the gradients"] = measurements.residuals.gradient / measurements.sigma
+    if measurements.opened is not None:
+        beside = {"of the quantile bits": measurements.opened.bits, "of the last bits": measurements.opened.odd}
         directions |= {name: values for name, values in beside.items() if values is not None}
     features: Features = {}
     for number, (name, values) in enumerate(directions.items()):
         if (unknown := np.isnan(values)).all():
             continue
-        drawn = generator(seed, Purpose.DISTINGUISHER, client=number + 1).standard_normal(values.shape)
+        direction = generator(seed, Purpose.DISTINGUISHER, client=number + 1).standard_normal(values.shape)
         # Noise above the guarantee is no breach, so what stands for unknown noise is as large as the rest of it.
         scale = max(1.0, math.sqrt(float(np.mean(np.square(values[~unknown])))))
         scale = scale if scale > 1 + 4 / math.sqrt(np.count_nonzero(~unknown)) else 1.0
-        whole = np.where(unknown, scale * drawn, values)[:, :, None]
-        found = _moment_features(whole, {"": np.array([True])}) | _tail_features(whole) | _lag_features(whole)
-        features |= {f"{feature} {name}": column for feature, column in found.items()}
+        whole = np.where(unknown, scale * direction, values)[:, :, None]
+        features_found = _moment_features(whole, {"": np.array([True])}) | _tail_features(whole) | _lag_features(whole)
+        features |= {f"{feature} {name}": column for feature, column in features_found.items()}
     return features
 
 
@@ -106,7 +109,7 @@ def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
     """
     tensors = list(dict.fromkeys(owners))
     split = np.array_split(np.arange(len(tensors)), min(_TENSOR_GROUPS, len(tensors)))
-    groups = [[tensors[at] for at in part] for part in split]
+    groups = [[tensors[at] for at in indices] for indices in split]
     names = [f"tensor '{g[0]}'" if len(g) == 1 else f"tensors '{g[0]}' to '{g[-1]}'" for g in groups]
     return {name: np.isin(owners, group) for name, group in zip(names, groups, strict=True)}
 
@@ -133,11 +136,11 @@ def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
         if len(sizes) > 1:
             of_tensors = table.sum(axis=1) / np.sqrt(rounds * sizes)
             features |= {f"{moment} of {name}": of_tensors[:, at] for at, name in enumerate(groups)}
-        for name, part in _round_groups(rounds).items():
-            count = len(range(rounds)[part])
-            features[f"{moment} in {name}"] = of_rounds[:, part].sum(axis=1) / math.sqrt(count * sizes.sum())
-            if len(sizes) > 1 and moment == "drift" and part.step == 2:
-                means = table[:, part].sum(axis=1) / np.sqrt(count * sizes)
+        for name, group in _round_groups(rounds).items():
+            count = len(range(rounds)[group])
+            features[f"{moment} in {name}"] = of_rounds[:, group].sum(axis=1) / math.sqrt(count * sizes.sum())
+            if len(sizes) > 1 and moment == "drift" and group.step == 2:
+                means = table[:, group].sum(axis=1) / np.sqrt(count * sizes)
                 features |= {f"drift of {tensor} in {name}": means[:, at] for at, tensor in enumerate(groups)}
     return features
 
@@ -150,8 +153,8 @@ def _round_groups(rounds: int) -> dict[str, slice]:
     if rounds == 1:
         return {}
     edges = np.linspace(0, rounds, min(_ROUND_GROUPS, rounds) + 1).astype(int).tolist()
-    parts = {f"rounds {a + 1} to {b}": slice(a, b, 1) for a, b in pairwise(edges)}
-    return {"odd rounds": slice(0, rounds, 2), "even rounds": slice(1, rounds, 2)} | parts
+    slices = {f"rounds {a + 1} to {b}": slice(a, b, 1) for a, b in pairwise(edges)}
+    return {"odd rounds": slice(0, rounds, 2), "even rounds": slice(1, rounds, 2)} | slices
 
 
 def _tail_features(values: Floats) -> Features:
@@ -187,12 +190,12 @@ def _lag_features(values: Floats) -> Features:
     return features
 
 
-def _correlation(one: Floats, other: Floats) -> Floats:
+def _correlation(first: Floats, second: Floats) -> Floats:
     """Return the correlation of two parts of each trial's noise, (trials,).
 
     It is the sum of their products, divided by the standard deviation of this sum for independent noise.
     """
-    return np.asarray(np.einsum("wij,wij->w", one, other) / math.sqrt(one[0].size), dtype=np.float64)
+    return np.asarray(np.einsum("wij,wij->w", first, second) / math.sqrt(first[0].size), dtype=np.float64)
 
 
 def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
@@ -203,9 +206,11 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
     """
     features = _lag_features(values)
     if (first := np.flatnonzero(neighbours)).size:
-        left, right = values[:, :, first], values[:, :, first + 1]
-        features["correlation of neighbouring coordinates"] = _correlation(left, right)
-        features["equal signs of neighbouring coordinates"] = _correlation(np.sign(left), np.sign(right))
+        first_values, second_values = values[:, :, first], values[:, :, first + 1]
+        features["correlation of neighbouring coordinates"] = _correlation(first_values, second_values)
+        features["equal signs of neighbouring coordinates"] = _correlation(
+            np.sign(first_values), np.sign(second_values)
+        )
     features |= _magnitude_features(values, first)
     features |= _pair_features(values, "rounds") | _pair_features(values.swapaxes(1, 2), "coordinates")
     if close <= _LARGEST_CLOSE:
@@ -224,8 +229,8 @@ def _magnitude_features(values: Floats, first: Integers) -> Features:
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:
         pairs["consecutive rounds"] = scores[:, :-1], scores[:, 1:]
-    for name, (one, other) in pairs.items():
-        features[f"correlation of magnitudes of {name}"] = _correlation(one, other)
+    for name, (one, second) in pairs.items():
+        features[f"correlation of magnitudes of {name}"] = _correlation(one, second)
     return features
 
 
@@ -237,11 +242,11 @@ def _magnitude_scores(values: Floats) -> Floats:
     return np.asarray(np.where(tail > math.log(0.5), ndtri_exp(np.log(-np.expm1(np.minimum(tail, -1e-300)))), upper))
 
 
-def _pair_features(vectors: Floats, what: str) -> Features:
+def _pair_features(vectors: Floats, name: str) -> Features:
     """Return how alike the rows of a trial are: two features, each of shape (trials,), keyed by name.
 
     They are the largest absolute cosine and the mean squared cosine of pairs of rows. `vectors` has the shape (trials,
-    rows, columns). `what` is a word for the rows, used in the names of the features.
+    rows, columns). `name` is a word for the rows, used in the names of the features.
     """
     rows = np.unique(np.linspace(0, vectors.shape[1] - 1, min(_MOST_ROWS, vectors.shape[1])).astype(int))
     if rows.size < 2 or vectors.shape[2] < 2:
@@ -251,7 +256,7 @@ def _pair_features(vectors: Floats, what: str) -> Features:
     cosines = units @ units.swapaxes(1, 2)
     cosines[:, np.arange(rows.size), np.arange(rows.size)] = 0.0
     sizes = np.abs(cosines).reshape(len(vectors), -1)
-    return {f"likest {what}": sizes.max(axis=1), f"likeness of {what}": np.square(sizes).mean(axis=1)}
+    return {f"likest {name}": sizes.max(axis=1), f"likeness of {name}": np.square(sizes).mean(axis=1)}
 
 
 def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
@@ -270,14 +275,14 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
     return steps
 
 
-def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
+def _class_features(measurements: NoiseMeasurements, known: Flags) -> Features:
     """Return features of each trial from its noise: the logarithm of the noise's scale, and how the scale changes.
 
     The scale is computed for each class of coordinates, over all classes, and for each round. A class consists of
     evenly spaced coordinates.
     """
-    names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
-    squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
+    names, sizes = stride_names(measurements.noise.parameters), stride_sizes(measurements.noise.parameters)
+    squares, rounds = measurements.noise.strides[known][:, :, 0], measurements.rounds
     features = {
         f"scale of {name}": _log_scale(squares[:, :, at].sum(axis=1), rounds * int(size))
         for at, (name, size) in enumerate(zip(names, sizes, strict=True))
@@ -303,13 +308,13 @@ def _log_scale(squares: Floats, freedom: int) -> Floats:
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 
-def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
+def _low_bits_features(measurements: NoiseMeasurements, known: Flags) -> Features:
     """Return features that reveal noise of half precision, by the low bits that half precision lacks.
 
     Each feature is a sum of cosines of low bits, standardised. There is one for each kind of number (`LOW_BITS_KINDS`)
     of which every trial has enough known values.
     """
-    sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
+    sums, counts = measurements.noise.low_bits[known][:, :, 0], measurements.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)
     total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)
     return {

@@ -104,8 +104,8 @@ class VerdictDetails:
         needed = [self.trials_needed]
         if self.signal is not None:
             needed.append(self.signal.trials_with_reserve or self.signal.trials_needed)
-        known = [number for number in needed if number is not None]
-        return max(known) if len(known) == len(needed) else None
+        numbers = [number for number in needed if number is not None]
+        return max(numbers) if len(numbers) == len(needed) else None
 
     @property
     def level_of_limit(self) -> float:
@@ -116,15 +116,15 @@ class VerdictDetails:
         return next((test.level for test in self.tests if test.name == self.method), self.level)
 
 
-def depends_on_secret(found: VerdictDetails) -> bool:
+def depends_on_secret(details: VerdictDetails) -> bool:
     """Return True if a test found that the noise depends on the secret.
 
     In this case, noise above the claim is not harmless, because its size can reveal the secret.
     """
-    return any(test.name.is_about_secret for test in found.broken)
+    return any(test.name.is_about_secret for test in details.broken)
 
 
-def has_open_shares(found: VerdictDetails) -> bool:
+def has_open_shares(details: VerdictDetails) -> bool:
     """Return True if the clients' shares of the noise are known to be independent, or if clients add no shares.
 
     Shares count as independent if they were revealed after the run and no test found copies among them. If clients send
@@ -132,8 +132,8 @@ def has_open_shares(found: VerdictDetails) -> bool:
     much of this noise. So excess noise is harmless only if the result is True.
     """
     name = TestName.SHARE_PAIRS
-    is_unopened = (name, NotTestedReason.UNOPENED_SHARES) in found.not_offered
-    return not is_unopened and not any(test.name is name for test in found.broken)
+    is_unopened = (name, NotTestedReason.UNOPENED_SHARES) in details.not_offered
+    return not is_unopened and not any(test.name is name for test in details.broken)
 
 
 def without_contradiction(verdict: Verdict, readings: Iterable[Reading]) -> Verdict:

@@ -30,7 +30,7 @@ class TestMessageTemplates:
     remedy: str  # where to look for the cause of a breach
 
 
-TEST_WORDS = {name: TestMessageTemplates(*parts) for name, parts in (NOISE_WORDS | SIGNAL_WORDS | MORE_WORDS).items()}
+TEST_WORDS = {name: TestMessageTemplates(*texts) for name, texts in (NOISE_WORDS | SIGNAL_WORDS | MORE_WORDS).items()}
 """Message templates by test."""
 
 MISSING_WORDS = {
@@ -73,9 +73,9 @@ class _Number(float):
     A number that is almost 1 or 0, such as a correlation of 0.99998, gets the digits that tell it from 1 or 0.
     """
 
-    def __format__(self, way: str) -> str:
+    def __format__(self, format_spec: str) -> str:
         value = float(self)
-        match way:
+        match format_spec:
             case "percent":
                 return percent(value)
             case "times":
@@ -140,19 +140,19 @@ class TestMessage:
     def to_json(self) -> dict[str, Any]:
         """Return the entry of this test in `summary.json` as a dictionary."""
         test, words = self.test, self.words
-        found = {"statistic": finite(test.statistic), "p_value": finite(test.p_value), "level": test.level}
-        said = {"measured": words.measured, "claimed": words.claimed, "limit": words.limit}
-        return {"name": str(test.name)} | found | said | {"where": test.place, "violated": test.violated}
+        values = {"statistic": finite(test.statistic), "p_value": finite(test.p_value), "level": test.level}
+        sentences = {"measured": words.measured, "claimed": words.claimed, "limit": words.limit}
+        return {"name": str(test.name)} | values | sentences | {"where": test.place, "violated": test.violated}
 
 
-def _filled(templates: Mapping[str, str], numbers: TestResult | Look, names: Mapping[str, Any]) -> dict[str, str]:
+def _filled(templates: Mapping[str, str], result: TestResult | Look, names: Mapping[str, Any]) -> dict[str, str]:
     """Return message templates with the numbers of a test, or of one of its questions, and other names filled in."""
-    place, limit = numbers.place, numbers.limit
-    values = {"measured": numbers.measured, "claimed": numbers.claimed, "limit": limit, **numbers.more}
+    place, limit = result.place, result.limit
+    values = {"measured": result.measured, "claimed": result.claimed, "limit": limit, **result.more}
     words = {**names, **{name: _Number(value) for name, value in values.items()}, "place": place}
     words |= {"at_place": f", on '{place}'" if place else "", "with_place": f" ({place})" if place else ""}
     unknown = {} if math.isfinite(limit) else {"limit": "" if math.isnan(limit) else "nothing"}
-    return {part: template.format(**words) for part, template in {**templates, **unknown}.items()}
+    return {name: template.format(**words) for name, template in {**templates, **unknown}.items()}
 
 
 def _consequence(test: TestResult) -> str:
@@ -171,9 +171,9 @@ def title_of(name: TestName, unit: UnitWords) -> str:
     return capital(TEST_WORDS[name].title.format(**vars(unit)))
 
 
-def broken_tests(found: VerdictDetails | None, unit: UnitWords) -> list[TestMessage]:
+def broken_tests(details: VerdictDetails | None, unit: UnitWords) -> list[TestMessage]:
     """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested."""
-    return [] if found is None else [TestMessage(test, unit) for test in leading_first(found.broken)]
+    return [] if details is None else [TestMessage(test, unit) for test in leading_first(details.broken)]
 
 
 def p_text(p_value: float) -> str:

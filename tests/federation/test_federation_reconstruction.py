@@ -118,7 +118,7 @@ def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_withi
     for off in ((is_in[np.arange(2000), belief.argmax(1)] - belief.max(1)), (belief * (is_in - belief)).sum(1)):
         assert abs(off.mean()) < 4 * off.std() / np.sqrt(2000)
     first = contents.summary["reconstruction"]["success"][0]
-    noise = noise_along(contents.run, true_candidates(contents.run), of_all=False)
+    noise = noise_along(contents.run, true_candidates(contents.run), includes_all=False)
     assert noise is not None
     assert 1e-4 < noise.total.p_value < 1 - 1e-4
     is_clear = contents.summary["signal"]["conclusive"]

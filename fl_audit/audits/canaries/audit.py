@@ -39,7 +39,7 @@ class CanaryAudit(PairAudit):
         at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
         return {"insider": False, "trials": 1, "canaries": 10} | at, {}
 
-    def query(self, public: "Federation") -> ReleaseQueryKind:
+    def query(self, federation: "Federation") -> ReleaseQueryKind:
         """Return `CANARIES`: the observer computes the score of each canary."""
         return ReleaseQueryKind.CANARIES
 
@@ -47,6 +47,6 @@ class CanaryAudit(PairAudit):
         """Return a client's role: CANARY for a canary, VICTIM for the client with the target, OWNER for any other."""
         return ClientRole.CANARY if federation.public.is_canary(client) else super().role(federation, client)
 
-    def opens_secrets(self, public: "Federation") -> bool:
+    def opens_secrets(self, federation: "Federation") -> bool:
         """Return False: the verdict needs no disclosed secret of the challenger, only the coins of the canaries."""
         return False

@@ -24,13 +24,13 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.threat_model import Adversary
 
 
-def directions_read(public: Federation) -> int:
+def directions_read(federation: Federation) -> int:
     """Return the number of directions for which each release is scored.
 
     These are the directions of the canaries. Under add-remove adjacency there are decoys as well: directions that are
     never inserted.
     """
-    return public.canaries + (DECOYS if public.mechanism.adjacency.relation is Relation.ADD_REMOVE else 0)
+    return federation.canaries + (DECOYS if federation.mechanism.adjacency.relation is Relation.ADD_REMOVE else 0)
 
 
 def canary_contribution(
@@ -93,13 +93,15 @@ def canary_scores(federation: LoadedFederation, observed_round: ObservedRound, t
     return scores
 
 
-def expected_scores(public: Federation, steps: int, times: Floats) -> Floats:
+def expected_scores(federation: Federation, steps: int, times: Floats) -> Floats:
     """Return the expected score of each canary that the training includes, in the shape of `times`.
 
     A score of 1 belongs to a canary that is added in full to one release. Under DP-SGD at the clients the score is
     times / sqrt(steps), because only some of the local steps sample a canary. Otherwise all scores are 1.
     """
-    return times / sqrt(steps) if isinstance(public.mechanism.contribution, PrivateTraining) else np.ones_like(times)
+    return (
+        times / sqrt(steps) if isinstance(federation.mechanism.contribution, PrivateTraining) else np.ones_like(times)
+    )
 
 
 @dataclass(frozen=True)

@@ -21,29 +21,29 @@ from fl_audit.verdict.verdict import VerdictDetails
 class CanaryGuaranteeTests(GuaranteeTests):
     """Tests of the guarantee in the audit kind `canaries`, in which secret coins decide which canaries are in."""
 
-    def require_supported(self, public: Federation) -> None:
+    def require_supported(self, federation: Federation) -> None:
         """Raise `InputError` if the canary audit does not support the federation.
 
         The audit needs fresh noise of a known scale in every round. It has one observer, and no insider or colluder.
         """
-        mechanism, setting = public.mechanism, "kind = 'canaries'"
-        require_clients(public, 2)
+        mechanism, setting = federation.mechanism, "kind = 'canaries'"
+        require_clients(federation, 2)
         adjacency = f"{setting} with adjacency '{mechanism.adjacency}'"
         require(mechanism.unit is not Unit.USER, f"{adjacency}: accepted are adjacencies of records and clients")
         problem = f"private is false with {setting}, which holds noise against a guarantee"
         require(mechanism.adds_noise, f"{problem}: set private = true")
-        alone = not public.with_insider and public.insiders == 1 and public.threat_model.colluders == 0
+        alone = not federation.with_insider and federation.insiders == 1 and federation.threat_model.colluders == 0
         require(alone, f"{setting} has one observer, who weighs no pair: leave out insider, insiders and colluders")
         is_supported = mechanism.noise.carries_canaries and mechanism.scaling is SensitivityKind.GLOBAL
         names = quoted_names(condition=lambda kind: kind.carries_canaries)
         accepted = f"accepted are noise = {names}, with sensitivity 'global'"
         require(is_supported, f"{setting} reads fresh noise of a known scale in every round: {accepted}")
         trains_privately = isinstance(mechanism.contribution, PrivateTraining)
-        by_server = public.threat_model.adversary is Adversary.SERVER and not trains_privately
+        by_server = federation.threat_model.adversary is Adversary.SERVER and not trains_privately
         require(
             not by_server, f"adversary is 'server' with {setting}, which would see every canary: accepted is 'client'"
         )
-        require_computable_llr(public)
+        require_computable_llr(federation)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the judgement from the canaries of all trainings pooled; None if nothing could be tested."""

@@ -25,8 +25,8 @@ def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:
     return f"{text} The client's own accountant names {number_text(numbers.epsilon_told, 3)}, which cannot be true."
 
 
-def _rows(numbers: CanaryBoundsFinding, contents: ReportContents) -> list[ReportNumber]:
-    bounds, mechanism = numbers.finding, contents.plan.federation.mechanism
+def _rows(finding: CanaryBoundsFinding, contents: ReportContents) -> list[ReportNumber]:
+    bounds, mechanism = finding.finding, contents.plan.federation.mechanism
     unit_of_time = "step" if isinstance(mechanism.contribution, PrivateTraining) else "round"
     basis_text = f"{bounds.method}, {percent(bounds.confidence)} confidence; {bounds.method.assumption}"
     delta = at_delta(bounds.delta)
@@ -48,7 +48,7 @@ def _rows(numbers: CanaryBoundsFinding, contents: ReportContents) -> list[Report
         ),
         ReportNumber(
             f"mu of a {unit_of_time} by the distribution of the noise",
-            numbers.mu_true,
+            finding.mu_true,
             "the truth, if the noise is what it should be",
         ),
         ReportNumber(
@@ -61,10 +61,10 @@ def _rows(numbers: CanaryBoundsFinding, contents: ReportContents) -> list[Report
             on_page=True,
         ),
     ]
-    if numbers.epsilon_told is not None:
-        rows.append(ReportNumber("Epsilon that the client's accountant names", numbers.epsilon_told, f"Opacus{delta}"))
-    if numbers.trials > 1:
-        rows.append(ReportNumber("Trainings whose bound holds", numbers.held, f"of {numbers.trials:,}"))
+    if finding.epsilon_told is not None:
+        rows.append(ReportNumber("Epsilon that the client's accountant names", finding.epsilon_told, f"Opacus{delta}"))
+    if finding.trials > 1:
+        rows.append(ReportNumber("Trainings whose bound holds", finding.held, f"of {finding.trials:,}"))
     return rows
 
 

@@ -11,73 +11,73 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.accounting_enums import SensitivityKind
 
 
-def require_clients(public: Federation, fewest: int) -> None:
+def require_clients(federation: Federation, fewest: int) -> None:
     """Raise `InputError` if a federation has too few clients for an audit, or too many clients that collude.
 
     If noise is added inside the clients' training and a client attacks, the attacker and the victim do not count as
     colluders: at most `clients` - 2 clients can collude.
     """
-    who = " (a victim and an insider; with insider = false in [audit], 1 is too)" if public.with_insider else ""
-    require(public.clients >= fewest, f"clients is {public.clients}: accepted are {fewest} and more{who}")
-    is_inside = public.mechanism.noise.origin is NoiseOrigin.TRAINING
-    if is_inside and public.threat_model.adversary is Adversary.CLIENT:
-        most, colluders = public.clients - 2, public.threat_model.colluders
-        found = f"colluders is {colluders} and there are {public.clients} clients"
+    who = " (a victim and an insider; with insider = false in [audit], 1 is too)" if federation.with_insider else ""
+    require(federation.clients >= fewest, f"clients is {federation.clients}: accepted are {fewest} and more{who}")
+    is_inside = federation.mechanism.noise.origin is NoiseOrigin.TRAINING
+    if is_inside and federation.threat_model.adversary is Adversary.CLIENT:
+        most, colluders = federation.clients - 2, federation.threat_model.colluders
+        found = f"colluders is {colluders} and there are {federation.clients} clients"
         require(colluders <= most, f"{found}: accepted are 0 to {most}, all but the insider and the victim")
 
 
-def require_computable_llr(public: Federation) -> None:
+def require_computable_llr(federation: Federation) -> None:
     """Check that the insider, if there is one, can compute log-likelihood ratios.
 
     Without an insider, check that the noise is not scaled to the difference between D and D', which only an insider can
     measure.
     """
-    if not public.with_insider:
-        is_global = public.mechanism.scaling is SensitivityKind.GLOBAL
+    if not federation.with_insider:
+        is_global = federation.mechanism.scaling is SensitivityKind.GLOBAL
         require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
         return
-    if public.local_randomizer is not None:
-        name = public.local_randomizer.kind
-        found = f"insider is true with local-randomizer = '{name}', whose draws are every owner's secret"
+    if federation.local_randomizer is not None:
+        name = federation.local_randomizer.kind
+        problem = f"insider is true with local-randomizer = '{name}', whose draws are every owner's secret"
         why = "and the insider's log-odds are not known there"
-        raise InputError(f"{found}, {why}: accepted in [audit] is insider = false")
-    if public.mechanism.noise.origin is NoiseOrigin.TRAINING:
-        found = "participation is 'seen' with strategy 'dp-sgd-clients', whose guarantee counts on secret samples"
-        require(not public.threat_model.sees_participation, f"{found}: accepted is 'secret'")
-    require_likelihood_ratio(public.mechanism, public.threat_model)
+        raise InputError(f"{problem}, {why}: accepted in [audit] is insider = false")
+    if federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
+        problem = "participation is 'seen' with strategy 'dp-sgd-clients', whose guarantee counts on secret samples"
+        require(not federation.threat_model.sees_participation, f"{problem}: accepted is 'secret'")
+    require_likelihood_ratio(federation.mechanism, federation.threat_model)
 
 
-def require_targets(public: Federation, kind: str) -> None:
+def require_targets(federation: Federation, kind: str) -> None:
     """Raise `InputError` if a federation does not support an audit with many targets."""
-    mechanism, setting = public.mechanism, f"kind = '{kind}'"
-    accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
-    found = f"adjacency is '{mechanism.adjacency}' with {setting}, whose targets come or go"
-    require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{found}: accepted are {accepted}")
+    mechanism, setting = federation.mechanism, f"kind = '{kind}'"
+    accepted = " and ".join(adjacency for adjacency in Adjacency if adjacency.relation is Relation.ADD_REMOVE)
+    problem = f"adjacency is '{mechanism.adjacency}' with {setting}, whose targets come or go"
+    require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{problem}: accepted are {accepted}")
     is_private = isinstance(mechanism.contribution, PrivateTraining)
     require(not is_private, f"strategy is 'dp-sgd-clients' with {setting}: accepted are 'dp-fedsgd' and 'dp-fedavg'")
     is_global = mechanism.scaling is SensitivityKind.GLOBAL
     require(is_global, f"sensitivity is 'local' with {setting}, where every target has its own: accepted is 'global'")
-    threat = public.threat_model
-    alone = threat.adversary is Adversary.CLIENT and threat.colluders == 0 and public.insiders == 1
+    threat = federation.threat_model
+    alone = threat.adversary is Adversary.CLIENT and threat.colluders == 0 and federation.insiders == 1
     require(alone, f"{setting} has one insider, a client without colluders: leave out place, colluders and insiders")
-    if public.ascent > 0:
+    if federation.ascent > 0:
         of_records = isinstance(mechanism.contribution, RecordGradients) and mechanism.unit is Unit.RECORD
         require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")
 
 
-def require_candidates(public: Federation) -> None:
+def require_candidates(federation: Federation) -> None:
     """Raise `InputError` if the candidates' prior is no probability distribution, or if candidates may not be values.
 
     Candidates are the possible targets, of which exactly one is in each trial. They may be the possible values of one
     column of a record, but only in the reconstruction audit, and only for records that are not randomised.
     """
-    shares, found = public.prior_of_candidates, f"candidates have the shares {public.candidate_prior}"
-    is_exact = public.membership_scheme is MembershipScheme.EXACTLY_ONE
-    is_distribution = is_exact or not public.candidate_prior
-    is_distribution &= len(shares) == public.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9
-    accepted = f"accepted are {public.targets} numbers from 0 with a sum of 1, in the reconstruction audit"
+    shares, found = federation.prior_of_candidates, f"candidates have the shares {federation.candidate_prior}"
+    is_exact = federation.membership_scheme is MembershipScheme.EXACTLY_ONE
+    is_distribution = is_exact or not federation.candidate_prior
+    is_distribution &= len(shares) == federation.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9
+    accepted = f"accepted are {federation.targets} numbers from 0 with a sum of 1, in the reconstruction audit"
     require(is_distribution, f"{found}: {accepted}")
-    if public.candidate_column is not None:
-        of_records = public.mechanism.unit is Unit.RECORD and is_exact and public.local_randomizer is None
+    if federation.candidate_column is not None:
+        of_records = federation.mechanism.unit is Unit.RECORD and is_exact and federation.local_randomizer is None
         accepted = "accepted are records that are not randomised, in the reconstruction audit"
-        require(of_records, f"the values of {public.candidate_column} are candidates: {accepted}")
+        require(of_records, f"the values of {federation.candidate_column} are candidates: {accepted}")

@@ -52,8 +52,10 @@ def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees
 
     rates = [float(rate) for rate in last["accounted_sampling_rate"]]
     steps = [int(count) for count in last["accounted_steps"]]
-    noise = [float(one) for one in last["accounted_noise_multiplier"]]
-    kept = [opacus_epsilon(*counted, guarantee.delta) for counted in zip(noise, rates, steps, strict=True)]
-    columns = (shards, rates, steps, claimed(guarantee.accountant), claimed(Accountant.RDP), kept)
+    noise = [float(multiplier) for multiplier in last["accounted_noise_multiplier"]]
+    epsilons = [
+        opacus_epsilon(*counted_training, guarantee.delta) for counted_training in zip(noise, rates, steps, strict=True)
+    ]
+    columns = (shards, rates, steps, claimed(guarantee.accountant), claimed(Accountant.RDP), epsilons)
     clients = enumerate(zip(*columns, strict=True))
     return ClientGuarantees(tuple(ClientGuarantee(client, *values) for client, values in clients))

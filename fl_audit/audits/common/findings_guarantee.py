@@ -87,8 +87,8 @@ class AlternativeGuarantees:
     @property
     def accountant(self) -> Accountant:
         """Accountant of the alternative guarantees: the run's accountant, but `rdp-classic` instead of `rdp`."""
-        own = self.claim.accountant
-        return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
+        accountant = self.claim.accountant
+        return Accountant.RDP_CLASSIC if accountant is Accountant.RDP else accountant
 
     @property
     def guarantees(self) -> tuple[GuaranteeForBelief, ...]:
@@ -101,7 +101,7 @@ class AlternativeGuarantees:
 
 @lru_cache(maxsize=8)
 def _guarantees(claim: Claim) -> tuple[GuaranteeForBelief, ...]:
-    found = []
+    rows = []
     for belief in BELIEFS:
         if belief <= claim.prior:
             continue
@@ -110,8 +110,8 @@ def _guarantees(claim: Claim) -> tuple[GuaranteeForBelief, ...]:
         except InputError:
             continue
         if guarantee.noise_multiplier is not None:
-            found.append(GuaranteeForBelief(belief, guarantee.epsilon, guarantee.noise_multiplier))
-    return tuple(found)
+            rows.append(GuaranteeForBelief(belief, guarantee.epsilon, guarantee.noise_multiplier))
+    return tuple(rows)
 
 
 def claim_for_alternative_guarantees(run: FinishedRun, _: Findings) -> AlternativeGuarantees | None:
@@ -162,8 +162,8 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
     # Noise inside a client's own training protects only its own records, so coalitions do not reduce it.
     if not plan.has_guarantee or mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return None
-    most = plan.federation.clients - 1
-    counts = np.unique(np.linspace(1, most, min(most, MOST_POINTS)).round().astype(int))
+    most_colluders = plan.federation.clients - 1
+    counts = np.unique(np.linspace(1, most_colluders, min(most_colluders, MOST_POINTS)).round().astype(int))
     groups = tuple(_left(plan, ThreatModel(colluders=int(count) - 1)) for count in counts)
     return ColludersFinding(groups, _left(plan, ThreatModel(Adversary.SERVER)))
 

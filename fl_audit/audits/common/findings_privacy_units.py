@@ -44,19 +44,19 @@ def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding 
     guarantee = plan.guarantee
     if guarantee is None or sizes is None or not plan.federation.mechanism.is_private_release:
         return None
-    found = findings.find(EmpiricalEpsilonFinding)
+    finding = findings.find(EmpiricalEpsilonFinding)
     levels = []
     for unit in Unit:
         size, is_claimed = (
             _size(plan.adjacency.unit, unit, plan.adjacency.relation, sizes),
             unit is plan.adjacency.unit,
         )
-        shown = None if found is None or not is_claimed else found.decisive.epsilon_lower_bound
+        bound_shown = None if finding is None or not is_claimed else finding.decisive.epsilon_lower_bound
         if is_claimed:
             epsilon: float | None = guarantee.epsilon
         else:
             epsilon = None if size is None else _epsilon(run, size)
-        levels.append(UnitLevel(unit, is_claimed, size, epsilon, shown))
+        levels.append(UnitLevel(unit, is_claimed, size, epsilon, bound_shown))
     return PrivacyUnitsFinding(tuple(levels), guarantee.delta)
 
 
@@ -68,7 +68,7 @@ def _epsilon(run: FinishedRun, size: int) -> float:
     return group_epsilon(guarantee.claim.profile, size, guarantee.delta)
 
 
-def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
+def _size(unit: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
     """Return how many units of the claim change if one unit of the kind `asked` changes; None if this is unknown.
 
     If the claim protects larger units, only a part of one of them changes, which counts as its replacement. Under
@@ -76,7 +76,7 @@ def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> 
     """
     changed = 1 if relation is Relation.REPLACE else 2
     of_user = None if sizes.clients_of_user is None else changed * sizes.clients_of_user
-    others = {
+    other_units = {
         (Unit.RECORD, Unit.USER): sizes.records_of_user,
         (Unit.RECORD, Unit.CLIENT): sizes.records_of_client,
         (Unit.USER, Unit.RECORD): changed,
@@ -84,4 +84,4 @@ def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> 
         (Unit.CLIENT, Unit.RECORD): changed,
         (Unit.CLIENT, Unit.USER): of_user,
     }
-    return 1 if asked is claimed else others[claimed, asked]
+    return 1 if asked is unit else other_units[unit, asked]

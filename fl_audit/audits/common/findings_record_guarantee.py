@@ -47,8 +47,8 @@ class LocalDPFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `record_guarantee`, for `summary.json`."""
-        told = {"local_randomizer": self.local_randomizer.kind, "accountant": ACCOUNTANT, "delta": 0.0}
-        return {"record_guarantee": json_of(self) | told | {"unit": unit_of(self.local_randomizer)}}
+        values = {"local_randomizer": self.local_randomizer.kind, "accountant": ACCOUNTANT, "delta": 0.0}
+        return {"record_guarantee": json_of(self) | values | {"unit": unit_of(self.local_randomizer)}}
 
 
 def unit_of(local_randomizer: LocalRandomizer) -> str:
@@ -114,20 +114,20 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> LocalDPFinding | 
     )
 
 
-def _counted(claim: LocalRandomizerGuarantee) -> int:
+def _counted(guarantee: LocalRandomizerGuarantee) -> int:
     """Return the number of releases whose epsilons Bernau et al. 2019 add up to the epsilon of a record.
 
     Releases are the bits of a record, the possible edges of a node, or the blocks of an image.
     """
-    match claim.local_randomizer:
+    match guarantee.local_randomizer:
         case RandomisedBits():
-            return math.prod(claim.shape)
+            return math.prod(guarantee.shape)
         case RandomisedEdges():
-            return claim.shape[-1] - 1
+            return guarantee.shape[-1] - 1
         case LaplacePixelation():
-            return math.prod(claim.shape) // claim.local_randomizer.block**2
+            return math.prod(guarantee.shape) // guarantee.local_randomizer.block**2
         case _:
-            assert_never(claim.local_randomizer)
+            assert_never(guarantee.local_randomizer)
 
 
 def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval | None:
@@ -139,8 +139,8 @@ def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval |
     return measured_advantage(of_first, of_second, confidence)
 
 
-def _pair(claim: LocalRandomizerGuarantee, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> RecordPairLocalDP:
-    assert claim.differing is not None, "a pair differs in some number of features, or in none"
+def _pair(guarantee: LocalRandomizerGuarantee, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> RecordPairLocalDP:
+    assert guarantee.differing is not None, "a pair differs in some number of features, or in none"
     measured = measured_of_pair(run, run.plan.confidence)
-    is_exact = isinstance(claim.local_randomizer, RandomisedBits)
-    return RecordPairLocalDP(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)
+    is_exact = isinstance(guarantee.local_randomizer, RandomisedBits)
+    return RecordPairLocalDP(guarantee.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)

@@ -98,13 +98,13 @@ class ModelAccuracyFinding:
         """Return this finding as a dict with the one key `utility`, for `summary.json`."""
         without = None if self.unprotected is None else finite(self.unprotected.final)
         accuracy = {"test_accuracy": finite(self.test_accuracy), "test_auroc": finite(self.test_auroc)}
-        others = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
+        references = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
         metrics = {str(name): finite(value) for name, value in self.metrics.items()}
         best = None
         if self.best_round is not None:
             best = {"round": self.best_round[0], "value": finite(self.best_round[1]), "is_private": False}
         named = {"headline": str(self.headline[0]), "metrics": metrics, "best_round": best}
-        return {"utility": accuracy | others | named}
+        return {"utility": accuracy | references | named}
 
 
 def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:
@@ -141,16 +141,16 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
     settings, trials = run.plan.star, run.tables.trials
     normal = _spread(run, "epsilon_star", settings.cut)
     tested, against = rejected(trials[FIT].to_numpy(dtype=np.float64)) if FIT in trials else (0, 0)
-    found = EpsilonStarFinding(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
+    finding = EpsilonStarFinding(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
     if not tested and _is_known(run, _LEAST):
-        few = _spread(run, _LEAST, settings.counted_cut)
-        return replace(found, **vars(few), method=StarMethod.EMPIRICAL, by_normals=normal, is_lower_bound=True)
+        summary = _spread(run, _LEAST, settings.counted_cut)
+        return replace(finding, **vars(summary), method=StarMethod.EMPIRICAL, by_normals=normal, is_lower_bound=True)
     # Tables of older versions do not tell few losses, whose counted value is large by chance, from equal ones.
     is_rejected = 2 * against > tested if tested else _LEAST in trials
     if not (is_rejected and _is_known(run, _COUNTED)):
-        return found
+        return finding
     counted = _spread(run, _COUNTED, settings.counted_cut)
-    return replace(found, **vars(counted), method=StarMethod.EMPIRICAL, by_normals=normal)
+    return replace(finding, **vars(counted), method=StarMethod.EMPIRICAL, by_normals=normal)
 
 
 def _is_known(run: FinishedRun, column: str) -> bool:

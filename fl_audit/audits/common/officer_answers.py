@@ -73,24 +73,24 @@ def _judgement(contents: ReportContents) -> VerdictDetails | None:
 
 
 def _mechanism(contents: ReportContents) -> tuple[str, str]:
-    found, standing = _judgement(contents), standing_of_claim(contents)
-    if found is None:
+    details, standing = _judgement(contents), standing_of_claim(contents)
+    if details is None:
         is_claimed = contents.plan.guarantee is not None
         return UNKNOWN, "no test was made" + ("" if is_claimed else ": nothing is claimed that could be tested")
-    made = {test.name for test in found.tests}
-    told = [f"by the verdict, from {plural(len(made), 'test')}"]
-    if found.not_offered:
-        told.append(f"{plural(len(found.not_offered), 'other test')} could not be made on this run")
-    indirect = [words for name, words in _INDIRECT.items() if name in made]
-    if indirect and made <= {*_INDIRECT, *OF_OPENED}:
-        told.append(f"the noise itself was not measured, only {indirect[0]}")
-    follows = any(name.is_about_secret for name in made)
+    names = {test.name for test in details.tests}
+    sources = [f"by the verdict, from {plural(len(names), 'test')}"]
+    if details.not_offered:
+        sources.append(f"{plural(len(details.not_offered), 'other test')} could not be made on this run")
+    indirect = [words for name, words in _INDIRECT.items() if name in names]
+    if indirect and names <= {*_INDIRECT, *OF_OPENED}:
+        sources.append(f"the noise itself was not measured, only {indirect[0]}")
+    follows = any(name.is_about_secret for name in names)
     if not follows:
-        told.append("whether the noise depends on the data was not tested")
+        sources.append("whether the noise depends on the data was not tested")
     if standing is ClaimStanding.REFUTED:
         answer = str(standing)
     elif standing is ClaimStanding.UNCONFIRMED:
         answer = _OPEN
     else:
         answer = ANSWERED if follows else _IN_PART
-    return answer, "; ".join(told)
+    return answer, "; ".join(sources)

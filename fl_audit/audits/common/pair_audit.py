@@ -37,10 +37,10 @@ class PairAudit(BaseAudit):
         An item without trials is left out.
         """
         bits = losses.membership.bits
-        for bit, own in ((True, losses.differing_losses), (False, losses.replacement_losses)):
+        for bit, unit_losses in ((True, losses.differing_losses), (False, losses.replacement_losses)):
             rows = bits == bit
             if rows.any():
-                yield rows, np.concatenate([losses.common_losses[rows], own[rows]], axis=1)
+                yield rows, np.concatenate([losses.common_losses[rows], unit_losses[rows]], axis=1)
 
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
@@ -58,25 +58,28 @@ class PairAudit(BaseAudit):
         The population sample holds records that no trial trains on. `epsilon_star` and `membership` say whether
         Epsilon* and the membership attack on losses are computed. If both are False, nothing is checked.
         """
-        wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
+        wanted_parts = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
         for name, count in (
             ("D'", len(federation.common.labels)),
             ("the population sample", len(federation.population.labels)),
         ):
-            for is_on, what, key in wanted:
+            for is_on, label, key in wanted_parts:
                 enough = not is_on or count >= 2
-                require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
+                require(enough, f"{label} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
-    def why_not_recomputed(self, public: "Federation") -> str:
+    def why_not_recomputed(self, federation: "Federation") -> str:
         """Return the reason why log-likelihood ratios cannot be recomputed; empty if they can.
 
         The only reason is that the run has no insider.
         """
-        return "" if public.with_insider else WITHOUT_INSIDER
+        return "" if federation.with_insider else WITHOUT_INSIDER
 
-    def in_question(self, public: "Federation", chosen: str) -> str:
+    def in_question(self, federation: "Federation", chosen: str) -> str:
         """Return a phrase that says by which rule the neighbour D' was chosen, and which unit differs."""
-        pair, which = public.pair, "" if public.mechanism.unit is Unit.RECORD else f" is {public.mechanism.unit} "
-        which = which and f"{which}{public.pair.index}"
+        pair, which = (
+            federation.pair,
+            "" if federation.mechanism.unit is Unit.RECORD else f" is {federation.mechanism.unit} ",
+        )
+        which = which and f"{which}{federation.pair.index}"
         which = which if pair.crafted is None else f" in the place of record {pair.index}"
         return f"neighbour {chosen}{which}"

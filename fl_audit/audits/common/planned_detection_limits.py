@@ -37,11 +37,11 @@ def limit_of_signal(plan: RunPlan, is_always_in: bool) -> SignalDetectionLimit |
     return planned_signal(plan.config.audit.trials, rounds, length, 1.0 if is_always_in else 0.5)
 
 
-def _share_of_rounds(public: Federation) -> float:
+def _share_of_rounds(federation: Federation) -> float:
     """Return the mean share of the rounds in which a unit is sampled."""
-    return public.mechanism.sampling_rate * _share_of_turns(public)
+    return federation.mechanism.sampling_rate * _share_of_turns(federation)
 
 
-def _share_of_turns(public: Federation) -> float:
+def _share_of_turns(federation: Federation) -> float:
     """Return the largest fraction of the rounds in which a unit may participate, before any sampling."""
-    return public.mechanism.participation.participations(public.rounds) / public.rounds
+    return federation.mechanism.participation.participations(federation.rounds) / federation.rounds

@@ -28,9 +28,9 @@ def cautions_on_data(contents: ReportContents) -> list[str]:
     lines = [*map(str, contents.errors), *contents.run.look_at]
     model = contents.find(ModelAccuracyFinding)
     if model is not None and model.commonest is not None and _is_no_better(model, model.commonest):
-        found = f"{percent(round(model.test_accuracy, 3))} of test records"
+        accuracy_text = f"{percent(round(model.test_accuracy, 3))} of test records"
         naming = f"{percent(round(model.commonest, 3))} by always naming the most frequent class"
-        no_better = f"The model is no better than naming one class: it is right for {found}, against {naming}"
+        no_better = f"The model is no better than naming one class: it is right for {accuracy_text}, against {naming}"
         lines.append(f"{no_better}{_reason_of_low_accuracy(contents, model)}")
     return lines
 
@@ -86,10 +86,10 @@ def _few_users_text(users: int, outside: int | None, star: EpsilonStarSummary) -
     """
     value = f" ({number_text(star.mean, 3)}, in the appendix of the report)" if math.isfinite(star.mean) else ""
     needed = f"a value needs {FEWEST} users in D and as many outside it"
-    found = f"{plural(users, 'user')} in D" + ("" if outside is None else f" and {outside:,} outside it")
+    counts_text = f"{plural(users, 'user')} in D" + ("" if outside is None else f" and {outside:,} outside it")
     reached = chance_text(star.untrained_mean)
     chance = "" if reached is None else f"; chance alone gives {reached} for so few users"
-    return f"Epsilon* of users{value} rests on {found}: {needed}{chance}"
+    return f"Epsilon* of users{value} rests on {counts_text}: {needed}{chance}"
 
 
 def chance_text(untrained_mean: float) -> str | None:

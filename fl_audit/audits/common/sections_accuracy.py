@@ -20,29 +20,33 @@ _RELEASE = "Release (number; 0 = initial model)"
 _UNUSED = "test records were not used in training"
 
 
-def reference_accuracies_text(numbers: evidence.ModelAccuracyFinding) -> str:
+def reference_accuracies_text(finding: evidence.ModelAccuracyFinding) -> str:
     """Return two accuracies for comparison, as text in brackets: without privacy, and of the most frequent class.
 
     An unknown accuracy is left out; if both are unknown, the text is empty.
     """
-    known = []
-    if numbers.unprotected is not None and math.isfinite(numbers.unprotected.final):
-        known.append(f"{percent(numbers.unprotected.final)} without privacy")
-    if numbers.commonest is not None:
-        known.append(f"{percent(numbers.commonest)} by always naming the most frequent class")
-    return f" ({', '.join(known)})" if known else ""
+    references = []
+    if finding.unprotected is not None and math.isfinite(finding.unprotected.final):
+        references.append(f"{percent(finding.unprotected.final)} without privacy")
+    if finding.commonest is not None:
+        references.append(f"{percent(finding.commonest)} by always naming the most frequent class")
+    return f" ({', '.join(references)})" if references else ""
 
 
-def _sentence(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
-    kept = ""
+def _sentence(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
+    kept_text = ""
     if (chosen := contents.run.chosen_releases) is not None:
-        kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
-    metric, value = numbers.headline
-    if not numbers.is_of_classes:
-        return f"{kept}The released model has {article(metric)} of {metric_text(metric, value)} on new cases."
-    right = percent(numbers.test_accuracy)
+        kept_text = (
+            f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
+        )
+    metric, value = finding.headline
+    if not finding.is_of_classes:
+        return f"{kept_text}The released model has {article(metric)} of {metric_text(metric, value)} on new cases."
+    right = percent(finding.test_accuracy)
     first = "" if metric == Metric.ACCURACY else f"has {article(metric)} of {metric_text(metric, value)}, and "
-    return f"{kept}The released model {first}is right for {right} of new cases{reference_accuracies_text(numbers)}."
+    return (
+        f"{kept_text}The released model {first}is right for {right} of new cases{reference_accuracies_text(finding)}."
+    )
 
 
 def article(metric: str) -> str:
@@ -56,26 +60,26 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
     return f"release {first}" if first == last else f"a release from {first} to {last}"
 
 
-def _rows(numbers: evidence.ModelAccuracyFinding, _: ReportContents) -> list[ReportNumber]:
+def _rows(finding: evidence.ModelAccuracyFinding, _: ReportContents) -> list[ReportNumber]:
     final = f"of the final release, mean over trials; {_UNUSED}"
     basis = f"share of right predictions {final}"
     rows = list[ReportNumber]()
-    if numbers.is_of_classes:
-        rows.append(ReportNumber("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True))
-    if numbers.commonest is not None:
+    if finding.is_of_classes:
+        rows.append(ReportNumber("Test accuracy", finding.test_accuracy, basis, is_share=True, on_page=True))
+    if finding.commonest is not None:
         basis = "share of the most frequent class among the test records"
-        rows.append(ReportNumber("Accuracy of naming one class", numbers.commonest, basis, is_share=True, on_page=True))
-    if (other := numbers.unprotected) is not None and numbers.is_of_classes:
+        rows.append(ReportNumber("Accuracy of naming one class", finding.commonest, basis, is_share=True, on_page=True))
+    if (other := finding.unprotected) is not None and finding.is_of_classes:
         basis = f"the same of {other.run}, without clipping and noise, {plural(other.trials, 'trial')}; {_UNUSED}"
         rows.append(ReportNumber("Test accuracy without privacy", other.final, basis, is_share=True, on_page=True))
-    is_headline = numbers.headline[0] == Metric.AUROC
-    if math.isfinite(numbers.test_auroc):
-        area = ReportNumber(TEST_AUROC, numbers.test_auroc, f"area under the ROC {final}", on_page=is_headline)
+    is_headline = finding.headline[0] == Metric.AUROC
+    if math.isfinite(finding.test_auroc):
+        area = ReportNumber(TEST_AUROC, finding.test_auroc, f"area under the ROC {final}", on_page=is_headline)
         rows.insert(0 if is_headline else len(rows), area)
-    for metric, value in numbers.metrics.items():
+    for metric, value in finding.metrics.items():
         if metric not in (Metric.ACCURACY, Metric.AUROC):
             row = ReportNumber(test_name(metric), finite(value), final, is_share=is_share(metric))
-            is_first = metric == numbers.headline[0]
+            is_first = metric == finding.headline[0]
             rows.insert(0 if is_first else len(rows), replace(row, on_page=is_first))
     return rows
 
@@ -88,55 +92,59 @@ def test_name(metric: str) -> str:
     return TEST_AUROC if metric == Metric.AUROC else f"Test {metric_title(metric)}"
 
 
-def _caption(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
-    shown = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
-    metric, value = numbers.headline
+def _caption(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
+    subject = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
+    metric, value = finding.headline
     final = f"{metric_title(metric)} {metric_text(metric, value)}" if metric != Metric.ACCURACY else ""
-    if numbers.is_of_classes:
-        final += f"{', accuracy ' if final else ''}{percent(numbers.test_accuracy)}"
+    if finding.is_of_classes:
+        final += f"{', accuracy ' if final else ''}{percent(finding.test_accuracy)}"
     final += " at the final release"
-    text = f"{shown}; {final}{reference_accuracies_text(numbers)}.{best_round_text(numbers, contents)}"
+    text = f"{subject}; {final}{reference_accuracies_text(finding)}.{best_round_text(finding, contents)}"
     if (chosen := contents.run.chosen_releases) is None:
         return text
-    counted = f"by public records alone; the guarantee counts all {plural(contents.plan.federation.rounds, 'round')}"
-    return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
+    counted_text = (
+        f"by public records alone; the guarantee counts all {plural(contents.plan.federation.rounds, 'round')}"
+    )
+    return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted_text}."
 
 
-def best_round_text(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
+def best_round_text(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
     """Return a sentence on the round with the best headline, which test records choose; "" if it is the last one."""
-    if numbers.best_round is None or numbers.best_round[0] == contents.plan.federation.rounds:
+    if finding.best_round is None or finding.best_round[0] == contents.plan.federation.rounds:
         return ""
-    number, value = numbers.best_round
-    best = metric_text(numbers.headline[0], value)
+    number, value = finding.best_round
+    best = metric_text(finding.headline[0], value)
     return f" Best after round {number} ({best}), chosen by test records: not private."
 
 
-def _metrics_figure(figure: Figure, numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
+def _metrics_figure(figure: Figure, finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
     """Draw each metric over the releases: one metric alone, several in panels, two side by side."""
-    known = [metric for metric in contents.plan.metrics if metric_column(metric) in contents.releases]
-    shown = known or [Metric.ACCURACY]
-    if len(shown) == 1:
+    metrics = [metric for metric in contents.plan.metrics if metric_column(metric) in contents.releases]
+    metrics_shown = metrics or [Metric.ACCURACY]
+    if len(metrics_shown) == 1:
         axes = figure.add_subplot()
-        _draw_metric(axes, shown[0], numbers, contents)
-        finish_axes(axes, f"{_upper(shown[0])} of each released model", _RELEASE, f"Test {_with_unit(shown[0])}")
+        _draw_metric(axes, metrics_shown[0], finding, contents)
+        finish_axes(
+            axes, f"{_upper(metrics_shown[0])} of each released model", _RELEASE, f"Test {_with_unit(metrics_shown[0])}"
+        )
         return
     spends = _EPSILON in contents.releases
-    panels_shown = len(shown) + spends
+    panels_shown = len(metrics_shown) + spends
     rows = (panels_shown + 1) // 2
     figure.set_size_inches(figure.get_figwidth(), _PANEL_HEIGHT * rows)
     panels = list(figure.subplots(rows, 2, squeeze=False).flat)
-    for axes, metric in zip(panels, shown, strict=False):
-        _draw_metric(axes, metric, numbers, contents)
+    for axes, metric in zip(panels, metrics_shown, strict=False):
+        _draw_metric(axes, metric, finding, contents)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         name = _with_unit(metric)
         finish_axes(axes, f"{name[0].upper()}{name[1:]}", "Release", "")
     if spends:
-        _draw_spent_epsilon(panels[len(shown)], contents)
+        _draw_spent_epsilon(panels[len(metrics_shown)], contents)
     for unused in panels[panels_shown:]:
         unused.remove()
     figure.suptitle("Metrics of each released model on test records", fontsize=TEXT_SIZE, fontweight="bold", color=INK)
-    drawn = [axes.get_legend_handles_labels() for axes in panels[: len(shown)]]
-    labels = {label: handle for handles, names in drawn for handle, label in zip(handles, names, strict=True)}
+    legends = [axes.get_legend_handles_labels() for axes in panels[: len(metrics_shown)]]
+    labels = {label: handle for handles, names in legends for handle, label in zip(handles, names, strict=True)}
     figure.legend(
         labels.values(), labels, loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL_TEXT_SIZE
     )  # fmt: skip
@@ -161,18 +169,18 @@ def _upper(metric: str) -> str:
     return f"{title[0].upper()}{title[1:]}"
 
 
-def _draw_metric(axes: Axes, metric: str, numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
+def _draw_metric(axes: Axes, metric: str, finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
     draw_spread(axes, contents.releases, metric_column(metric), 100.0 if is_share(metric) else 1.0)
-    is_accuracy, other = metric == Metric.ACCURACY, numbers.unprotected
+    is_accuracy, other = metric == Metric.ACCURACY, finding.unprotected
     if is_accuracy and other is not None:
         shares = [100.0 * share for share in other.accuracy]
         axes.plot(other.rounds, shares, color=INK, linestyle="--", linewidth=1.5, label="without privacy (mean)")
-    if is_accuracy and numbers.commonest is not None:
-        axes.axhline(100.0 * numbers.commonest, color=MUTED, linestyle=":", linewidth=1.8, label="most frequent class")
-    if metric == numbers.headline[0] and best_round_text(numbers, contents):
-        assert numbers.best_round is not None, "a text tells of it"
+    if is_accuracy and finding.commonest is not None:
+        axes.axhline(100.0 * finding.commonest, color=MUTED, linestyle=":", linewidth=1.8, label="most frequent class")
+    if metric == finding.headline[0] and best_round_text(finding, contents):
+        assert finding.best_round is not None, "a text tells of it"
         label = "best round by test records (not private)"
-        axes.axvline(numbers.best_round[0], color=MUTED, linestyle="-.", linewidth=1.4, label=label)
+        axes.axvline(finding.best_round[0], color=MUTED, linestyle="-.", linewidth=1.4, label=label)
     if is_share(metric):
         axes.set_ylim(0, 100)  # the same in every report
 

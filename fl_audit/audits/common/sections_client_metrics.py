@@ -16,76 +16,76 @@ _MOST_ROWS = 50  # clients in the table of the report; `summary.json` has all
 _MOST_NAMED = 10
 
 
-def _sentence(numbers: evidence.ClientMetricsFinding, _: ReportContents) -> str:
-    metric, known = numbers.headline, numbers.known
+def _sentence(finding: evidence.ClientMetricsFinding, _: ReportContents) -> str:
+    metric, known = finding.headline, finding.known
     title = metric_title(metric)
-    text = f"On all training records together the {title} is {metric_text(metric, numbers.pooled[metric])}. "
+    text = f"On all training records together the {title} is {metric_text(metric, finding.pooled[metric])}. "
     if known:
         ends = [f"{metric_text(metric, end.metrics[metric])} (client {end.client})" for end in (known[0], known[-1])]
         text += f"By client it goes from {ends[0]} to {ends[1]}. "
-    return f"{text}{one_class_text(numbers)}All of this is {NOT_PRIVATE}: keep it inside."
+    return f"{text}{one_class_text(finding)}All of this is {NOT_PRIVATE}: keep it inside."
 
 
-def one_class_text(numbers: evidence.ClientMetricsFinding) -> str:
+def one_class_text(finding: evidence.ClientMetricsFinding) -> str:
     """Return a sentence that names the clients whose records are of one class, or an empty text."""
-    alone = numbers.of_one_class
+    alone = finding.of_one_class
     if not alone:
         return ""
     named = ", ".join(map(str, alone[:_MOST_NAMED])) + (", ..." if len(alone) > _MOST_NAMED else "")
     clients = f"Client {named} has" if len(alone) == 1 else f"Clients {named} have"
-    return f"{clients} records of one class only, for which the {metric_title(numbers.headline)} is not defined. "
+    return f"{clients} records of one class only, for which the {metric_title(finding.headline)} is not defined. "
 
 
-def client_rows(numbers: evidence.ClientMetricsFinding) -> list[ReportNumber]:
+def client_rows(finding: evidence.ClientMetricsFinding) -> list[ReportNumber]:
     """Return the rows of the section: the worst client, each metric on all training records, and the spread."""
-    metric, known = numbers.headline, numbers.known
+    metric, known = finding.headline, finding.known
     title, share = metric_title(metric), is_share(metric)
     final = f"of the final release, mean over trials; {NOT_PRIVATE}"
     rows = list[ReportNumber]()
     if known:
         worst = finite(known[0].metrics[metric])
         rows.append(ReportNumber(f"Training {title}, worst client", worst, final, is_share=share, on_page=True))
-    for name, value in numbers.pooled.items():
+    for name, value in finding.pooled.items():
         basis = f"all training records together, {final}"
         rows.append(
             ReportNumber(
                 f"Training {metric_title(name)}", finite(value), basis, is_share=is_share(name), on_page=name == metric
             )
         )
-    if math.isfinite(numbers.spread):
+    if math.isfinite(finding.spread):
         spread = f"standard deviation over {len(known)} clients, {final}"
-        rows.append(ReportNumber(f"Training {title}, spread of clients", numbers.spread, spread))
+        rows.append(ReportNumber(f"Training {title}, spread of clients", finding.spread, spread))
     return rows
 
 
-def _tables(numbers: evidence.ClientMetricsFinding, _: ReportContents) -> list[Table]:
-    named = list(numbers.pooled)
-    undefined = [client for client in numbers.clients if math.isnan(client.metrics[numbers.headline])]
-    shown = [*numbers.known, *undefined][:_MOST_ROWS]
+def _tables(finding: evidence.ClientMetricsFinding, _: ReportContents) -> list[Table]:
+    named = list(finding.pooled)
+    undefined = [client for client in finding.clients if math.isnan(client.metrics[finding.headline])]
+    shown = [*finding.known, *undefined][:_MOST_ROWS]
     rows = tuple(
         (client.client, client.records, client.classes, *(finite(client.metrics[metric]) for metric in named))
         for client in shown
     )
     columns = ("Client", "Records", "Classes", *(capital(metric_title(metric)) for metric in named))
-    left_out = len(numbers.clients) - len(shown)
+    left_out = len(finding.clients) - len(shown)
     rest = f"; {left_out:,} further clients are in summary.json" if left_out else ""
     return [Table(f"The final model on each client's training records, the worst first{rest}", columns, rows)]
 
 
-def _figure(figure: Figure, numbers: evidence.ClientMetricsFinding, _: ReportContents) -> None:
-    axes, metric = figure.add_subplot(), numbers.headline
+def _figure(figure: Figure, finding: evidence.ClientMetricsFinding, _: ReportContents) -> None:
+    axes, metric = figure.add_subplot(), finding.headline
     factor = 100.0 if is_share(metric) else 1.0
-    values = [factor * client.metrics[metric] for client in numbers.known]
+    values = [factor * client.metrics[metric] for client in finding.known]
     axes.plot(range(1, len(values) + 1), values, "o", color=INK, markersize=5, label="one client")
-    pooled = factor * numbers.pooled[metric]
+    pooled = factor * finding.pooled[metric]
     axes.axhline(pooled, color=MUTED, linestyle="--", label="all training records together")
     title = metric_title(metric)
     unit = " (%)" if is_share(metric) else ""
     finish_axes(axes, f"{capital(title)} of each client", "Clients, the worst first", f"Training {title}{unit}")
 
 
-def _caption(numbers: evidence.ClientMetricsFinding, _: ReportContents) -> str:
-    spread = f", standard deviation {number_text(numbers.spread, 3)}" if math.isfinite(numbers.spread) else ""
+def _caption(finding: evidence.ClientMetricsFinding, _: ReportContents) -> str:
+    spread = f", standard deviation {number_text(finding.spread, 3)}" if math.isfinite(finding.spread) else ""
     return f"The final model on the training records of each client, mean over trials{spread}. Not private."
 
 

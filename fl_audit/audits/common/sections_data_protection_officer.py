@@ -59,17 +59,17 @@ def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
 
 
 def _unit(contents: ReportContents) -> str:
-    relation, one = contents.plan.adjacency, contents.words.one
+    relation, unit_name = contents.plan.adjacency, contents.words.one
     if contents.plan.guarantee is None:
-        return f"none, since nothing is claimed; the data sets that are compared differ in one {one} ({relation})"
+        return f"none, since nothing is claimed; the data sets that are compared differ in one {unit_name} ({relation})"
     match relation.relation:
         case Relation.ADD_REMOVE:
-            said = "nobody should tell a training with it from the same training without it"
+            aim = "nobody should tell a training with it from the same training without it"
         case Relation.REPLACE:
-            said = "nobody should tell a training with it from the same training with another in its place"
+            aim = "nobody should tell a training with it from the same training with another in its place"
         case _:
             assert_never(relation.relation)
-    return f"one {one}: {said} ({relation})"
+    return f"one {unit_name}: {aim} ({relation})"
 
 
 def _mu_row(guarantee: Guarantee, contents: ReportContents) -> list[tuple[str, str]]:
@@ -89,8 +89,8 @@ def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
     guarantee = contents.plan.guarantee
     if guarantee is None:
         return [("Epsilon and delta", "nothing is claimed")]
-    named = guarantee.reconstruction_bound(1 / CANDIDATES)
-    found = 1 - guarantee.claim.profile.tradeoff(0.01)
+    named_bound = guarantee.reconstruction_bound(1 / CANDIDATES)
+    power = 1 - guarantee.claim.profile.tradeoff(0.01)
     rows = [
         (
             "Epsilon and delta",
@@ -99,11 +99,15 @@ def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
         *_mu_row(guarantee, contents),
         _surer_row(guarantee, contents),
         ("Advantage over guessing, at most", limit_text(guarantee.advantage_bound_exact)),
-        *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", limit_text(named))]),
-        ("Found as a member at 1 % false alarms, at most", limit_text(found)),
+        *(
+            []
+            if named_bound is None
+            else [(f"Named right among {CANDIDATES:,} equally likely, at most", limit_text(named_bound))]
+        ),
+        ("Found as a member at 1 % false alarms, at most", limit_text(power)),
     ]
     standing = standing_of_claim(contents)
-    return [(name_with_standing(name, standing), said) for name, said in rows]
+    return [(name_with_standing(name, standing), sentence) for name, sentence in rows]
 
 
 def _surer_row(guarantee: Guarantee, contents: ReportContents) -> tuple[str, str]:
@@ -144,7 +148,7 @@ def _checked(contents: ReportContents) -> Table:
     rows = (
         ("Verdict, and why", reason),
         ("What was checked, and what could not be seen", scope),
-        *(("What to know about the data", str(one)) for one in notes),
+        *(("What to know about the data", str(note)) for note in notes),
     )
     return Table("What was checked, and what could not be seen", ("", ""), rows, TableKind.PAIRS)
 

@@ -36,17 +36,19 @@ def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) 
             f" Chance alone reaches {number_text(star.untrained_mean, 3)} (at most "
             f"{number_text(star.untrained_max, 3)}): that is what {_start(contents)} models score, which cannot leak."
         )
-    guarantee, other = contents.plan.guarantee, " The claimed epsilon is another quantity, over all repetitions:"
+    guarantee, other_text = contents.plan.guarantee, " The claimed epsilon is another quantity, over all repetitions:"
     if guarantee is not None and star.max > guarantee.epsilon:
-        text += f"{other} single models may exceed it by chance."
+        text += f"{other_text} single models may exceed it by chance."
     return f"{text}{_losses_text(contents)}"
 
 
 def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
     """Return a sentence on the normality test of the losses, and on the resulting estimator of Epsilon*."""
     if star.is_lower_bound:
-        few = f"fewer than {FEWEST} losses of a set give no value, only a lower bound that holds for any distributions"
-        return f"It is at least this: {few}."
+        few_losses = (
+            f"fewer than {FEWEST} losses of a set give no value, only a lower bound that holds for any distributions"
+        )
+        return f"It is at least this: {few_losses}."
     if star.fit_tested == 0 and star.by_normals is not None:
         return "Losses are counted, for whether they are normal could not be tested."
     if star.fit_tested == 0:
@@ -108,7 +110,9 @@ def _losses_text(contents: ReportContents) -> str:
 
 
 def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> list[ReportNumber]:
-    how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut_text(star.cut)}. {_fit_text(star, contents).rstrip('.')}"
+    basis_text = (
+        f"Negoescu et al. 2023{at_delta(star.delta)}, {cut_text(star.cut)}. {_fit_text(star, contents).rstrip('.')}"
+    )
     chance = "the same of release 0, which cannot leak: what chance reaches"
     at_least = " at least" if star.is_lower_bound else ""
     doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
@@ -116,7 +120,7 @@ def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> l
         ReportNumber(
             f"Epsilon*{at_least}, mean over trials (nats){doubt}",
             finite(star.mean),
-            f"of the final release, {how}",
+            f"of the final release, {basis_text}",
             on_page=True,
             note=_star_note(star, contents),
         ),
@@ -134,10 +138,13 @@ def _star_caption(star: evidence.EpsilonStarFinding, contents: ReportContents) -
     spread = "" if contents.run.trials == 1 else " Median, middle half and range of the trials."
     at, guarantee = number_text(star.delta), contents.plan.guarantee
     meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
-    cut, how = star.cut, ""
+    cut, basis_text = star.cut, ""
     if star.by_normals is not None:
-        cut, how = star.by_normals.cut, " by normals, which are not known to fit: the numbers beside it count losses"
-    text = f"Measured from losses alone at δ = {at}, {cut_text(cut)}{how}.{spread} {meaning}"
+        cut, basis_text = (
+            star.by_normals.cut,
+            " by normals, which are not known to fit: the numbers beside it count losses",
+        )
+    text = f"Measured from losses alone at δ = {at}, {cut_text(cut)}{basis_text}.{spread} {meaning}"
     if guarantee is None or guarantee_fits(contents):
         return text
     return f"{text} The guarantee, {number_text(guarantee.epsilon, 3)}, lies far above."

@@ -28,8 +28,8 @@ from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.words import is_certainty, number_text, one_in, percent
 
 
-def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> str:
-    guarantee, plan = numbers.guarantee, contents.plan
+def _sentence(finding: evidence.GuaranteeFinding, contents: ReportContents) -> str:
+    guarantee, plan = finding.guarantee, contents.plan
     if guarantee is None and plan.federation.local_randomizer is not None:
         return "The training itself had no protection, and of its models alone nothing was claimed."
     if guarantee is None:
@@ -95,21 +95,21 @@ def person_text(contents: ReportContents) -> str:
         f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
         f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
     )
-    named = guarantee.reconstruction_bound(1 / CANDIDATES)
-    if named is not None:
+    named_bound = guarantee.reconstruction_bound(1 / CANDIDATES)
+    if named_bound is not None:
         text += (
             f" Of {CANDIDATES:,} equally likely {contents.words.one}s an attacker who knows all the others names the "
-            f"right one in {percent(named)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
+            f"right one in {percent(named_bound)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
         )
-    if (most := contents.run.most_records) > 1 and contents.words.one == "record":
-        text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
+    if (largest := contents.run.most_records) > 1 and contents.words.one == "record":
+        text += f" It covers one record: a person with several, here up to {largest:,}, is protected less."
         levels = contents.find(PrivacyUnitsFinding)
         text += f" {larger_unit_sentence(levels, Unit.RECORD)}" if levels is not None else ""
     return f"{_BY_STANDING[standing]}{text}"
 
 
-def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, plan = numbers.guarantee, contents.plan
+def _rows(finding: evidence.GuaranteeFinding, contents: ReportContents) -> list[ReportNumber]:
+    guarantee, plan = finding.guarantee, contents.plan
     if guarantee is None:
         return []
     by, between = f"by {guarantee.accountant}", mechanism_messages.noise_text(plan)
@@ -118,12 +118,12 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
     exact = "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)" if is_gaussian else "delta(0) of the loss distribution"
     prior = f"prior belief {percent(plan.prior)}"
     by_renyi = guarantee.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
-    how = (
+    basis_text = (
         "prior odds times exp(epsilon of rdp-classic), Eq. (5)"
         if by_renyi
         else "quantile of the distribution of the log-odds"
     )
-    fixed = adaptive = f"{how}; passed with probability at most delta"
+    fixed = adaptive = f"{basis_text}; passed with probability at most delta"
     if not by_renyi and guarantee.claim.sensitivities is not SignalToNoiseAdaptivity.FIXED:
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
     over_norm = score = list[ReportNumber]()
@@ -142,8 +142,8 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
             "Noise multiplier z", guarantee.noise_multiplier, f"{mechanism_messages.multiplier_text(plan)}; {by}"
         ),
         *over_norm,
-        ReportNumber("Rounds", numbers.rounds, "chosen before the run"),
-        ReportNumber("Sampling rate", numbers.sampling_rate, "chosen before the run"),
+        ReportNumber("Rounds", finding.rounds, "chosen before the run"),
+        ReportNumber("Sampling rate", finding.sampling_rate, "chosen before the run"),
         *_mu_rows(guarantee, plan, always),
         ReportNumber("Belief bound", guarantee.belief_bound, f"{adaptive}; {prior}", is_share=True),
         ReportNumber(
@@ -190,32 +190,34 @@ GUARANTEE = Section(
 )  # fmt: skip
 
 
-def _other_guarantees_tables(numbers: evidence.AlternativeGuarantees, _: ReportContents) -> list[Table]:
-    here = numbers.claim.noise_over_sensitivity
+def _other_guarantees_tables(alternatives: evidence.AlternativeGuarantees, _: ReportContents) -> list[Table]:
+    here = alternatives.claim.noise_over_sensitivity
     assert here is not None, "only claims with noise on sums are looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
-    found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.guarantees]
-    rows = tuple((*each, each[2] / here) for each in found)
-    title = f"What other guarantees would cost, at delta = {numbers.claim.delta:g}, by {numbers.accountant}"
+    found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in alternatives.guarantees]
+    rows = tuple((*row, row[2] / here) for row in found)
+    title = f"What other guarantees would cost, at delta = {alternatives.claim.delta:g}, by {alternatives.accountant}"
     return [Table(title, columns, rows)] if rows else []
 
 
 _CLOSE_TICKS = 0.1  # difference of two logarithms of noise multipliers whose ticks would touch
 
 
-def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativeGuarantees, contents: ReportContents) -> None:
+def _other_guarantees_figure(
+    figure: Figure, alternatives: evidence.AlternativeGuarantees, contents: ReportContents
+) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
-    beliefs = np.array([100 * one.belief for one in numbers.guarantees])
-    noise = np.array([one.noise_multiplier for one in numbers.guarantees])
+    beliefs = np.array([100 * one.belief for one in alternatives.guarantees])
+    noise = np.array([one.noise_multiplier for one in alternatives.guarantees])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
-    for belief, height, one in zip(beliefs, noise, numbers.guarantees, strict=True):
+    for belief, height, one in zip(beliefs, noise, alternatives.guarantees, strict=True):
         axes.annotate(number_text(one.epsilon, 2), (belief, height), (4, 5), textcoords="offset points",
                       fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
-    here = numbers.claim.noise_over_sensitivity or 0.0
+    here = alternatives.claim.noise_over_sensitivity or 0.0
     axes.plot([100 * guarantee.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
-    place = (100 * guarantee.belief_bound, here)
-    axes.annotate(number_text(guarantee.epsilon, 2), place, (-6, -6), ha="right", va="top",
+    point = (100 * guarantee.belief_bound, here)
+    axes.annotate(number_text(guarantee.epsilon, 2), point, (-6, -6), ha="right", va="top",
                   textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
     axes.set_yscale("log")
     axes.set_xlim(69, 101)
@@ -228,12 +230,12 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativeGuaran
                 "Noise multiplier (logarithmic)")  # fmt: skip
 
 
-def _other_guarantees_caption(numbers: evidence.AlternativeGuarantees, contents: ReportContents) -> str:
-    first, last = numbers.guarantees[0], numbers.guarantees[-1]
+def _other_guarantees_caption(alternatives: evidence.AlternativeGuarantees, contents: ReportContents) -> str:
+    first, last = alternatives.guarantees[0], alternatives.guarantees[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
         f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "
-        f"{number_text(numbers.claim.noise_over_sensitivity, 3)}, over "
+        f"{number_text(alternatives.claim.noise_over_sensitivity, 3)}, over "
         f"{mechanism_messages.multiplied_text(contents.plan.federation.mechanism)}. "
         "More noise costs accuracy."
     )
@@ -248,27 +250,27 @@ OTHER_GUARANTEES = Section(
 )  # fmt: skip
 
 
-def _clipping_sentence(numbers: evidence.AdaptiveClippingFinding, contents: ReportContents) -> str:
+def _clipping_sentence(finding: evidence.AdaptiveClippingFinding, contents: ReportContents) -> str:
     clipping = contents.plan.federation.mechanism.clipping
     assert isinstance(clipping, AdaptiveClipping), "measured only where it is adaptive"
     return (
         f"The clipping norm follows the length that {percent(clipping.quantile)} of the updates keep within. Every "
         "round also releases how many did, with noise of its own, and the next norm moves by that. Both releases are "
-        f"accounted: together they have noise multiplier {number_text(numbers.noise_multiplier, 3)}, where the sum "
-        f"alone has {number_text(numbers.sum_noise_multiplier, 3)}, each over its sensitivity."
+        f"accounted: together they have noise multiplier {number_text(finding.noise_multiplier, 3)}, where the sum "
+        f"alone has {number_text(finding.sum_noise_multiplier, 3)}, each over its sensitivity."
     )
 
 
-def _clipping_rows(numbers: evidence.AdaptiveClippingFinding, _: ReportContents) -> list[ReportNumber]:
+def _clipping_rows(finding: evidence.AdaptiveClippingFinding, _: ReportContents) -> list[ReportNumber]:
     chosen = "chosen before the run"
     return [
-        ReportNumber("Clipping norm of the first round", numbers.first_norm, chosen),
-        ReportNumber("Clipping norm of the last round, median", numbers.last_norm,
+        ReportNumber("Clipping norm of the first round", finding.first_norm, chosen),
+        ReportNumber("Clipping norm of the last round, median", finding.last_norm,
             "over the trials; it follows a count with noise, so it is as private as the releases"),
-        ReportNumber("Noise multiplier of the sum of updates", numbers.sum_noise_multiplier, chosen),
-        ReportNumber("Noise multiplier of the count", numbers.count_noise_multiplier,
+        ReportNumber("Noise multiplier of the sum of updates", finding.sum_noise_multiplier, chosen),
+        ReportNumber("Noise multiplier of the count", finding.count_noise_multiplier,
             "of the updates that are within the norm, each counted as 1/2 or -1/2"),
-        ReportNumber("Noise multiplier of both releases together", numbers.noise_multiplier,
+        ReportNumber("Noise multiplier of both releases together", finding.noise_multiplier,
             "root of 1 / (sum of their inverse squares); Andrew et al. 2021, theorem 1"),
     ]  # fmt: skip
 
@@ -279,26 +281,27 @@ CLIPPING = Section(
 )  # fmt: skip
 
 
-def _colluders_sentence(numbers: evidence.ColludersFinding, _: ReportContents) -> str:
-    effective = (numbers.groups[0], numbers.groups[-1], numbers.server)
-    alone, most, server = (
-        f"{number_text(one.noise_multiplier, 3)} (epsilon {number_text(finite(one.epsilon), 3)})" for one in effective
+def _colluders_sentence(finding: evidence.ColludersFinding, _: ReportContents) -> str:
+    effective = (finding.groups[0], finding.groups[-1], finding.server)
+    alone, with_most, server = (
+        f"{number_text(adversary.noise_multiplier, 3)} (epsilon {number_text(finite(adversary.epsilon), 3)})"
+        for adversary in effective
     )
     return (
         "Every client knows the noise that it added itself, and clients who trust each other can put theirs together "
-        f"and subtract it. A client alone faces a noise multiplier of {alone}, all clients but one {most}; the "
+        f"and subtract it. A client alone faces a noise multiplier of {alone}, all clients but one {with_most}; the "
         f"honest-but-curious server, which sees every contribution by itself, {server}."
     )
 
 
-def _colluders_tables(numbers: evidence.ColludersFinding, contents: ReportContents) -> list[Table]:
+def _colluders_tables(finding: evidence.ColludersFinding, contents: ReportContents) -> list[Table]:
     guarantee = contents.guarantee
     epsilon = f"Epsilon at delta {guarantee.delta:g} ({guarantee.accountant}, nats)"
     columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
     names = {1: "a client alone, its own"}
     rows = [(names.get(one.clients, f"{one.clients:,} clients together"), one.noise_multiplier, finite(one.epsilon))
-            for one in numbers.groups]  # fmt: skip
-    server = ("the server, which sees every contribution by itself", *list(asdict(numbers.server).values())[1:])
+            for one in finding.groups]  # fmt: skip
+    server = ("the server, which sees every contribution by itself", *list(asdict(finding.server).values())[1:])
     title = "What is left of noise that clients add, where clients tell each other theirs"
     return [Table(title, columns, (*rows, server))]
 
@@ -310,11 +313,11 @@ COLLUDERS = Section(
 )  # fmt: skip
 
 
-def _client_guarantees_tables(numbers: ClientGuarantees, contents: ReportContents) -> list[Table]:
+def _client_guarantees_tables(guarantees: ClientGuarantees, contents: ReportContents) -> list[Table]:
     guarantee = contents.guarantee
     columns = ("Client", "Records", "Sampling rate of a step", "Steps", f"Epsilon by {guarantee.accountant} (nats)",
                "Epsilon by rdp (nats)", "Epsilon of the Opacus accountant that it kept (nats)")  # fmt: skip
-    rows = tuple(tuple(asdict(client).values()) for client in numbers.clients)
+    rows = tuple(tuple(asdict(client).values()) for client in guarantees.clients)
     title = f"What each client guarantees its own records over all rounds{at_delta(guarantee.delta)}"
     return [Table(title, columns, rows)]
 

@@ -79,8 +79,8 @@ def _noise_rows(plan: RunPlan) -> list[tuple[str, Any]]:
     ]
     if plan.has_guarantee:
         rows.append(("Noise multiplier z of the distribution", plan.federation.mechanism.noise_multiplier))
-    if known := mechanism_messages.known_noise_text(plan):
-        rows.append(("Noise that the insider knows", known))
+    if known_noise := mechanism_messages.known_noise_text(plan):
+        rows.append(("Noise that the insider knows", known_noise))
         rows.append(("Noise multiplier that the insider faces", plan.effective_noise_multiplier))
     return rows
 
@@ -106,16 +106,16 @@ def _sentence(_: GuaranteeFinding, contents: ReportContents) -> str:
     plan, words = contents.plan, contents.words
     if not contents.run.has_insider:
         return ""
-    parts = []
+    sentences = []
     if plan.largest_difference > plan.global_sensitivity * (1 + 1e-9):
-        parts.append(
+        sentences.append(
             "To weigh noise that is correlated over rounds, the insider adds earlier rounds to each round, so that the "
             "noise of what it looks at is independent again: the curve is the difference in that. One contribution "
             f"moves a round by at most {number_text(plan.global_sensitivity, 3)}, all of them together by at most "
             f"{number_text(plan.largest_difference, 3)}."
         )
-    parts.append(plan.federation.mechanism.participation.curve_words(words.differing))
-    return " ".join(filter(None, parts))
+    sentences.append(plan.federation.mechanism.participation.curve_words(words.differing))
+    return " ".join(filter(None, sentences))
 
 
 def _caption(_: GuaranteeFinding, contents: ReportContents) -> str:

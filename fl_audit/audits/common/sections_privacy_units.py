@@ -40,36 +40,36 @@ def _epsilon(level: UnitLevel) -> float | str | None:
     return level.epsilon
 
 
-def _tables(numbers: PrivacyUnitsFinding, contents: ReportContents) -> list[Table]:
-    columns = ("Who is protected", "How it follows", f"Epsilon at delta {numbers.delta:g} (nats)",
+def _tables(finding: PrivacyUnitsFinding, contents: ReportContents) -> list[Table]:
+    columns = ("Who is protected", "How it follows", f"Epsilon at delta {finding.delta:g} (nats)",
                "Epsilon shown at least (nats)")  # fmt: skip
     relation = contents.plan.adjacency
     rows = tuple(
         (_WHOSE[one.unit], _follows(one, relation), _epsilon(one), "not asked" if one.shown is None else one.shown)
-        for one in numbers.levels
+        for one in finding.levels
     )
     return [Table(with_standing_in_brackets(_TITLE, standing_of_claim(contents)), columns, rows)]
 
 
-def larger_unit_sentence(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
+def larger_unit_sentence(finding: PrivacyUnitsFinding, unit: Unit) -> str:
     """Return a sentence on the guarantee for the next unit larger than the claimed one; empty if none is known.
 
     The order of units is record, user, client.
     """
     order = list(Unit)
-    larger = [one for one in numbers.levels if order.index(one.unit) > order.index(claimed) and one.epsilon is not None]
+    larger = [one for one in finding.levels if order.index(one.unit) > order.index(unit) and one.epsilon is not None]
     if not larger or larger[0].size in (None, 1):
         return ""
     level, epsilon = larger[0], larger[0].epsilon
     assert epsilon is not None, "others were passed over"
     worth = "nothing that is known" if math.isinf(epsilon) else f"epsilon {number_text(epsilon, 3)}"
     says = ", which says nothing" * (_LARGE <= epsilon < math.inf)
-    return f"For a {level.unit} with up to {level.size:,} {claimed}s it is worth {worth} by group privacy{says}."
+    return f"For a {level.unit} with up to {level.size:,} {unit}s it is worth {worth} by group privacy{says}."
 
 
-def _sentence(numbers: PrivacyUnitsFinding, contents: ReportContents) -> str:
+def _sentence(finding: PrivacyUnitsFinding, contents: ReportContents) -> str:
     claimed = contents.plan.adjacency.unit
-    text = f"The guarantee is about one {claimed}. {larger_unit_sentence(numbers, claimed)}".strip()
+    text = f"The guarantee is about one {claimed}. {larger_unit_sentence(finding, claimed)}".strip()
     return f"{text} What was shown is about one {claimed} too: nobody was asked about other units."
 
 

@@ -24,15 +24,15 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
     if provenance is None:
         return NOT_NOTED
     first = provenance.sessions[0]
-    named = [name for name in ("fl_audit", "flwr", "torch") if name in first.versions]
-    versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in named)
+    names = [name for name in ("fl_audit", "flwr", "torch") if name in first.versions]
+    versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in names)
     data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
-    drawn = "" if provenance.pool is None else _drawn_text(records, provenance.pool)
-    return " · ".join(part for part in (day_text(first.began), versions, data, drawn, first.command) if part)
+    drawn_text = "" if provenance.pool is None else _drawn_text(records, provenance.pool)
+    return " · ".join(phrase for phrase in (day_text(first.began), versions, data, drawn_text, first.command) if phrase)
 
 
-def _origin_tables(numbers: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
-    found, timing = numbers.provenance, numbers.timing
+def _origin_tables(finding: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
+    found, timing = finding.provenance, finding.timing
     rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found, contents.plan.federation.records)
     times = (
         ("Setup (s)", timing.setup_seconds),
@@ -43,9 +43,12 @@ def _origin_tables(numbers: RunProvenanceFinding, contents: ReportContents) -> l
     return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), TableKind.PAIRS)]
 
 
-def _origin_rows(found: Provenance, records: int) -> tuple[tuple[str, str], ...]:
-    first, *later = found.sessions
-    gone_on = [(one.began, one.command or _NO_COMMAND, _pairs(one.versions), _pairs(one.hardware)) for one in later]
+def _origin_rows(provenance: Provenance, records: int) -> tuple[tuple[str, str], ...]:
+    first, *later = provenance.sessions
+    gone_on = [
+        (session.began, session.command or _NO_COMMAND, _pairs(session.versions), _pairs(session.hardware))
+        for session in later
+    ]
     again = (
         f"{first.command} with the same file and versions; or the settings below, written to a file. The secret coins "
         "and the noise are drawn anew, so counts differ as their intervals say. Whoever holds challenger/ of this run "
@@ -58,16 +61,16 @@ def _origin_rows(found: Provenance, records: int) -> tuple[tuple[str, str], ...]
         ("Versions", _pairs(first.versions)),
         ("Machine", _pairs(first.hardware)),
         *(("Gone on with", "; ".join(parts)) for parts in gone_on),
-        _fingerprint(found),
-        *(() if found.pool is None else (("Records that train", _drawn_text(records, found.pool)),)),
+        _fingerprint(provenance),
+        *(() if provenance.pool is None else (("Records that train", _drawn_text(records, provenance.pool)),)),
         ("To make it again", "Not noted." if first.command is None else again),
     )
 
 
-def _fingerprint(found: Provenance) -> tuple[str, str]:
-    if found.is_keyed:
-        return "Fingerprint of the data (HMAC-SHA-256)", f"{found.data}, {_KEYED}"
-    return "Fingerprint of the data (SHA-256)", found.data or _NOT_TOLD
+def _fingerprint(provenance: Provenance) -> tuple[str, str]:
+    if provenance.is_keyed:
+        return "Fingerprint of the data (HMAC-SHA-256)", f"{provenance.data}, {_KEYED}"
+    return "Fingerprint of the data (SHA-256)", provenance.data or _NOT_TOLD
 
 
 def _drawn_text(records: int, pool: int) -> str:

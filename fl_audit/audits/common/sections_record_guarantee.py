@@ -32,9 +32,9 @@ def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
             assert_never(local_randomizer)
 
 
-def _record_sentence(numbers: evidence.LocalDPFinding, _: ReportContents) -> str:
-    one, what = evidence.unit_of(numbers.local_randomizer), mechanism_messages.randomizer_text(numbers.local_randomizer)
-    own, whole = map(_factor, (numbers.epsilon, numbers.whole_epsilon))
+def _record_sentence(finding: evidence.LocalDPFinding, _: ReportContents) -> str:
+    one, what = evidence.unit_of(finding.local_randomizer), mechanism_messages.randomizer_text(finding.local_randomizer)
+    own, whole = map(_factor, (finding.epsilon, finding.whole_epsilon))
     return (
         f"Before anything was trained, every owner {what}, once. So whatever anybody sees later, evidence about one "
         f"{one} stays within a factor of {own}, and about a whole record within {whole}."
@@ -47,28 +47,28 @@ def _factor(epsilon: float) -> str:
     return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
 
 
-def _record_rows(numbers: evidence.LocalDPFinding, contents: ReportContents) -> list[ReportNumber]:
-    counted, whole = _phrases(numbers.local_randomizer)[1:]
-    one = evidence.unit_of(numbers.local_randomizer)
+def _record_rows(finding: evidence.LocalDPFinding, contents: ReportContents) -> list[ReportNumber]:
+    counted, whole = _phrases(finding.local_randomizer)[1:]
+    one = evidence.unit_of(finding.local_randomizer)
     rows = [
-        ReportNumber(f"Epsilon of one {one} (nats)", numbers.epsilon, f"chosen before the run; {_INDEPENDENT}"),
-        ReportNumber(f"Epsilon counted over {counted} (nats)", numbers.counted_epsilon,
-            f"{numbers.counted:,} times that of one, as Bernau et al. 2019 count"),
-        ReportNumber("Epsilon of any two records (nats)", numbers.whole_epsilon, f"largest log-odds, of {whole}"),
+        ReportNumber(f"Epsilon of one {one} (nats)", finding.epsilon, f"chosen before the run; {_INDEPENDENT}"),
+        ReportNumber(f"Epsilon counted over {counted} (nats)", finding.counted_epsilon,
+            f"{finding.counted:,} times that of one, as Bernau et al. 2019 count"),
+        ReportNumber("Epsilon of any two records (nats)", finding.whole_epsilon, f"largest log-odds, of {whole}"),
     ]  # fmt: skip
-    return rows if numbers.pair is None else rows + _pair_rows(numbers, numbers.pair, contents)
+    return rows if finding.pair is None else rows + _pair_rows(finding, finding.pair, contents)
 
 
 def _pair_rows(
-    numbers: evidence.LocalDPFinding, pair: evidence.RecordPairLocalDP, contents: ReportContents
+    finding: evidence.LocalDPFinding, pair: evidence.RecordPairLocalDP, contents: ReportContents
 ) -> list[ReportNumber]:
-    bound, differ = "" if pair.is_exact else ", at most", _phrases(numbers.local_randomizer)[0]
+    bound, differ = "" if pair.is_exact else ", at most", _phrases(finding.local_randomizer)[0]
     between = f"between one record and another that differ in {pair.differing:,} {differ}"
     formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
     method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
-    how, what = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
+    basis_text, label = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
     rows = [ReportNumber(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
-    rows.append(ReportNumber(what, pair.advantage, how))
+    rows.append(ReportNumber(label, pair.advantage, basis_text))
     if (measured := pair.measured) is not None:
         basis = (
             "share of trials in which the log-odds named the record that was randomised, less the share in which they "
@@ -92,9 +92,9 @@ def _pair_rows(
 
 
 def _ends_of_pair(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    found = evidence.measured_of_pair(run, confidence)
-    assert found is not None, "it was measured at another confidence"
-    return found.low, found.high
+    interval = evidence.measured_of_pair(run, confidence)
+    assert interval is not None, "it was measured at another confidence"
+    return interval.low, interval.high
 
 
 RECORD_GUARANTEE = Section(

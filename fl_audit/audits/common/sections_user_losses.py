@@ -9,8 +9,8 @@ from fl_audit.report.report_elements import ReportContents, ReportNumber, Sectio
 from fl_audit.words import number_text
 
 
-def _users_rows(numbers: evidence.UserEpsilonStarFinding, contents: ReportContents) -> list[ReportNumber]:
-    star, right = numbers.star, finite(numbers.test_accuracy)
+def _users_rows(finding: evidence.UserEpsilonStarFinding, contents: ReportContents) -> list[ReportNumber]:
+    star, right = finding.star, finite(finding.test_accuracy)
     mean = "by the mean loss of each user's records, taken for normal after a logit transform"
     rows = [
         ReportNumber(
@@ -24,7 +24,7 @@ def _users_rows(numbers: evidence.UserEpsilonStarFinding, contents: ReportConten
     if star is None:
         return rows
     chance = "the same of release 0, which cannot leak: what chance reaches"
-    how = f"of the final release, {mean}, whose fit was not tested{at_delta(numbers.delta)}, {cut_text(star.cut)}"
+    how = f"of the final release, {mean}, whose fit was not tested{at_delta(finding.delta)}, {cut_text(star.cut)}"
     return [
         ReportNumber("Epsilon* of users, mean over trials (nats)", finite(star.mean), how),
         ReportNumber("Epsilon* of users, largest trial (nats)", finite(star.max), "an extreme value"),
@@ -33,14 +33,14 @@ def _users_rows(numbers: evidence.UserEpsilonStarFinding, contents: ReportConten
     ]
 
 
-def _users_sentence(numbers: evidence.UserEpsilonStarFinding, _: ReportContents) -> str:
-    star = numbers.star
-    told = "The statistic of a user is the mean of the losses of the user's records. "
+def _users_sentence(finding: evidence.UserEpsilonStarFinding, _: ReportContents) -> str:
+    star = finding.star
+    statistic_text = "The statistic of a user is the mean of the losses of the user's records. "
     if star is None:
-        return f"{told}Epsilon* of users was not computed."
+        return f"{statistic_text}Epsilon* of users was not computed."
     reached = chance_text(star.untrained_mean)
     chance = "" if reached is None else f"; chance alone reaches {reached}"
-    return f"{told}Epsilon* of users is {number_text(star.mean, 3)}{chance}."
+    return f"{statistic_text}Epsilon* of users is {number_text(star.mean, 3)}{chance}."
 
 
 USERS = Section(

@@ -36,9 +36,12 @@ class TargetsAudit(BaseAudit):
         The losses have shape (1, records). Trials differ in the number of members, so each trial has its own pair.
         """
         is_in = losses.membership.is_in[:, losses.target_of_records]
-        for trial, held in enumerate(is_in):
+        for trial, is_member in enumerate(is_in):
             rows = np.arange(len(is_in)) == trial
-            yield rows, np.concatenate([losses.common_losses[trial], losses.differing_losses[trial, held]])[np.newaxis]
+            yield (
+                rows,
+                np.concatenate([losses.common_losses[trial], losses.differing_losses[trial, is_member]])[np.newaxis],
+            )
 
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
@@ -48,8 +51,8 @@ class TargetsAudit(BaseAudit):
         The losses of the trials' models on the record, shape (trials, 1), are computed by the function `losses`. The
         mask, shape (trials,), is true for the trials that trained on the record, as `membership` says.
         """
-        present, found = federation.present(client, membership), losses(federation.shard(client))
-        return [(found[:, [at]], present[:, at]) for at in np.flatnonzero(federation.differs(client))]
+        present, unit_losses = federation.present(client, membership), losses(federation.shard(client))
+        return [(unit_losses[:, [at]], present[:, at]) for at in np.flatnonzero(federation.differs(client))]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
         """Check, if `epsilon_star` is true, that each trial has the two member records which Epsilon* needs.
@@ -58,33 +61,36 @@ class TargetsAudit(BaseAudit):
         """
         if not epsilon_star:
             return
-        others, targets = len(federation.common.labels), len(federation.targets)
+        other_records, targets = len(federation.common.labels), len(federation.targets)
         if self.scheme is MembershipScheme.EXACTLY_ONE:
-            said = f"Epsilon* needs 2 members, and of {targets} {self.counted} one is in, with no other record"
-            require(others >= 1, f"{said}: use fewer {self.counted} than there are records, or epsilon-star = false")
+            problem = f"Epsilon* needs 2 members, and of {targets} {self.counted} one is in, with no other record"
+            require(
+                other_records >= 1,
+                f"{problem}: use fewer {self.counted} than there are records, or epsilon-star = false",
+            )
             return
         require(
-            others >= 2 or targets >= _SURELY_TWO,
+            other_records >= 2 or targets >= _SURELY_TWO,
             f"Epsilon* needs 2 members, and of {targets} targets, in or out by chance, fewer may be in: "
             f"use {_SURELY_TWO} targets, fewer targets than there are records, or epsilon-star = false",
         )
 
-    def shows_part_of_target(self, public: "Federation") -> bool:
+    def shows_part_of_target(self, federation: "Federation") -> bool:
         """Return True: each insider learns in which rounds its own target is sampled."""
         return True
 
-    def why_not_recomputed(self, public: "Federation") -> str:
+    def why_not_recomputed(self, federation: "Federation") -> str:
         """Return why log-likelihood ratios cannot be recomputed: they depend on the other targets' membership."""
-        if not public.with_insider:
+        if not federation.with_insider:
             return WITHOUT_INSIDER
         return (
             "of the membership audit, whose insiders know coins that are the challenger's: accepted is one with "
             "[audit] kind = 'identifiability'"
         )
 
-    def in_question(self, public: "Federation", chosen: str) -> str:
+    def in_question(self, federation: "Federation", chosen: str) -> str:
         """Return a phrase that says how many targets there are, such as "one of 100 targets in each trial"."""
-        return f"one of {public.targets} {self.counted} in each trial"
+        return f"one of {federation.targets} {self.counted} in each trial"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.

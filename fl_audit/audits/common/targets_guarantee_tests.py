@@ -27,17 +27,17 @@ class TargetsGuaranteeTests(GuaranteeTests):
     is_always_in: bool
     """Whether the target that is judged is in every trial; otherwise it is in half of the trials."""
 
-    def require_supported(self, public: Federation) -> None:
+    def require_supported(self, federation: Federation) -> None:
         """Raise `InputError` if this audit cannot run on a federation, e.g. if it has too few clients."""
-        require_clients(public, 2 if public.with_insider else 1)
-        require_targets(public, self.kind)
-        require_candidates(public)
-        require_computable_llr(public)
-        noise = public.mechanism.noise
-        weighs = noise.weighs_targets or not public.with_insider
+        require_clients(federation, 2 if federation.with_insider else 1)
+        require_targets(federation, self.kind)
+        require_candidates(federation)
+        require_computable_llr(federation)
+        noise = federation.mechanism.noise
+        weighs = noise.weighs_targets or not federation.with_insider
         accepted = quoted_names(condition=lambda kind: kind.weighs_targets)
-        found = f"kind = '{self.kind}' with noise = '{noise.name}', whose insiders weigh many targets"
-        require(weighs, f"{found}: accepted are noise = {accepted}, kind = 'identifiability' and insider = false")
+        problem = f"kind = '{self.kind}' with noise = '{noise.name}', whose insiders weigh many targets"
+        require(weighs, f"{problem}: accepted are noise = {accepted}, kind = 'identifiability' and insider = false")
 
     def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return how much too small the noise along the targets must be for a planned run to detect it.

@@ -25,8 +25,8 @@ class IdentifiabilityAudit(PairAudit):
 
         return IdentifiabilityGuaranteeTests()
 
-    def query(self, public: "Federation") -> ReleaseQueryKind:
+    def query(self, federation: "Federation") -> ReleaseQueryKind:
         """Return LOG_ODDS if the likelihood ratio of a release is known, else SCORES; NOTHING without an insider."""
-        if not public.with_insider:
+        if not federation.with_insider:
             return ReleaseQueryKind.NOTHING
-        return ReleaseQueryKind.LOG_ODDS if public.mechanism.knows_llr else ReleaseQueryKind.SCORES
+        return ReleaseQueryKind.LOG_ODDS if federation.mechanism.knows_llr else ReleaseQueryKind.SCORES

@@ -65,20 +65,22 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstima
     squares = np.sum(np.square(signal, dtype=np.float64), axis=1)
     if claim.profile.gaussian_mu is not None:
         mu = np.sqrt(squares)
-        largest, smallest = (epsilon_of_mu(claim.accountant, float(one), claim.delta) for one in (mu.max(), mu.min()))
+        largest, smallest = (
+            epsilon_of_mu(claim.accountant, float(mu_value), claim.delta) for mu_value in (mu.max(), mu.min())
+        )
     elif all(isinstance(event, LaplaceRelease) for event in claim.events):
         sums = signal.sum(axis=1)
         largest, smallest = (_laplace_epsilon(signal[row], claim) for row in (sums.argmax(), sums.argmin()))
     else:
         mean = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
-        largest, smallest = (_sampled_epsilon(float(one), claim) for one in (mean.max(), mean.min()))
+        largest, smallest = (_sampled_epsilon(float(mu_value), claim) for mu_value in (mean.max(), mean.min()))
     note = "Smallest and largest over the trials played: bookkeeping of what was released, not an estimate."
     return EmpiricalEpsilonEstimate(largest, smallest, largest, 1.0, note)
 
 
 def _laplace_epsilon(signal: Floats, claim: Claim) -> float:
     """Return the epsilon of rounds of Laplace noise with the given sensitivities over its scale, (rounds,)."""
-    releases = tuple(LaplaceRelease(float(one), 1.0) for one in signal if one > 0)
+    releases = tuple(LaplaceRelease(float(ratio), 1.0) for ratio in signal if ratio > 0)
     return account(replace(claim, events=releases).profile, claim.accountant, claim.delta) if releases else 0.0
 
 

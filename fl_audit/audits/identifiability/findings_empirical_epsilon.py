@@ -28,20 +28,20 @@ class EmpiricalEpsilonFinding:
     @property
     def intervals(self) -> dict[str, EmpiricalEpsilonEstimate]:
         """The estimates of Bernau et al. 2021, keyed by their names in `summary.json`, such as `from_belief`."""
-        counted = {"from_belief": self.from_belief, "from_advantage": self.from_advantage}
-        return counted if self.from_sensitivity is None else {"from_sensitivity": self.from_sensitivity} | counted
+        estimates = {"from_belief": self.from_belief, "from_advantage": self.from_advantage}
+        return estimates if self.from_sensitivity is None else {"from_sensitivity": self.from_sensitivity} | estimates
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `empirical_epsilon`, for `summary.json`."""
-        decisive, each = self.decisive, json_of(self.intervals)
-        told = {name: interval.pop("epsilon") for name, interval in each.items()}
+        decisive, intervals = self.decisive, json_of(self.intervals)
+        epsilons = {name: interval.pop("epsilon") for name, interval in intervals.items()}
         bounds = {
             "lower_bound": decisive.epsilon_lower_bound, "confidence": decisive.confidence, "method": decisive.method,
             "assumption": decisive.assumption, "limit_of_detection": decisive.limit_of_detection,
             "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level, "violation_level": decisive.level,
         }  # fmt: skip
-        every = {"intervals": each, "bounds": [bound_json(bound) for bound in self.bounds]}
-        return {"empirical_epsilon": {"from_sensitivity": None} | told | json_of(bounds) | every}
+        every = {"intervals": intervals, "bounds": [bound_json(bound) for bound in self.bounds]}
+        return {"empirical_epsilon": {"from_sensitivity": None} | epsilons | json_of(bounds) | every}
 
 
 def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalEpsilonFinding | None:
@@ -51,11 +51,11 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalEpsilonF
         return None
     confidence, wins, bounds = run.plan.confidence, int(run.tables.trials["won"].sum()), tuple[LowerBound, ...]()
     is_exact, is_normal = run.plan.federation.mechanism.knows_llr, run.has_normal_final_distribution
-    shown = estimates.sensitivity_interval(run.accounted_signal, guarantee.claim) if is_exact else None
+    estimate = estimates.sensitivity_interval(run.accounted_signal, guarantee.claim) if is_exact else None
     believed = estimates.belief_interval(run.llr_of_used_set, confidence, guarantee.mu if is_normal else None)
     counted = estimates.advantage_interval(wins, run.trials, guarantee.delta, confidence)
     if run.has_both_bits:
         scores = run.log_odds[run.bits], run.log_odds[~run.bits]
         mechanism = ScoreDistribution.NORMAL_EQUAL_SPREAD if is_normal else ScoreDistribution.ANY
         bounds = all_bounds(*scores, guarantee.delta, confidence, mechanism)
-    return EmpiricalEpsilonFinding(shown, believed, counted, verdict.judgement, bounds)
+    return EmpiricalEpsilonFinding(estimate, believed, counted, verdict.judgement, bounds)

@@ -27,10 +27,10 @@ class InsiderFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `insider`, for `summary.json`."""
-        counted = self.estimate
-        advantage = {"advantage": counted.advantage, "advantage_low": counted.low, "advantage_high": counted.high}
+        estimate = self.estimate
+        advantage = {"advantage": estimate.advantage, "advantage_low": estimate.low, "advantage_high": estimate.high}
         beliefs = {"max_belief": self.max_belief, "belief_violations": self.belief_violations}
-        return {"insider": {"trials": counted.trials, "wins": counted.wins} | advantage | beliefs}
+        return {"insider": {"trials": estimate.trials, "wins": estimate.wins} | advantage | beliefs}
 
 
 def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
@@ -63,12 +63,12 @@ class SeveralInsidersFinding:
     @property
     def best(self) -> InsiderAdvantage:
         """The insider with the most right guesses; the first of them if several have equally many."""
-        return max(self.each, key=lambda one: one.estimate.wins)
+        return max(self.each, key=lambda advantage: advantage.estimate.wins)
 
     @property
     def worst(self) -> InsiderAdvantage:
         """The insider with the fewest right guesses; the first of them if several have equally many."""
-        return min(self.each, key=lambda one: one.estimate.wins)
+        return min(self.each, key=lambda advantage: advantage.estimate.wins)
 
     @property
     def spread(self) -> float:
@@ -77,9 +77,12 @@ class SeveralInsidersFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `insiders`, for `summary.json`."""
-        each = [{"client": one.client, **asdict(one.estimate), "max_belief": one.max_belief} for one in self.each]
+        insiders = [
+            {"client": advantage.client, **asdict(advantage.estimate), "max_belief": advantage.max_belief}
+            for advantage in self.each
+        ]
         best = {"best": self.best.client, "spread": self.spread, "agreement": self.agreement}
-        return {"insiders": best | {"each": each}}
+        return {"insiders": best | {"each": insiders}}
 
 
 def measure_insiders(run: FinishedRun, _: Findings) -> SeveralInsidersFinding | None:
@@ -90,12 +93,12 @@ def measure_insiders(run: FinishedRun, _: Findings) -> SeveralInsidersFinding | 
     table = run.tables.insiders
     if table is None or "won" not in table or not run.plan.has_guarantee:
         return None
-    each = []
+    insiders = []
     for client, rows in table.groupby("insider", sort=True):
         estimate = empirical_advantage(rows["won"].to_numpy(dtype=np.bool_), run.plan.confidence)
-        each.append(InsiderAdvantage(int(str(client)), estimate, float(rows["belief"].max())))
+        insiders.append(InsiderAdvantage(int(str(client)), estimate, float(rows["belief"].max())))
     right = table.pivot(index="trial", columns="insider", values="won").to_numpy(dtype=np.bool_)
-    return SeveralInsidersFinding(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
+    return SeveralInsidersFinding(tuple(insiders), float((right == right[:, :1]).all(axis=1).mean()))
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,11 @@ class ScoreAucFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `scores`, for `summary.json`."""
-        each = {client: area.value for client, area in self.of_each.items()}
+        areas = {client: area.value for client, area in self.of_each.items()}
         area = {"area": self.area.value, "low": self.area.low, "high": self.area.high}
-        told = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(each)}
-        told |= {"trials": self.members + self.nonmembers, "confidence": self.area.confidence}
-        return {"scores": area | told}
+        values = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(areas)}
+        values |= {"trials": self.members + self.nonmembers, "confidence": self.area.confidence}
+        return {"scores": area | values}
 
 
 def measure_scores(run: FinishedRun, _: Findings) -> ScoreAucFinding | None:
@@ -45,11 +45,11 @@ def measure_scores(run: FinishedRun, _: Findings) -> ScoreAucFinding | None:
     guarantee, scores = run.plan.guarantee, run.insider_scores
     if guarantee is None or scores is None or not run.has_both_bits:
         return None
-    members, others = scores[run.bits], scores[~run.bits]
+    members, nonmembers = scores[run.bits], scores[~run.bits]
     confidence = run.plan.confidence
-    area, each = area_under_curve(members, others, confidence), _of_each(run)
-    bound = epsilon_lower_bound(members, others, guarantee.delta, confidence, BoundMethod.ORDER_STATISTIC)
-    return ScoreAucFinding(len(members), len(others), area, bound, each)
+    area, confidences = area_under_curve(members, nonmembers, confidence), _of_each(run)
+    bound = epsilon_lower_bound(members, nonmembers, guarantee.delta, confidence, BoundMethod.ORDER_STATISTIC)
+    return ScoreAucFinding(len(members), len(nonmembers), area, bound, confidences)
 
 
 def _of_each(run: FinishedRun) -> dict[int, EstimateWithConfidence]:
@@ -58,8 +58,8 @@ def _of_each(run: FinishedRun) -> dict[int, EstimateWithConfidence]:
     by_client = table.pivot(index="trial", columns="insider", values="score").loc[run.tables.trials["trial"]]
     scores = {int(str(client)): column.to_numpy(dtype=np.float64) for client, column in by_client.items()}
     return {
-        client: area_under_curve(found[run.bits], found[~run.bits], run.plan.confidence)
-        for client, found in scores.items()
+        client: area_under_curve(score[run.bits], score[~run.bits], run.plan.confidence)
+        for client, score in scores.items()
     }
 
 

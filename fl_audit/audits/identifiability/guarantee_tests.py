@@ -18,10 +18,10 @@ from fl_audit.verdict.verdict import VerdictDetails
 class IdentifiabilityGuaranteeTests(GuaranteeTests):
     """Tests of the guarantee in the audit kind `identifiability`, by log-likelihood ratios or scores."""
 
-    def require_supported(self, public: Federation) -> None:
+    def require_supported(self, federation: Federation) -> None:
         """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""
-        require_clients(public, 2 if public.with_insider else 1)
-        require_computable_llr(public)
+        require_clients(federation, 2 if federation.with_insider else 1)
+        require_computable_llr(federation)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the result of testing the guarantee; None without an insider.
@@ -31,8 +31,8 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
         """
         guarantee, scores, confidence = run.plan.stated_guarantee, run.insider_scores, run.plan.confidence
         if scores is not None:
-            found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
-            return judged_with_opened(found, opened_of_pair(run))
+            details = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
+            return judged_with_opened(details, opened_of_pair(run))
         return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
     def covers(self, plan: RunPlan) -> str:

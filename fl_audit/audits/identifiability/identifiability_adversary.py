@@ -55,7 +55,7 @@ class RoundEvidence:
 
 
 def observe(
-    federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
+    federation: LoadedFederation, observed: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> RoundEvidence:
     """Return the insider's evidence from one round.
 
@@ -69,7 +69,7 @@ def observe(
     ----------
     federation
         The federation with the data sets D and D'.
-    seen
+    observed
         The insider's view of the round.
     batch_trials
         Number of trials in the original batch, if LLRs are recomputed for only its first trials; otherwise None. See
@@ -77,13 +77,13 @@ def observe(
     insider
         Number of the client that is the insider; None for the first insider.
     """
-    mechanism, rounding = federation.public.mechanism, seen.rounding(federation.public.mechanism)
-    question = likelihood_ratio_input(federation, seen, batch_trials, insider)
-    found = log_likelihood_ratio(federation, question.hypotheses, question.observed, seen.side.norms_array)
+    mechanism, rounding = federation.public.mechanism, observed.rounding(federation.public.mechanism)
+    question = likelihood_ratio_input(federation, observed, batch_trials, insider)
+    found = log_likelihood_ratio(federation, question.hypotheses, question.observed, observed.side.norms_array)
     refuse = refuse_blurred
     if mechanism.noise.origin is NoiseOrigin.TRAINING:
-        who, refuse = federation.insider if insider is None else insider, refuse_blurred_updates
-        rounding = rounding_of_steps(federation, seen, who)
+        observer, refuse = federation.insider if insider is None else insider, refuse_blurred_updates
+        rounding = rounding_of_steps(federation, observed, observer)
     if rounding is None:
         return found
     share = rounding.cpu().numpy() / mechanism.noise_scale(found.local_sensitivity, federation.public.threat_model)
@@ -122,13 +122,15 @@ def log_likelihood_ratio(
         rows = part.rows
         weighed.append(noise.release_llrs(part, scale[rows], distance[rows], hypotheses))
         residuals.append(meter.measure(part, scale[rows], distance[rows]))
-    increment, scores = (torch.cat([getattr(one, name) for one in weighed]) for name in ("log_odds", "scores"))
-    found = join(residuals, axis=0)
-    measured = found if federation.offers_noise_measurement else found.without_hypothesis_fields()
+    increment, scores = (
+        torch.cat([getattr(step_increments, name) for step_increments in weighed]) for name in ("log_odds", "scores")
+    )
+    statistics = join(residuals, axis=0)
+    measured = statistics if federation.offers_noise_measurement else statistics.without_hypothesis_fields()
     return RoundEvidence(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)
 
 
-def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:
+def score(federation: LoadedFederation, observed: ObservedRound, insider: int) -> Floats:
     """Return the insider's score for the membership of the differing record in one round, float64 (trials,).
 
     The score of a whole training is the sum of the scores of its rounds. Raises `InputError` if the view lacks a value
@@ -138,7 +140,7 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     ----------
     federation
         The federation, whose clients train with DP-SGD.
-    seen
+    observed
         The insider's view of the round.
     insider
         Number of the insider's client.
@@ -146,27 +148,27 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     # The residual of a release after subtracting its expectation.
     if federation.public.threat_model.adversary is Adversary.SERVER:
         # The server sees the contribution of the target's client separately.
-        rest = require_seen(seen.side.contribution, "the contribution of the target's client").double().clone()
-        clients, known, trials = [federation.victim], dict[int, int](), ()
+        tensor = require_seen(observed.side.contribution, "the contribution of the target's client").double().clone()
+        clients, known_counts, trials = [federation.victim], dict[int, int](), ()
     else:
-        rest, knowing = (
-            seen.sums(federation.public.mechanism).double().clone(),
+        tensor, knowing = (
+            observed.sums(federation.public.mechanism).double().clone(),
             (insider, *federation.colluders(insider)),
         )
-        seeds = require_seen(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+        seeds = require_seen(observed.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
-        clients, known = list(range(len(federation.shards))), dict(zip(knowing, seeds, strict=True))
-        trials = tuple(require_seen(seen.side.trial_numbers, "the numbers of the trials").tolist())
+        clients, known_counts = list(range(len(federation.shards))), dict(zip(knowing, seeds, strict=True))
+        trials = tuple(require_seen(observed.side.trial_numbers, "the numbers of the trials").tolist())
     # The contribution of the differing record, and the variance of a coordinate, from the clients with unknown noise.
-    direction, variance = torch.zeros_like(rest), 0.0
+    direction, variance = torch.zeros_like(tensor), 0.0
     for client in clients:
-        if client in known:
-            rest -= trained_privately(
-                federation, client, seen.start, seen.number, ClientRandomness(known[client], trials)
+        if client in known_counts:
+            tensor -= trained_privately(
+                federation, client, observed.start, observed.number, ClientRandomness(known_counts[client], trials)
             ).updates
             continue
-        expected, of_differing = expected_update(federation, client, seen.start)
-        rest -= expected
+        expected, of_differing = expected_update(federation, client, observed.start)
+        tensor -= expected
         direction += of_differing
         variance += private_steps(federation.public.mechanism).update_variance(len(federation.shards[client]))
-    return np.asarray((((rest - direction / 2) * direction).sum(dim=1) / variance).cpu().numpy())
+    return np.asarray((((tensor - direction / 2) * direction).sum(dim=1) / variance).cpu().numpy())

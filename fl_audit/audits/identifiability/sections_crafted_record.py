@@ -43,20 +43,20 @@ def _crafted_rows(numbers: CraftedRecordInfluence, contents: ReportContents) -> 
 def _images(numbers: CraftedRecordInfluence) -> list[tuple[str, NDArray[np.float32]]]:
     """Return the crafted records as pairs of name and greyscale image; empty if the records are no images."""
     records = [("x, in D", numbers.initial.record), ("x', in D'", numbers.initial.opposite)]
-    named = [(name, record) for name, record in records if record is not None]
-    if any(len(record.shape) not in (2, 3) for _, record in named):
+    named_images = [(name, record) for name, record in records if record is not None]
+    if any(len(record.shape) not in (2, 3) for _, record in named_images):
         return []
-    return [(name, record.mean(axis=0) if record.ndim == 3 else record) for name, record in named]
+    return [(name, record.mean(axis=0) if record.ndim == 3 else record) for name, record in named_images]
 
 
 def _crafted_figure(figure: Figure, numbers: CraftedRecordInfluence, _: ReportContents) -> None:
     images = _images(numbers)
-    for place, (name, image) in enumerate(images):
-        axes = figure.add_subplot(1, len(images), place + 1)
-        drawn = axes.imshow(image, cmap="gray", interpolation="nearest")
+    for index, (name, image) in enumerate(images):
+        axes = figure.add_subplot(1, len(images), index + 1)
+        picture = axes.imshow(image, cmap="gray", interpolation="nearest")
         finish_axes(axes, f"Crafted record {name}", "Column (pixel)", "Row (pixel)")
         axes.grid(False)
-        figure.colorbar(drawn, ax=axes, label="Value of the feature (no unit)", shrink=0.8)
+        figure.colorbar(picture, ax=axes, label="Value of the feature (no unit)", shrink=0.8)
 
 
 CRAFTED = Section(

@@ -19,13 +19,13 @@ from fl_audit.verdict.verdict_messages import title_of
 from fl_audit.words import DASH, number_text, percent, side_of, uncapital
 
 
-def _method(decisive: VerdictDetails, words: UnitWords) -> str:
+def _method(details: VerdictDetails, words: UnitWords) -> str:
     """Return a phrase that names the test from which the verdict follows, or the bound if no test decided.
 
-    `decisive` holds the results behind the verdict.
+    `details` holds the results behind the verdict.
     """
-    is_test = decisive.method in set(TestName)
-    return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
+    is_test = details.method in set(TestName)
+    return f"the {uncapital(title_of(TestName(details.method), words))}" if is_test else details.method
 
 
 def _detectable(contents: ReportContents) -> str:
@@ -34,12 +34,12 @@ def _detectable(contents: ReportContents) -> str:
     if not math.isfinite(decisive.limit_of_detection):
         nothing = f"where the {contents.words.one} is hidden nothing could have been found at {level}"
         return f"{nothing}, since D and D' hardly differed"
-    found = number_text(decisive.limit_of_detection, 3)
-    return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
+    limit_text = number_text(decisive.limit_of_detection, 3)
+    return f"noise that leaves epsilon {limit_text} would have been found in 9 of 10 runs at {level}"
 
 
-def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, decisive = contents.guarantee, numbers.decisive
+def _rows(finding: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -> list[ReportNumber]:
+    guarantee, decisive = contents.guarantee, finding.decisive
     delta, level = at_delta(guarantee.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
     # This inverts `rho_alpha`. Compared with the guarantee it would refute noise that is calibrated exactly.
@@ -74,12 +74,12 @@ def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
         ),
         _estimate(
             "From the largest belief (nats)",
-            numbers.from_belief,
-            f"section 5.3 (ii): Eq. (5) turned round. {numbers.from_belief.note}",
+            finding.from_belief,
+            f"section 5.3 (ii): Eq. (5) turned round. {finding.from_belief.note}",
         ),
-        _estimate("From the advantage (nats)", numbers.from_advantage, advantage),
+        _estimate("From the advantage (nats)", finding.from_advantage, advantage),
     ]
-    if (found := numbers.from_sensitivity) is not None:
+    if (found := finding.from_sensitivity) is not None:
         method = (
             f"section 5.3 (i): sensitivities over the noise that the mechanism names{delta}, by {guarantee.accountant}"
         )
@@ -87,15 +87,15 @@ def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
     return rows
 
 
-def _estimate(name: str, found: EmpiricalEpsilonEstimate, basis: str) -> ReportNumber:
-    how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
+def _estimate(name: str, estimate: EmpiricalEpsilonEstimate, basis: str) -> ReportNumber:
+    basis_text, low, high = basis + "; ends over the trials" * (estimate.confidence == 1), estimate.low, estimate.high
     if side_of(low, high) == 0:  # they differ by rounding only
-        low = high = found.epsilon
-    return ReportNumber(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
+        low = high = estimate.epsilon
+    return ReportNumber(name, finite(estimate.epsilon), basis_text, finite(low), finite(high), estimate.confidence)
 
 
-def _tables(numbers: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> list[Table]:
-    if not numbers.bounds:
+def _tables(finding: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> list[Table]:
+    if not finding.bounds:
         return []
     columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
                "Could be shown up to (nats)", "Assumption")  # fmt: skip
@@ -103,7 +103,7 @@ def _tables(numbers: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> lis
         (str(bound.method), finite(bound.epsilon),
          f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
          *_limits(bound), " ".join([bound.assumption, *bound.warnings]))
-        for bound in numbers.bounds
+        for bound in finding.bounds
     )  # fmt: skip
     return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
 

@@ -28,34 +28,36 @@ FEWEST_FOR_HISTOGRAM = 20  # smallest number of trials for a histogram; with few
 _COUNTED = "counted; trials are independent repetitions"
 
 
-def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
-    trials, wins, beyond = numbers.estimate.trials, numbers.estimate.wins, numbers.belief_violations
-    won, surer = advantage_row(numbers.estimate, contents), _exceedance_row(numbers, contents)
-    who = f"We put an insider to the test: {insider_text(contents.plan)}."
-    surest = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
+def _sentence(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
+    trials, wins, beyond = finding.estimate.trials, finding.estimate.wins, finding.belief_violations
+    won, surer = advantage_row(finding.estimate, contents), _exceedance_row(finding, contents)
+    opening = f"We put an insider to the test: {insider_text(contents.plan)}."
+    surest = f"The surest it ever became of the right answer was {percent(finding.max_belief)}"
     if trials == 1:
         return (
-            f"{who} It had a single trial and guessed {'right' if wins else 'wrong'}; one trial says almost nothing. "
+            f"{opening} It had a single trial and guessed {'right' if wins else 'wrong'}; one trial says almost "
+            "nothing. "
             f"{surest}, {'beyond' if beyond else 'within'} the claimed limit{surer.comparison_in_brackets}."
         )
     return (
-        f"{who} It was right in {wins:,} of {trials:,} trials{won.comparison_in_brackets}, where flipping a coin is "
+        f"{opening} It was right in {wins:,} of {trials:,} trials{won.comparison_in_brackets}, where flipping a "
+        "coin is "
         f"right in about {number_text(trials / 2)} of them. {surest}, and it passed the claimed limit in "
         f"{f'{beyond:,}' if beyond else 'none'} of {trials:,} trials{surer.comparison_in_brackets}."
     )
 
 
-def advantage_row(found: AdvantageFromWins, contents: ReportContents) -> ReportNumber:
+def advantage_row(wins: AdvantageFromWins, contents: ReportContents) -> ReportNumber:
     """Return the table row of the insider's advantage, with its interval and the largest claimed advantage."""
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; trials are independent"
-    return ReportNumber("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
+    return ReportNumber("Advantage of the insider", wins.advantage, basis, wins.low, wins.high, wins.confidence,
                contents.guarantee.advantage_bound_exact, largest=1.0, on_page=True, is_violated=contents.is_violated,
-               wide=partial(advantage_ends, found.wins, found.trials))  # fmt: skip
+               wide=partial(advantage_ends, wins.wins, wins.trials))  # fmt: skip
 
 
-def _exceedance_row(numbers: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
+def _exceedance_row(finding: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
     """Return the table row with the share of trials in which the insider's belief exceeded the claimed bound."""
-    estimate, beyond = numbers.estimate, numbers.belief_violations
+    estimate, beyond = finding.estimate, finding.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
     return ReportNumber(
         "Share of trials surer than claimed",
@@ -73,20 +75,20 @@ def _exceedance_row(numbers: evidence.InsiderFinding, contents: ReportContents) 
     )
 
 
-def _rows(numbers: evidence.InsiderFinding, contents: ReportContents) -> list[ReportNumber]:
-    estimate = numbers.estimate
+def _rows(finding: evidence.InsiderFinding, contents: ReportContents) -> list[ReportNumber]:
+    estimate = finding.estimate
     return [
         ReportNumber("Trials", estimate.trials, _COUNTED),
         ReportNumber("Right guesses", estimate.wins, f"{_COUNTED}; the insider names the likelier data set"),
-        advantage_row(numbers.estimate, contents),
+        advantage_row(finding.estimate, contents),
         ReportNumber(
             "Largest belief in the truth",
-            numbers.max_belief,
+            finding.max_belief,
             "largest over all trials: it grows with their number",
             is_share=True,
         ),
-        ReportNumber("Trials beyond the belief bound", numbers.belief_violations, _COUNTED),
-        _exceedance_row(numbers, contents),
+        ReportNumber("Trials beyond the belief bound", finding.belief_violations, _COUNTED),
+        _exceedance_row(finding, contents),
     ]
 
 
@@ -95,8 +97,8 @@ def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
     return run.largest_distributions if run.has_exact_final_distribution else {}
 
 
-def _caption(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
-    beyond, trials = numbers.belief_violations, numbers.estimate.trials
+def _caption(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
+    beyond, trials = finding.belief_violations, finding.estimate.trials
     distribution = (
         "The curve is the exact distribution."
         if _exact_distributions(contents.run)
@@ -105,11 +107,11 @@ def _caption(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
     return (
         f"Final belief in the data set really used. {distribution} Beyond the claimed limit lie "
         f"{beyond:,} of {trials:,} ({percent(beyond / trials)}); claimed is {percent(contents.guarantee.delta)} at most"
-        f"{_exceedance_row(numbers, contents).comparison_in_brackets}."
+        f"{_exceedance_row(finding, contents).comparison_in_brackets}."
     )
 
 
-def _beliefs_figure(figure: Figure, numbers: evidence.InsiderFinding, contents: ReportContents) -> None:
+def _beliefs_figure(figure: Figure, finding: evidence.InsiderFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     plan, distributions, trials = contents.plan, _exact_distributions(contents.run), contents.trials
     highest = top = _draw_beliefs(axes, trials["belief"].to_numpy(dtype=np.float64))
@@ -164,11 +166,11 @@ INSIDER = Section(
 
 
 def _belief_rounds_caption(_: evidence.InsiderFinding, contents: ReportContents) -> str:
-    many = contents.run.trials >= FEWEST_FOR_HISTOGRAM
-    shown = "Medians and the middle 90 % of trials" if many else "Each trial"
+    has_many_trials = contents.run.trials >= FEWEST_FOR_HISTOGRAM
+    subject = "Medians and the middle 90 % of trials" if has_many_trials else "Each trial"
     distribution = " Dotted: where the exact distribution has 90 %." if contents.run.has_even_rounds else ""
     return (
-        f"{shown}, ● where D was used, ▼ where D' was.{distribution} Above the upper line a trial is surer of D than "
+        f"{subject}, ● where D was used, ▼ where D' was.{distribution} Above the upper line a trial is surer of D than "
         "claimed, "
         "below the lower one surer of D'."
     )
@@ -180,8 +182,8 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
     for bit in (1, 0):
         _draw_bit(axes, contents, bit)
     bounds = contents.plan.belief_bounds
-    other = "D'" if math.isclose(bounds[0], bounds[1]) else f"D' ({limit_text(bounds[0])})"
-    axes.axhline(bounds[1], label=f"limit {limit_text(bounds[1])}, for D and for {other}", **LIMIT)
+    belief_text = "D'" if math.isclose(bounds[0], bounds[1]) else f"D' ({limit_text(bounds[0])})"
+    axes.axhline(bounds[1], label=f"limit {limit_text(bounds[1])}, for D and for {belief_text}", **LIMIT)
     axes.axhline(1 - bounds[0], **LIMIT)
     axes.set_ylim(-0.02, 1.02)
     drawing.whole_number_axis(axes, 0, contents.plan.federation.rounds)
@@ -210,8 +212,8 @@ def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
         axes.plot(rounds, middle, style.line, color=style.colour, linewidth=2.4, marker=style.marker,
                   label=f"{style.short}: their median", **drawing.markers_for(len(rounds)))  # fmt: skip
     if run.has_even_rounds:
-        least, _, most = belief_band(plan.mu, plan.federation.rounds, bit, plan.prior, 0.9)
-        for index, curve in enumerate((least, most)):
+        lower, _, upper = belief_band(plan.mu, plan.federation.rounds, bit, plan.prior, 0.9)
+        for index, curve in enumerate((lower, upper)):
             axes.plot(rounds, curve, ":", color=INK, linewidth=1.4,
                       label="distribution: 90 % of trials" if (bit, index) == (1, 0) else None)  # fmt: skip
 
@@ -223,15 +225,17 @@ BELIEF_ROUNDS = Section(
 )  # fmt: skip
 
 
-def _innovations_sentence(numbers: evidence.LlrIncrementTestFinding, contents: ReportContents) -> str:
-    check = numbers.check
-    what = (
+def _innovations_sentence(finding: evidence.LlrIncrementTestFinding, contents: ReportContents) -> str:
+    check = finding.check
+    subject = (
         "One innovation is one round's step of the log-odds, less what the distribution expects, in units of its "
         "spread."
         if contents.run.scores is None
         else "A round's step of the log-odds is not normal here, so the noise itself stands in for it."
     )
-    text = f"{what} They must be independent N(0, 1): {'nothing contradicts that' if check.holds else 'they are NOT'}."
+    text = (
+        f"{subject} They must be independent N(0, 1): {'nothing contradicts that' if check.holds else 'they are NOT'}."
+    )
     if not check.left_out:
         return text
     return (
@@ -241,14 +245,14 @@ def _innovations_sentence(numbers: evidence.LlrIncrementTestFinding, contents: R
     )
 
 
-def _innovations_tables(numbers: evidence.LlrIncrementTestFinding, _: ReportContents) -> list[Table]:
+def _innovations_tables(finding: evidence.LlrIncrementTestFinding, _: ReportContents) -> list[Table]:
     columns = ("Trials", "Count", "Mean (distribution: 0)", "Variance (distribution: 1)",
         "Serial correlation (distribution: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
     rows = tuple(
-        (f"b = {bit}", one.count, *found) if one.count else (f"b = {bit}", 0, *[None] * len(found))
-        for bit, one in numbers.groups
-        for found in ((one.mean, one.variance, one.serial_correlation, one.ks_p_value),)
+        (f"b = {bit}", one.count, *numbers_of_test) if one.count else (f"b = {bit}", 0, *[None] * len(numbers_of_test))
+        for bit, one in finding.groups
+        for numbers_of_test in ((one.mean, one.variance, one.serial_correlation, one.ks_p_value),)
     )
     return [Table("Innovations against independent N(0, 1)", columns, rows)]
 
@@ -259,40 +263,40 @@ INNOVATIONS = Section(
 )  # fmt: skip
 
 
-def _insiders_sentence(numbers: evidence.SeveralInsidersFinding, contents: ReportContents) -> str:
-    best, worst = numbers.best.estimate, numbers.worst.estimate
+def _insiders_sentence(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> str:
+    best, worst = finding.best.estimate, finding.worst.estimate
     between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
-        f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; each was right in {between} "
-        f"of {plural(best.trials, 'trial')}{_best_row(numbers, contents).comparison_in_brackets}. The verdict is "
+        f"{plural(len(finding.each), 'participant')} played this insider, each by itself; each was right in {between} "
+        f"of {plural(best.trials, 'trial')}{_best_row(finding, contents).comparison_in_brackets}. The verdict is "
         "about the first of them; the best is chosen by what it achieved, so its number is too high on average."
     )
 
 
-def _best_row(numbers: evidence.SeveralInsidersFinding, contents: ReportContents) -> ReportNumber:
+def _best_row(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> ReportNumber:
     """Return the row of the best insider's advantage, at a level that is corrected for choosing the best one."""
-    return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
+    return replace(advantage_row(finding.best.estimate, contents), level=READING_LEVEL / len(finding.each))
 
 
-def _insiders_rows(numbers: evidence.SeveralInsidersFinding, _: ReportContents) -> list[ReportNumber]:
+def _insiders_rows(finding: evidence.SeveralInsidersFinding, _: ReportContents) -> list[ReportNumber]:
     return [
-        ReportNumber("Best insider (number of the client)", numbers.best.client, "most right guesses"),
+        ReportNumber("Best insider (number of the client)", finding.best.client, "most right guesses"),
         ReportNumber(
-            "Spread of their advantages", numbers.spread, "that of the best less that of the worst, in the same trials"
+            "Spread of their advantages", finding.spread, "that of the best less that of the worst, in the same trials"
         ),
-        ReportNumber("Trials in which all said the same", numbers.agreement, "counted", is_share=True),
+        ReportNumber("Trials in which all said the same", finding.agreement, "counted", is_share=True),
     ]
 
 
-def _insiders_tables(numbers: evidence.SeveralInsidersFinding, contents: ReportContents) -> list[Table]:
+def _insiders_tables(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> list[Table]:
     columns = ("Client", "Right guesses", "Trials", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
-    level = READING_LEVEL / len(numbers.each)  # Bonferroni: together they have the level of one row
-    each = [(one, one.estimate, replace(advantage_row(one.estimate, contents), level=level)) for one in numbers.each]
+    level = READING_LEVEL / len(finding.each)  # Bonferroni: together they have the level of one row
+    each = [(one, one.estimate, replace(advantage_row(one.estimate, contents), level=level)) for one in finding.each]
     rows = tuple(
-        (f"{one.client}", found.wins, found.trials, *row.cells, found.confidence,
-         one.max_belief, row.reading_text)
-        for one, found, row in each
+        (f"{advantage.client}", wins.wins, wins.trials, *row.cells, wins.confidence,
+         advantage.max_belief, row.reading_text)
+        for advantage, wins, row in each
     )  # fmt: skip
     return [Table(f"The insiders, each by itself (intervals at {percent(contents.plan.confidence)})", columns, rows)]
 

@@ -21,8 +21,8 @@ _NO_RATIO = (
 )
 
 
-def _scores_sentence(numbers: evidence.ScoreAucFinding, _: ReportContents) -> str:
-    area = numbers.area
+def _scores_sentence(finding: evidence.ScoreAucFinding, _: ReportContents) -> str:
+    area = finding.area
     ends = interval_text(area.low, area.high, is_share=True)
     return (
         "We put an insider to the test: a participant who already knows everything except that one answer. It sees "
@@ -33,18 +33,18 @@ def _scores_sentence(numbers: evidence.ScoreAucFinding, _: ReportContents) -> st
     )
 
 
-def _scores_rows(numbers: evidence.ScoreAucFinding, contents: ReportContents) -> list[ReportNumber]:
-    area, bound, guarantee = numbers.area, numbers.bound, contents.guarantee
-    how = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
+def _scores_rows(finding: evidence.ScoreAucFinding, contents: ReportContents) -> list[ReportNumber]:
+    area, bound, guarantee = finding.area, finding.bound, contents.guarantee
+    basis_text = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
-        ReportNumber("Trials with the record", numbers.members, "counted"),
-        ReportNumber("Trials without the record", numbers.nonmembers, "counted"),
-        ReportNumber("AUC of the scores", area.value, how, area.low, area.high, area.confidence, on_page=True),
+        ReportNumber("Trials with the record", finding.members, "counted"),
+        ReportNumber("Trials without the record", finding.nonmembers, "counted"),
+        ReportNumber("AUC of the scores", area.value, basis_text, area.low, area.high, area.confidence, on_page=True),
         *(
             ReportNumber(
                 f"AUC of the scores of client {client}", one.value, "likewise", one.low, one.high, one.confidence
             )
-            for client, one in numbers.of_each.items()
+            for client, one in finding.of_each.items()
         ),
         ReportNumber(
             "Lower bound from the scores (nats)",
@@ -96,33 +96,33 @@ def _tradeoff_figure(figure: Figure, _: evidence.TprAtFprFinding, contents: Repo
                 "Share of D found")  # fmt: skip
 
 
-def _tradeoff_caption(numbers: evidence.TprAtFprFinding, contents: ReportContents) -> str:
-    _, row = _tradeoff_rows(numbers, contents)
-    shown = row.shown
+def _tradeoff_caption(finding: evidence.TprAtFprFinding, contents: ReportContents) -> str:
+    _, row = _tradeoff_rows(finding, contents)
+    interval = row.shown
     return (
-        f"At {percent(numbers.false_alarms)} false alarms the insider finds {shown.value} ({shown.interval} at "
-        f"{percent(contents.plan.confidence)}); {shown.claim} is allowed{row.comparison_in_brackets}. A kept "
+        f"At {percent(finding.false_alarms)} false alarms the insider finds {interval.value} ({interval.interval} at "
+        f"{percent(contents.plan.confidence)}); {interval.claim} is allowed{row.comparison_in_brackets}. A kept "
         "guarantee lets nobody into the hatched region, but by chance."
     )
 
 
-def _tradeoff_rows(numbers: evidence.TprAtFprFinding, contents: ReportContents) -> list[ReportNumber]:
-    where = f"at {percent(numbers.false_alarms)} false alarms"
+def _tradeoff_rows(finding: evidence.TprAtFprFinding, contents: ReportContents) -> list[ReportNumber]:
+    where = f"at {percent(finding.false_alarms)} false alarms"
     method = f"trials with D above the threshold {where}, counted; {_BAND}"
     return [
-        ReportNumber("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
+        ReportNumber("False alarms of the trade-off", finding.false_alarms, "chosen before the run", is_share=True),
         ReportNumber(
             f"Share of D found {where}",
-            numbers.found,
+            finding.found,
             method,
-            numbers.low,
-            numbers.high,
+            finding.low,
+            finding.high,
             contents.plan.confidence,
-            numbers.allowed,
+            finding.allowed,
             is_share=True,
             largest=1.0,
             on_page=True,
-            wide=partial(evidence.tpr_interval, contents.run, numbers.false_alarms),
+            wide=partial(evidence.tpr_interval, contents.run, finding.false_alarms),
         ),
     ]
 

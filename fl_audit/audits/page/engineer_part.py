@@ -42,14 +42,16 @@ def facts_of(contents: ReportContents) -> tuple[Fact, ...]:
     return _claimed(contents), _insider(contents), *model
 
 
-def _broken(row: TestMessage) -> Fact:
-    if row.test.name in OF_NOISE:
-        where = f" on {row.test.place}" if row.test.name is TestName.NOISE_TENSOR else ""
-        return Fact("Noise really added", percent(row.test.statistic), f"of what was claimed{where}", " ")
-    if row.test.name in (TestName.SCORES, TestName.CANARIES):
-        shown = f"≥ {number_text(row.test.statistic, 3)}"
-        return Fact("Epsilon, by scores alone", shown, f"claimed: {row.words.claimed}")
-    return Fact("If the guarantee were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign", " ")
+def _broken(message: TestMessage) -> Fact:
+    if message.test.name in OF_NOISE:
+        where = f" on {message.test.place}" if message.test.name is TestName.NOISE_TENSOR else ""
+        return Fact("Noise really added", percent(message.test.statistic), f"of what was claimed{where}", " ")
+    if message.test.name in (TestName.SCORES, TestName.CANARIES):
+        shown = f"≥ {number_text(message.test.statistic, 3)}"
+        return Fact("Epsilon, by scores alone", shown, f"claimed: {message.words.claimed}")
+    return Fact(
+        "If the guarantee were kept", p_as_chance(message.test.p_value), "audits would show so clear a sign", " "
+    )
 
 
 def _shown(contents: ReportContents) -> Fact:
@@ -73,31 +75,31 @@ def _claimed(contents: ReportContents) -> Fact:
 
 
 def _insider(contents: ReportContents) -> Fact:
-    numbers, guarantee, found = contents.find(InsiderFinding), contents.plan.guarantee, verdict_of(contents).judgement
+    numbers, guarantee, details = contents.find(InsiderFinding), contents.plan.guarantee, verdict_of(contents).judgement
     if numbers is not None and guarantee is not None:
         trials, wins = numbers.estimate.trials, numbers.estimate.wins
-        most = most_wins(trials, guarantee.advantage_bound_exact, FAMILY_LEVEL)
+        most_guesses = most_wins(trials, guarantee.advantage_bound_exact, FAMILY_LEVEL)
         rarely = f"in less than one of {round(1 / FAMILY_LEVEL):,} audits"
-        note = f"if the guarantee is kept, it is right in more than {most:,} {rarely}"
-        if found is not None and found.broken and wins <= most:
+        note = f"if the guarantee is kept, it is right in more than {most_guesses:,} {rarely}"
+        if details is not None and details.broken and wins <= most_guesses:
             note = "this count alone would not have shown what broke the guarantee"
-        elif most >= trials and is_certainty(guarantee.belief_bound):
+        elif most_guesses >= trials and is_certainty(guarantee.belief_bound):
             note = "so weak a guarantee lets it be right every time"
-        elif most >= trials:
+        elif most_guesses >= trials:
             note = "so few trials can break no guarantee this way"
         note += advantage_row(numbers.estimate, contents).comparison_in_brackets
         return Fact("The insider was right in", f"{wins:,} of {trials:,}", note)
-    if found is None:
+    if details is None:
         return Fact("The insider", "not played", "no insider took part")
-    shown, note = f"≥ {number_text(found.epsilon_lower_bound, 3)}", f"{percent(found.confidence)} confidence"
-    if guarantee is not None and not found.broken and found.epsilon_lower_bound > guarantee.epsilon:
-        by_chance = one_in(1 - found.confidence)
-        at_level = number_text(found.epsilon_lower_bound_at_level, 3)
+    bound_text, note = f"≥ {number_text(details.epsilon_lower_bound, 3)}", f"{percent(details.confidence)} confidence"
+    if guarantee is not None and not details.broken and details.epsilon_lower_bound > guarantee.epsilon:
+        by_chance = one_in(1 - details.confidence)
+        at_level = number_text(details.epsilon_lower_bound_at_level, 3)
         note += (
             f": more than is claimed, as {by_chance} honest runs is by chance. At the level of the verdict, "
-            f"{one_in(found.level)}, it is ≥ {at_level}"
+            f"{one_in(details.level)}, it is ≥ {at_level}"
         )
-    return Fact(f"Epsilon shown by {found.words.shown_by}", shown, note)
+    return Fact(f"Epsilon shown by {details.words.shown_by}", bound_text, note)
 
 
 def _model(contents: ReportContents) -> Fact | None:
@@ -118,8 +120,8 @@ def next_step(contents: ReportContents) -> str:
         return model_text(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            told = broken_tests(numbers.judgement, contents.words)
-            cause = told[0].words.remedy if told else "Look for what the exact questions name."
+            messages = broken_tests(numbers.judgement, contents.words)
+            cause = messages[0].words.remedy if messages else "Look for what the exact questions name."
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
@@ -160,8 +162,8 @@ def _after_consistent(contents: ReportContents) -> str:
     has_spare = spare is not None and spare.estimate.excess is not None and has_open_shares(spare.judgement)
     excess = "There is more noise than the guarantee needs: less would keep it too. " if has_spare else ""
     at = "seed in [data]" if contents.plan.federation.targets > 1 else "neighbour in [audit]"
-    others = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"
-    return f"{device}{excess}{others}; play more trials to find smaller breaches."
+    other_targets = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"
+    return f"{device}{excess}{other_targets}; play more trials to find smaller breaches."
 
 
 def warnings_of(contents: ReportContents) -> list[str]:
@@ -201,10 +203,10 @@ def engineer_part(contents: ReportContents) -> Markup:
 def _setting_text(contents: ReportContents) -> str:
     """Return a line on what was played: rounds, trials, and what the noise is scaled to."""
     plan = contents.plan
-    parts = (
+    parts_of_setting = (
         plural(plan.federation.rounds, "round"),
         plural(contents.run.trials, "trial"),
         scaling_text(plan),
         *(["early stopping"] if contents.run.chosen_releases is not None else []),
     )
-    return " · ".join(parts)
+    return " · ".join(parts_of_setting)

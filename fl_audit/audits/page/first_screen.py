@@ -77,7 +77,11 @@ class FirstScreen:
 def first_screen_of(contents: ReportContents) -> FirstScreen:
     """Return the texts of the first screen of a run's report."""
     texts = {row[0]: row[1] for row in template_table("first_screen.md", **_facts(contents))}
-    facts = tuple(Fact(texts[f"{part}-name"], texts[part], texts[f"{part}-note"]) for part in _FACTS if part in texts)
+    facts = tuple(
+        Fact(texts[f"{part_name}-name"], texts[part_name], texts[f"{part_name}-note"])
+        for part_name in _FACTS
+        if part_name in texts
+    )
     of_verdict = replace(banner(contents), line=texts["verdict"])
     screen = FirstScreen(
         training_banner(contents) if is_shown_as_training(contents) else of_verdict,
@@ -88,7 +92,7 @@ def first_screen_of(contents: ReportContents) -> FirstScreen:
 
 def _explained(screen: FirstScreen, unit: str) -> tuple[tuple[str, str], ...]:
     """Return the technical words that a first screen uses, each with its explanation."""
-    numbers = (part for fact in screen.facts for part in (fact.name, fact.value, fact.note))
+    numbers = (text for fact in screen.facts for text in (fact.name, fact.value, fact.note))
     text = " ".join((screen.banner.line, *screen.warnings, *numbers, screen.person, screen.next_step))
     words = template_table("words.md", unit=unit)
     # A word may end with a mark, such as Epsilon*, and may stand in the plural.
@@ -167,7 +171,7 @@ def first_screen(contents: ReportContents) -> Markup:
         if is_shown_as_training(contents)
         else replace(screen.banner, word=f"Verdict: {screen.banner.word}")
     )
-    parts = (
+    markups = (
         banner_html(verdict),
         *map(warning_html, screen.warnings),
         facts_html(screen.facts),
@@ -176,7 +180,7 @@ def first_screen(contents: ReportContents) -> Markup:
         step_html(screen.next_step),
         pairs_html(screen.words, "words") if screen.words else "",
     )
-    return block_html(joined_html(*parts), "first")
+    return block_html(joined_html(*markups), "first")
 
 
 _WIDEST_NAME = 30
@@ -217,5 +221,5 @@ def _fact_row(fact: Fact) -> tuple[str, str]:
 
 def _add_group(table: Table, rows: Sequence[tuple[str, str]]) -> None:
     table.add_section()
-    for name, said in rows:
-        table.add_row(Text(name), Text(said))
+    for name, text in rows:
+        table.add_row(Text(name), Text(text))

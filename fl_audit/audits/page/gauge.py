@@ -35,7 +35,7 @@ def gauge_html(contents: ReportContents) -> str:
     only text and no bars.
     """
     numbers, guarantee = verdict_of(contents), contents.plan.guarantee
-    found = numbers.judgement
+    judgement = numbers.judgement
     if guarantee is None:
         rows = (
             _GaugeRow("Claimed", "no limit"),
@@ -46,33 +46,36 @@ def gauge_html(contents: ReportContents) -> str:
         return _figure(f"Claimed, shown and limit of detection: nothing was claimed{of_training}", rows)
     claimed = _GaugeRow("Claimed", f"{number_text(guarantee.epsilon, 3)} at most", (("claimed", 0.0, 1.0),))
     title = f"How much could be given away: epsilon at delta {number_text(guarantee.delta, 3)}, where 0 is nothing"
-    if found is None:
+    if judgement is None:
         rows = (
             claimed,
             _GaugeRow("Shown", "not measured"),
             _GaugeRow("Limit of detection", "nothing: no insider took part"),
         )
         return _figure(title, rows, _ENDS[0])
-    bound = found.epsilon_lower_bound
-    shown, limit = _ratio_to_guarantee(bound, guarantee), _ratio_to_guarantee(found.limit_of_detection, guarantee)
-    reach = 1.05 * max(share for share in (1.0, shown, limit) if math.isfinite(share))
+    bound = judgement.epsilon_lower_bound
+    bound_ratio, limit = (
+        _ratio_to_guarantee(bound, guarantee),
+        _ratio_to_guarantee(judgement.limit_of_detection, guarantee),
+    )
+    reach = 1.05 * max(share for share in (1.0, bound_ratio, limit) if math.isfinite(share))
     end = next((end for end in _ENDS if end >= reach), _ENDS[-1])
     kind = "shown beyond" if numbers.verdict is Verdict.VIOLATED and bound > guarantee.epsilon else "shown"
-    words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
+    words = f"{number_text(bound, 3)} at least (at {percent(judgement.confidence)})"
     # If the accountant is so loose that the claimed noise's own epsilon is marked, a breach begins there.
-    kept = recomputed_epsilon(guarantee)
+    recomputed = recomputed_epsilon(guarantee)
     mark = (
         None
-        if numbers.judges_scores or _ratio_to_guarantee(kept, guarantee) > _LOOSE
-        else _ratio_to_guarantee(kept, guarantee)
+        if numbers.judges_scores or _ratio_to_guarantee(recomputed, guarantee) > _LOOSE
+        else _ratio_to_guarantee(recomputed, guarantee)
     )
     begin = 1.0 if mark is None else mark
     limits = _GaugeRow("Limit of detection", "nothing could have been found", (("blind", begin, end),))
     if math.isfinite(limit) and limit > 0:
-        hidden = f"{number_text(found.limit_of_detection, 3)}; a smaller breach may hide"
+        hidden = f"{number_text(judgement.limit_of_detection, 3)}; a smaller breach may hide"
         limits = _GaugeRow("Limit of detection", hidden, (("blind", begin, limit), ("detectable", limit, end)))
-    note = f"{_of_verdict(numbers)} {'' if mark is None else _of_accountant(kept, guarantee)}".strip()
-    return _figure(title, (claimed, _GaugeRow("Shown", words, ((kind, 0.0, shown),)), limits), end, mark, note)
+    note = f"{_of_verdict(numbers)} {'' if mark is None else _of_accountant(recomputed, guarantee)}".strip()
+    return _figure(title, (claimed, _GaugeRow("Shown", words, ((kind, 0.0, bound_ratio),)), limits), end, mark, note)
 
 
 def _ratio_to_guarantee(epsilon: float, guarantee: Guarantee) -> float:
@@ -99,18 +102,18 @@ def _figure(
 
 
 def _row_html(row: _GaugeRow, end: float | None, mark: float | None) -> str:
-    drawn = ""
+    drawing = ""
     if end is not None:
         for kind, *ends in row.bars:
             low, high = (min(at, end) for at in ends)
             if high > low:
                 size = f"left:{100 * low / end:.2f}%;width:{100 * (high - low) / end:.2f}%"
-                drawn += f'<i class="bar {kind}" style="{size}"></i>'
-        drawn += f'<i class="line" style="left:{100 / end:.2f}%"></i>'
+                drawing += f'<i class="bar {kind}" style="{size}"></i>'
+        drawing += f'<i class="line" style="left:{100 / end:.2f}%"></i>'
         if mark is not None:
-            drawn += f'<i class="kept" style="left:{100 * mark / end:.2f}%"></i>'
-    name, said = f'<span class="name">{escape(row.name)}</span>', f'<span class="said">{escape(row.words)}</span>'
-    return f'<div class="row">{name}<span class="track">{drawn}</span>{said}</div>'
+            drawing += f'<i class="kept" style="left:{100 * mark / end:.2f}%"></i>'
+    name, text_html = f'<span class="name">{escape(row.name)}</span>', f'<span class="said">{escape(row.words)}</span>'
+    return f'<div class="row">{name}<span class="track">{drawing}</span>{text_html}</div>'
 
 
 def _axis(end: float) -> str:
@@ -121,14 +124,14 @@ def _axis(end: float) -> str:
     return f'<div class="row axis"><span class="name"></span><span class="track">{ticks}</span></div>\n'
 
 
-def _of_verdict(numbers: VerdictFinding) -> str:
+def _of_verdict(finding: VerdictFinding) -> str:
     """Return what the shown epsilon means beside the verdict, in sentences; empty if both show a breach.
 
     They disagree if only one of them says that the guarantee is broken.
     """
-    found = numbers.judged
-    shows_breach = found.epsilon_lower_bound > numbers.claimed
-    is_broken = numbers.verdict is Verdict.VIOLATED
+    found = finding.judged
+    shows_breach = found.epsilon_lower_bound > finding.claimed
+    is_broken = finding.verdict is Verdict.VIOLATED
     if is_broken and not shows_breach:
         return "This scale shows one kind of breach only; what broke the guarantee is named above."
     if shows_breach and not is_broken:
@@ -146,11 +149,12 @@ def _of_verdict(numbers: VerdictFinding) -> str:
     )
 
 
-def _of_accountant(kept: float, guarantee: Guarantee) -> str:
+def _of_accountant(recomputed: float, guarantee: Guarantee) -> str:
     """Return a sentence on two epsilons: the one at which a breach begins, and the one that the accountant computes.
 
-    A breach begins at `kept`. This is the epsilon of the claimed noise itself, without the slack of the accountant.
+    A breach begins at `recomputed`. This is the epsilon of the claimed noise itself, without the slack of the
+    accountant.
     """
-    how = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
-    begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"
+    manner = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
+    begins = f"A breach begins at the dotted mark: the claimed noise gives away {manner} {number_text(recomputed, 3)}"
     return f"{begins}; {guarantee.accountant} counts it as {number_text(guarantee.epsilon, 3)}."

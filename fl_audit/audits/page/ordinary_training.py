@@ -26,14 +26,14 @@ _ENOUGH_TRIALS = 1000  # trials that an audit is advised to have
 
 def is_shown_as_training(contents: ReportContents) -> bool:
     """Return whether a run is shown as a training: it is an ordinary one, and nothing was found that must lead."""
-    found = verdict_of(contents)
-    if found.verdict is Verdict.VIOLATED or not contents.plan.is_ordinary_training:
+    finding = verdict_of(contents)
+    if finding.verdict is Verdict.VIOLATED or not contents.plan.is_ordinary_training:
         return False
     if contents.plan.federation.local_randomizer is not None:  # what its owners' randomising guarantees leads
         return False
-    if found.verdict is not Verdict.INCONCLUSIVE:
+    if finding.verdict is not Verdict.INCONCLUSIVE:
         return True
-    return not (found.contradicted_by or unanswered_text(found, contents.words))
+    return not (finding.contradicted_by or unanswered_text(finding, contents.words))
 
 
 def training_banner(contents: ReportContents) -> Banner:
@@ -79,9 +79,14 @@ def training_rows(contents: ReportContents) -> list[list[tuple[str, str]]]:
         mean = "" if contents.run.trials == 1 else ", mean"
         texts = {metric: metric_text(metric, value) for metric, value in numbers.metrics.items()}
         rows += [(f"{capital(metric_title(metric))} on test records{mean}", text) for metric, text in texts.items()]
-        if (other := numbers.unprotected) is not None:
-            found = {numbers.headline[0]: other.metrics.get(numbers.headline[0]), Metric.ACCURACY: other.final}
-            known = {metric: value for metric, value in found.items() if value is not None and math.isfinite(value)}
+        if (accuracy := numbers.unprotected) is not None:
+            metrics_found = {
+                numbers.headline[0]: accuracy.metrics.get(numbers.headline[0]),
+                Metric.ACCURACY: accuracy.final,
+            }
+            known = {
+                metric: value for metric, value in metrics_found.items() if value is not None and math.isfinite(value)
+            }
             rows += [
                 (f"{capital(metric_title(metric))} without privacy", metric_text(metric, value))
                 for metric, value in known.items()

@@ -51,7 +51,7 @@ def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: b
     """
     pictures = draw_all(contents)
     page = render_html(contents, pictures)
-    for picture in filter(lambda one: one.png, pictures):
+    for picture in filter(lambda picture: picture.png, pictures):
         write_bytes(directory / "figures" / f"{picture.name}.png", picture.png)
     path = directory / "report.html"
     write_text(path, page)

@@ -66,17 +66,17 @@ class DrawnPicture:
 
 def draw_all(contents: ReportContents) -> list[DrawnPicture]:
     """Return the drawn figures of all sections that have findings and a figure, in the order of the report."""
-    drawn = []
+    pictures = []
     for section, numbers in sections_with_findings(contents):
         if (picture := section.picture) is None:
             continue
         try:
             if picture.applies(numbers, contents):
-                drawn.append(_drawn(section.name, picture, numbers, contents))
+                pictures.append(_drawn(section.name, picture, numbers, contents))
         except Exception as error:  # one figure that cannot be drawn may not lose the report
             reason = f"It could not be drawn because of an error ({in_a_line(error)})."
-            drawn.append(DrawnPicture(section.name, b"", picture.title, reason))
-    return drawn
+            pictures.append(DrawnPicture(section.name, b"", picture.title, reason))
+    return pictures
 
 
 def _drawn(name: str, picture: FindingFigure[Any], numbers: Any, contents: ReportContents) -> DrawnPicture:
@@ -95,7 +95,7 @@ def _page_svg(figure: Figure, name: str) -> str:
     text = f'<svg {box[0]} role="img" aria-label="$label">' + text[text.index(">") + 1 :]
     text = _with_own_names(text, name)
     text = re.sub(r"; font-family: [^;\"]+", "", text)
-    text = _FONT.sub(lambda found: f"font-weight: {found[1] or 400}; font-size: {found[2]}px", text)
+    text = _FONT.sub(lambda match_: f"font-weight: {match_[1] or 400}; font-size: {match_[2]}px", text)
     text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><")
     for colour, variable in DRAWN.items():
         text = text.replace(f": {colour}", f": var(--{variable})")
@@ -108,8 +108,8 @@ def _with_own_names(text: str, name: str) -> str:
     Identifiers to which nothing refers are removed.
     """
     used = {first or second for first, second in _REFERENCE.findall(text)}
-    text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
-    return re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
+    text = _REFERENCE.sub(lambda match_: match_[0].replace("#", f"#{name}-"), text)
+    return re.sub(r' id="([^"]+)"', lambda match_: f' id="{name}-{match_[1]}"' if match_[1] in used else "", text)
 
 
 _IN_CSF = "IEEE Computer Security Foundations Symposium"
@@ -137,8 +137,8 @@ def _accounts_by_renyi(contents: ReportContents) -> bool:
 
 def _attacks_by(*names: str) -> Callable[[ReportContents], bool]:
     def is_used(contents: ReportContents) -> bool:
-        found = contents.find(AllAttacksFinding)
-        return found is not None and any(name in found.achieved for name in names)
+        finding = contents.find(AllAttacksFinding)
+        return finding is not None and any(name in finding.achieved for name in names)
 
     return is_used
 
@@ -201,7 +201,7 @@ def render_html(
     federation = contents.plan.federation
     on_page = {section.name for section, _ in sections_with_findings(contents) if _stands_on_page(contents, section)}
     order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # figures of the page first
-    figures = {picture.name: _figure(place, picture, on_paper) for place, picture in enumerate(order, start=1)}
+    figures = {picture.name: _figure(index, picture, on_paper) for index, picture in enumerate(order, start=1)}
     shown = [figures[picture.name] for picture in order if picture.name in on_page]
     rows = [(*_row_cells(row), row.reading_text) for row in page_rows(contents)]
     body = [
@@ -231,14 +231,14 @@ def render_html(
 
 def paragraphs(contents: ReportContents) -> list[str]:
     """Return the text of each section that is shown on the page, one paragraph for each section."""
-    shown = [
+    sections_shown = [
         (section, numbers)
         for section, numbers in sections_with_findings(contents)
         if _stands_on_page(contents, section)
     ]
     if is_shown_as_training(contents):  # the model leads, and the verdict that nobody asked for comes last
-        shown.sort(key=lambda pair: (pair[0].name != RELEASED_MODEL.name, pair[0].name == VERDICT.name))
-    return [text for section, numbers in shown if (text := section.sentence(numbers, contents))]
+        sections_shown.sort(key=lambda pair: (pair[0].name != RELEASED_MODEL.name, pair[0].name == VERDICT.name))
+    return [text for section, numbers in sections_shown if (text := section.sentence(numbers, contents))]
 
 
 def _is_broken(contents: ReportContents) -> bool:
@@ -265,18 +265,18 @@ def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
     full = page_part("numbered_figure", number=number, title=picture.title, caption=picture.caption)
     if not picture.png:
         return paragraph_html(full)
-    shown = (not on_paper and picture.svg) or picture.png
-    return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
+    image = (not on_paper and picture.svg) or picture.png
+    return html_figure(image, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
 
 
 def _failed(contents: ReportContents, where: str) -> str:
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if not broken:
         return ""
-    named = list_html(strong_html(f"{row.title}.", row.sentence) for row in broken[:MOST_FAILED])
-    left = len(broken) - MOST_FAILED
-    more = paragraph_html(f"{plural(left, 'more failed test')} {where}.") if left > 0 else ""
-    return joined_html(heading_html("What failed", "failed"), named, more)
+    markup = list_html(strong_html(f"{row.title}.", row.sentence) for row in broken[:MOST_FAILED])
+    remaining = len(broken) - MOST_FAILED
+    remark = paragraph_html(f"{plural(remaining, 'more failed test')} {where}.") if remaining > 0 else ""
+    return joined_html(heading_html("What failed", "failed"), markup, remark)
 
 
 _ROW_COLUMNS = ("Number", "Value", "Interval", "Claimed")
@@ -284,23 +284,25 @@ _ROW_COLUMNS = ("Number", "Value", "Interval", "Claimed")
 
 def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
     """Return rows as an HTML table without columns of empty cells; empty text if there are no rows."""
-    told = [place for place in range(len(columns)) if any(row[place] != "" for row in rows)]
+    columns_shown = [index for index in range(len(columns)) if any(row[index] != "" for row in rows)]
     if not rows:
         return ""
-    return page_table([columns[place] for place in told], [[row[place] for place in told] for row in rows])
+    return page_table(
+        [columns[column] for column in columns_shown], [[row[column] for column in columns_shown] for row in rows]
+    )
 
 
-def _row_cells(row: ReportNumber) -> tuple[Any, ...]:
+def _row_cells(number: ReportNumber) -> tuple[Any, ...]:
     """Return name, value, interval and claim of a row, rounded together; the last two are empty if missing."""
-    if row.limit is None and row.confidence is None:
-        return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""
-    value, low, high = row.cells
+    if number.limit is None and number.confidence is None:
+        return number.name, Markup(value_html(number.value, number.is_share, number.digits)), "", ""
+    value, low, high = number.cells
     interval = f"{low} to {high}"
-    if row.confidence is not None and row.confidence < 1:
-        interval += f" at {percent(row.confidence)}"
-    claim = exactly_html(row.limit, f"{'≥' if row.is_least else '≤'} {row.shown.claim}")
-    cells = "" if row.confidence is None else interval, "" if row.limit is None else claim
-    return row.name, value, *map(Markup, cells)
+    if number.confidence is not None and number.confidence < 1:
+        interval += f" at {percent(number.confidence)}"
+    claim = exactly_html(number.limit, f"{'≥' if number.is_least else '≤'} {number.shown.claim}")
+    cells = "" if number.confidence is None else interval, "" if number.limit is None else claim
+    return number.name, value, *map(Markup, cells)
 
 
 def _configuration(contents: ReportContents) -> str:
@@ -314,8 +316,8 @@ def _annex(contents: ReportContents) -> str:
     if numbers is None:
         return ""
     of_levels = [] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)
-    parts = [*map(_table, of_levels), _inside(OFFICER, numbers, contents, {})]
-    return joined_html(heading_html("Annex: for a data-protection officer", "officer"), *parts)
+    elements = [*map(_table, of_levels), _inside(OFFICER, numbers, contents, {})]
+    return joined_html(heading_html("Annex: for a data-protection officer", "officer"), *elements)
 
 
 def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
@@ -323,12 +325,12 @@ def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
     inside = [
         (section, _inside(section, numbers, contents, figures)) for section, numbers in sections_with_findings(contents)
     ]
-    shown = [(section.name, section.title, html) for section, html in inside if html]
-    shown.append(("papers", "Papers used", page_part("papers", papers=papers_of(contents))))
-    links = [link_html(name, title) for name, title, _ in shown]
-    parts = joined_html(*(folded_html(title, html, name) for name, title, html in shown))
+    sections_shown = [(section.name, section.title, html) for section, html in inside if html]
+    sections_shown.append(("papers", "Papers used", page_part("papers", papers=papers_of(contents))))
+    links = [link_html(name, title) for name, title, _ in sections_shown]
+    markup = joined_html(*(folded_html(title, html, name) for name, title, html in sections_shown))
     heading = heading_html("Appendix: every number, and what it rests on", "appendix")
-    return joined_html(heading, page_part("appendix", links=links, parts=parts))
+    return joined_html(heading, page_part("appendix", links=links, parts=markup))
 
 
 def _inside(section: Section[Any], numbers: Any, contents: ReportContents, figures: dict[str, str]) -> str:

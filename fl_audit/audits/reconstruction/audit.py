@@ -32,16 +32,16 @@ class ReconstructionAudit(TargetsAudit):
         """Return the name of the column in which the candidates differ; None if the candidates are different units."""
         return None if attribute is None else str(attribute)
 
-    def in_question(self, public: "Federation", chosen: str) -> str:
+    def in_question(self, federation: "Federation", chosen: str) -> str:
         """Return a phrase that says how many candidates there are, and whether they are units or values of a column.
 
         `chosen`, the name of the rule that chose the neighbour D', is used only if the candidates are units.
         """
-        if public.candidate_column is None:
-            return super().in_question(public, chosen)
-        values = f"{public.targets} values of {public.candidate_column}"
-        return f"record {public.pair.index} with one of {values} in each trial"
+        if federation.candidate_column is None:
+            return super().in_question(federation, chosen)
+        values = f"{federation.targets} values of {federation.candidate_column}"
+        return f"record {federation.pair.index} with one of {values} in each trial"
 
-    def query(self, public: "Federation") -> ReleaseQueryKind:
+    def query(self, federation: "Federation") -> ReleaseQueryKind:
         """Return CANDIDATES, which asks the insider for the log-odds of each candidate; NOTHING without an insider."""
-        return ReleaseQueryKind.CANDIDATES if public.with_insider else ReleaseQueryKind.NOTHING
+        return ReleaseQueryKind.CANDIDATES if federation.with_insider else ReleaseQueryKind.NOTHING

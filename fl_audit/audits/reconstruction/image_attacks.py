@@ -53,7 +53,7 @@ def total_variation(pictures: Tensor) -> Tensor:
 
 
 def images_by_descent(
-    shared: UpdateFunction,
+    update_function: UpdateFunction,
     tensor: Tensor,
     labels: Tensor,
     draw: np.random.Generator,
@@ -74,14 +74,14 @@ def images_by_descent(
     started, best_images = time.monotonic(), None
 
     def objective(pictures: Tensor, labels: Tensor, tensor: Tensor) -> Tensor:
-        update = shared.of(pictures, labels)
+        update = update_function.of(pictures, labels)
         # The norm of an update of zero has no gradient.
         lengths = torch.sqrt((update.square().sum() * tensor.square().sum()).clamp(min=1e-30))
         return 1 - torch.dot(update, tensor) / lengths + descent.smoothness * total_variation(pictures)
 
     together = max(1, CACHE_BUDGET // (labels.shape[1] * tensor.shape[1]))
     slopes, fits = (vmap(function, chunk_size=together) for function in (grad(objective), objective))
-    shape = (*labels.shape, *shared.model.feature_shape)
+    shape = (*labels.shape, *update_function.model.feature_shape)
     for restart in range(descent.restarts):
         pictures = torch.from_numpy(draw.standard_normal(shape, dtype=np.float32)).to(tensor.device)
         for done in _steps(pictures, lambda now: slopes(now, labels, tensor), descent):
@@ -139,7 +139,7 @@ def require_pictures(shape: tuple[int, ...], lowest: float, highest: float) -> N
 
 
 def drawn_pictures(
-    shared: UpdateFunction,
+    update_function: UpdateFunction,
     tensor: Tensor,
     count: int,
     noise: float,
@@ -158,12 +158,14 @@ def drawn_pictures(
     if noise > 0:
         chosen = _random_sets(images.labels[:MOST_OTHERS], count, draw)
         pictures, labels = images.pictures[chosen], images.labels[chosen]
-        return _of_population(tensor, noise, pictures, shared.of_many(pictures, labels))
-    if count == 1 and shared.schedule is None and reads_first_layer(shared.model):
-        return _of_first_layer(shared.model, tensor)
+        return _of_population(tensor, noise, pictures, update_function.of_many(pictures, labels))
+    if count == 1 and update_function.schedule is None and reads_first_layer(update_function.model):
+        return _of_first_layer(update_function.model, tensor)
     with torch.no_grad():
-        labels = _inferred_labels(shared, tensor, count, images.pictures[:MOST_OTHERS], images.labels[:MOST_OTHERS])
-        return images_by_descent(shared, tensor, labels, draw, descent, on_step)
+        labels = _inferred_labels(
+            update_function, tensor, count, images.pictures[:MOST_OTHERS], images.labels[:MOST_OTHERS]
+        )
+        return images_by_descent(update_function, tensor, labels, draw, descent, on_step)
 
 
 def _random_sets(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
@@ -219,17 +221,19 @@ def _of_population(tensor: Tensor, noise: float, pictures: Tensor, updates: Tens
     return mixture.clamp(0, 1).float().reshape(len(tensor), *pictures.shape[1:])
 
 
-def _inferred_labels(shared: UpdateFunction, tensor: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
+def _inferred_labels(
+    update_function: UpdateFunction, tensor: Tensor, count: int, like: Tensor, like_labels: Tensor
+) -> Tensor:
     """Return the inferred classes of each owner's records, ascending, int64 (owners, count).
 
     Let p_k be the predicted probability of class k. The gradient of the last bias is the sum of p_k - [label is k] over
     records. So the number of records of each class follows from this gradient, with the population's mean of p_k in
     place of the unknown p_k (Zhao et al. 2020; Wainakh et al. 2022).
     """
-    logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
-    require_last_bias(shared.model, logits.shape[1])
+    logits = update_function.model.logits(update_function.start.unsqueeze(0), like)[0]
+    require_last_bias(update_function.model, logits.shape[1])
     chances = F.softmax(logits, dim=1).mean(0).double()
-    missing = count * chances - tensor[:, -len(chances) :].double() / _weight(shared, count, like, like_labels)
+    missing = count * chances - tensor[:, -len(chances) :].double() / _weight(update_function, count, like, like_labels)
     positions = torch.zeros(len(tensor), count, dtype=torch.int64, device=tensor.device)
     for index in range(count):
         positions[:, index] = missing.argmax(dim=1)
@@ -247,20 +251,20 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
     require(shape == (classes,), f"{problem}: accepted for inferring labels is a bias of its {classes} classes")
 
 
-def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
+def _weight(update_function: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
     """Return the mean factor by which a record's gradient is multiplied in an update of `count` records.
 
     The factor follows from the learning rate, the number of steps and clipping. The effect of clipping is estimated
     from records of the population, whose features and labels are `like` and `like_labels`.
     """
-    schedule = shared.schedule
-    alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count
-    if shared.clipping_norm is None:
+    schedule = update_function.schedule
+    alone = 1.0 if schedule is None else schedule.learning_rate * len(update_function.batches) / count
+    if update_function.clipping_norm is None:
         return alone
     clipped = 1 if schedule is None else count  # records whose contribution is clipped as one
     groups = min(100, len(like) // clipped)
     records, labels = (
         tensor[: groups * clipped].reshape(groups, clipped, *tensor.shape[1:]) for tensor in (like, like_labels)
     )
-    lengths = replace(shared, clipping_norm=None).of_many(records, labels).norm(dim=1)
-    return alone * float((shared.clipping_norm / lengths).clamp(max=1).mean())
+    lengths = replace(update_function, clipping_norm=None).of_many(records, labels).norm(dim=1)
+    return alone * float((update_function.clipping_norm / lengths).clamp(max=1).mean())

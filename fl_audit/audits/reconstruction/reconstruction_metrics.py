@@ -83,14 +83,14 @@ class TrueAndReconstructedImages:
         return {"pictures": entries}
 
 
-def _entry(drawing: NoiseLevelReconstructions) -> dict[str, Any]:
-    level, quality = drawing.level, drawing.likeness
+def _entry(reconstructions: NoiseLevelReconstructions) -> dict[str, Any]:
+    level, quality = reconstructions.level, reconstructions.likeness
     return {
         "psnr": finite(float(quality.psnr.mean())),
         "psnr_worst": finite(quality.worst(quality.psnr)),
         "epsilon": finite(level.epsilon),
         "candidates": quality.candidates,
-        "guesses": drawing.guesses,
+        "guesses": reconstructions.guesses,
         "bound": level.bound,
         "named": float(quality.named.mean()),
         "ssim": float(quality.ssim.mean()),
@@ -108,8 +108,8 @@ class ImageTargets:
 
 
 def reconstructions_by_noise(
-    shared: UpdateFunction,
-    victims: ImageTargets,
+    update_function: UpdateFunction,
+    targets: ImageTargets,
     images: PopulationImages,
     levels: Sequence[NoiseLevelGuarantee],
     draws: Callable[[int], np.random.Generator],
@@ -121,17 +121,19 @@ def reconstructions_by_noise(
     All rounds are computed at the same model parameters. So they carry the same signal, and their noise averages out.
     A server that sends the same parameters in every round is the strongest attacker that the guarantee covers.
     """
-    updates, images_per_update = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
-    true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
+    updates, images_per_update = update_function.of_many(targets.pictures, targets.labels), targets.pictures.shape[1]
+    true, candidates = targets.pictures.cpu().numpy(), targets.candidates.cpu().numpy()
     for number, level in enumerate(levels):
         draw, tensor, noise = draws(number), updates, 0.0
         if math.isfinite(level.mu):
-            assert shared.clipping_norm is not None, "noise has a clipping norm"
-            noise = shared.clipping_norm / level.mu
+            assert update_function.clipping_norm is not None, "noise has a clipping norm"
+            noise = update_function.clipping_norm / level.mu
             normals = torch.from_numpy(draw.standard_normal(updates.shape, dtype=np.float32))
             tensor = updates + noise * normals.to(updates.device)
         reconstructed = (
-            drawn_pictures(shared, tensor, images_per_update, noise, images, draw, descent, on_step).cpu().numpy()
+            drawn_pictures(update_function, tensor, images_per_update, noise, images, draw, descent, on_step)
+            .cpu()
+            .numpy()
         )
         ordered = in_order_of_true_images(true, reconstructed).reshape(-1, *true.shape[2:])
         yield NoiseLevelReconstructions(

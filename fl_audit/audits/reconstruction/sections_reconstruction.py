@@ -32,11 +32,11 @@ _HOW = (
 )
 
 
-def _row(rate: TopGuessRate, numbers: CandidateRanksFinding) -> ReportNumber:
+def _row(rate: TopGuessRate, finding: CandidateRanksFinding) -> ReportNumber:
     name = (
         "Right one named in the first guess" if rate.guesses == 1 else f"Right one in the first {rate.guesses} guesses"
     )
-    hits, trials = int(np.sum(numbers.ranks <= rate.guesses)), len(numbers.ranks)
+    hits, trials = int(np.sum(finding.ranks <= rate.guesses)), len(finding.ranks)
     level = TestName.CANDIDATES.level if rate.guesses == 1 else READING_LEVEL
     return ReportNumber(
         name,
@@ -44,7 +44,7 @@ def _row(rate: TopGuessRate, numbers: CandidateRanksFinding) -> ReportNumber:
         _HOW,
         rate.low,
         rate.high,
-        numbers.confidence,
+        finding.confidence,
         rate.bound,
         is_share=True,
         largest=1.0,
@@ -54,51 +54,51 @@ def _row(rate: TopGuessRate, numbers: CandidateRanksFinding) -> ReportNumber:
     )
 
 
-def _sentence(numbers: CandidateRanksFinding, contents: ReportContents) -> str:
-    first, column = numbers.first, contents.plan.federation.candidate_column
-    row = _row(first, numbers)
+def _sentence(finding: CandidateRanksFinding, contents: ReportContents) -> str:
+    first, column = finding.first, contents.plan.federation.candidate_column
+    row = _row(first, finding)
     text = contents.words.one if column is None else f"value of {column}"
-    likely = "equally likely " if numbers.are_even else ""
+    likely = "equally likely " if finding.are_even else ""
     return (
-        f"Of {numbers.candidates:,} {likely}candidates an attacker who knew everything else named the right {text} "
-        f"in {row.shown.value} of the trials ({row.shown.interval} at {percent(numbers.confidence)} confidence), where "
+        f"Of {finding.candidates:,} {likely}candidates an attacker who knew everything else named the right {text} "
+        f"in {row.shown.value} of the trials ({row.shown.interval} at {percent(finding.confidence)} confidence), where "
         f"guessing has {percent(first.chance)} and the guarantee allows {row.shown.claim}{row.comparison_in_brackets}."
     )
 
 
-def _rows(numbers: CandidateRanksFinding, _: ReportContents) -> list[ReportNumber]:
+def _rows(finding: CandidateRanksFinding, _: ReportContents) -> list[ReportNumber]:
     return [
-        *(_row(success, numbers) for success in numbers.successes),
-        ReportNumber("Signal of the candidates, median mu", numbers.median, "length of a contribution over the noise"),
-        ReportNumber("Signal of the candidates, largest mu", numbers.longest, "likewise"),
+        *(_row(success, finding) for success in finding.successes),
+        ReportNumber("Signal of the candidates, median mu", finding.median, "length of a contribution over the noise"),
+        ReportNumber("Signal of the candidates, largest mu", finding.longest, "likewise"),
     ]
 
 
-def _tables(numbers: CandidateRanksFinding, _: ReportContents) -> list[Table]:
+def _tables(finding: CandidateRanksFinding, _: ReportContents) -> list[Table]:
     columns = ("Guesses", "Right one among them", "By chance", "Allowed")
-    values = [(success, _row(success, numbers)) for success in numbers.successes]
+    values = [(success, _row(success, finding)) for success in finding.successes]
     rows = tuple((rate.guesses, row.text, percent(rate.chance), row.shown.claim) for rate, row in values)
-    title = f"Naming the right one of {numbers.candidates:,} candidates, intervals at {percent(numbers.confidence)}"
+    title = f"Naming the right one of {finding.candidates:,} candidates, intervals at {percent(finding.confidence)}"
     return [Table(f"{title} confidence each", columns, rows)]
 
 
-def _draw(figure: Figure, numbers: CandidateRanksFinding, contents: ReportContents) -> None:
+def _draw(figure: Figure, finding: CandidateRanksFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
-    guesses = np.unique(np.geomspace(1, numbers.candidates, 200).astype(int))
-    values = np.array([np.mean(numbers.ranks <= count) for count in guesses])
-    fewest = np.unique(np.geomspace(1, numbers.candidates, 40).astype(int))
-    allowed = [contents.guarantee.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in fewest]
+    guesses = np.unique(np.geomspace(1, finding.candidates, 200).astype(int))
+    values = np.array([np.mean(finding.ranks <= count) for count in guesses])
+    fewest = np.unique(np.geomspace(1, finding.candidates, 40).astype(int))
+    allowed = [contents.guarantee.reconstruction_bound(float(finding.chances[count - 1])) or 1.0 for count in fewest]
     axes.step(guesses, values, where="post", color=INK, label="named in this run")
     axes.plot(fewest, allowed, "--", color=INK, label="the guarantee allows")
-    axes.plot(guesses, numbers.chances[guesses - 1], ":", color=MUTED, label="by chance")
+    axes.plot(guesses, finding.chances[guesses - 1], ":", color=MUTED, label="by chance")
     axes.set_xscale("log")
     axes.set_ylim(0, 1.02)
     finish_axes(axes, "Right one among the first guesses", "Guesses", "Share of trials")
 
 
-def _caption(numbers: CandidateRanksFinding, _: ReportContents) -> str:
+def _caption(finding: CandidateRanksFinding, _: ReportContents) -> str:
     return (
-        f"How often the right one of {numbers.candidates:,} candidates was among the attacker's first guesses, beside "
+        f"How often the right one of {finding.candidates:,} candidates was among the attacker's first guesses, beside "
         "what the guarantee allows and what guessing has."
     )
 
@@ -113,18 +113,18 @@ RECONSTRUCTION = Section(
 _SHOWN, _GAP = 8, 3  # pictures in a row, and white pixels between them
 
 
-def _epsilon(drawing: NoiseLevelReconstructions, is_own: bool) -> str:
-    level = drawing.level.epsilon
+def _epsilon(reconstructions: NoiseLevelReconstructions, is_own: bool) -> str:
+    level = reconstructions.level.epsilon
     return (f"epsilon {level:.3g}" if math.isfinite(level) else "no noise") + (", this run" if is_own else "")
 
 
-def _allowed(drawing: NoiseLevelReconstructions, once: str = "") -> str:
+def _allowed(reconstructions: NoiseLevelReconstructions, once: str = "") -> str:
     """Return a text such as "12 % in 3 guesses": the largest share of right identifications that the guarantee allows.
 
     If the attacker has a single guess, the text ends with `once` instead of the number of guesses.
     """
-    often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
-    return f"{limit_text(round(drawing.level.bound, 4))}{often}"
+    often = once if reconstructions.guesses == 1 else f" in {reconstructions.guesses} guesses"
+    return f"{limit_text(round(reconstructions.level.bound, 4))}{often}"
 
 
 def draw_pictures(
@@ -156,8 +156,8 @@ def _strip(pictures: Floats32) -> Floats32:
     return strip[0] if len(strip) == 1 else np.moveaxis(strip, 0, -1)
 
 
-def _inversion_sentence(numbers: TrueAndReconstructedImages, contents: ReportContents) -> str:
-    reconstructions = numbers.drawings[numbers.own]
+def _inversion_sentence(images: TrueAndReconstructedImages, contents: ReportContents) -> str:
+    reconstructions = images.drawings[images.own]
     quality, federation = reconstructions.likeness, contents.plan.federation
     by_server = federation.threat_model.adversary is Adversary.SERVER
     party = "a server that saw every contribution, knew" if by_server else "an attacker who knew"
@@ -168,7 +168,7 @@ def _inversion_sentence(numbers: TrueAndReconstructedImages, contents: ReportCon
     )
     claimed = f"the guarantee lets nobody name more than {_allowed(reconstructions)}"
     return (
-        f"Of {len(numbers.true):,} pictures {party} {reference} and was sent the same model in every round drew "
+        f"Of {len(images.true):,} pictures {party} {reference} and was sent the same model in every round drew "
         f"likenesses of {quality.psnr.mean():.1f} dB on average at this run's noise, by which "
         f"{percent(float(quality.named.mean()))} were nearer to the true one than to {quality.candidates - 1:,} "
         "others; "
@@ -176,23 +176,23 @@ def _inversion_sentence(numbers: TrueAndReconstructedImages, contents: ReportCon
     )
 
 
-def _inversion_tables(numbers: TrueAndReconstructedImages, _: ReportContents) -> list[Table]:
+def _inversion_tables(images: TrueAndReconstructedImages, _: ReportContents) -> list[Table]:
     columns = ("Noise", "PSNR in dB", "best 1 %", "SSIM", "best 1 % ", "Named by the drawing", "Allowed")
     rows = []
-    for index, drawing in enumerate(numbers.drawings):
+    for index, drawing in enumerate(images.drawings):
         likeness = drawing.likeness
         psnr = (f"{value:.1f}" for value in (likeness.psnr.mean(), likeness.worst(likeness.psnr)))
         ssim = (f"{value:.2f}" for value in (likeness.ssim.mean(), likeness.worst(likeness.ssim)))
         names, allowed = percent(float(likeness.named.mean())), limit_text(round(drawing.level.bound, 4))
-        rows.append((_epsilon(drawing, index == numbers.own), *psnr, *ssim, names, allowed))
+        rows.append((_epsilon(drawing, index == images.own), *psnr, *ssim, names, allowed))
     title = "What is drawn of records that were used, mean and the 1 % that were drawn best"
     return [Table(title, columns, tuple(rows))]
 
 
-def _inversion_caption(numbers: TrueAndReconstructedImages, _: ReportContents) -> str:
+def _inversion_caption(images: TrueAndReconstructedImages, _: ReportContents) -> str:
     return (
         "Records and what is drawn of them by whoever knows all other contributions, from no noise to much; below each "
-        f"row, how often the right one of {numbers.drawings[0].likeness.candidates:,} is named at most."
+        f"row, how often the right one of {images.drawings[0].likeness.candidates:,} is named at most."
     )
 
 

@@ -23,7 +23,7 @@ _LOSS_POINTS = 1500
 _SHOWN = 4000
 
 
-def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats) -> Figure:
+def epsilon_star_figure(estimate: StarEstimate, members: Floats, population: Floats) -> Figure:
     """Return the figure of an estimate of Epsilon*.
 
     Its three panels show distributions of scores, the ROC curve of the attack that compares scores with a threshold,
@@ -31,7 +31,7 @@ def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats
 
     Parameters
     ----------
-    found
+    estimate
         The estimate, with its method, threshold attacks and fitted distributions.
     members
         Losses on training records, shape (m,).
@@ -40,82 +40,84 @@ def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats
     """
     figure = Figure(figsize=(14, 4.6), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    left, middle, right = figure.subplots(1, 3)
+    left_axes, middle, right_axes = figure.subplots(1, 3)
     scores = scores_of_pair(members, population)
     # Scores fall as losses grow, and so must what is counted: -score rises with the loss.
     counts = threshold_counts(-scores[0], -scores[1])
-    _draw_densities(left, found, scores)
-    _draw_roc(middle, found, counts)
-    _draw_epsilon(right, found, counts)
-    for panel in (left, middle, right):
+    _draw_densities(left_axes, estimate, scores)
+    _draw_roc(middle, estimate, counts)
+    _draw_epsilon(right_axes, estimate, counts)
+    for panel in (left_axes, middle, right_axes):
         panel.legend(fontsize=9, framealpha=0.92)
     return figure
 
 
-def _draw_densities(axes: Axes, found: StarEstimate, scores: tuple[Floats, Floats]) -> None:
+def _draw_densities(axes: Axes, estimate: StarEstimate, scores: tuple[Floats, Floats]) -> None:
     edges = np.histogram_bin_edges(np.concatenate(scores), bins=50)
     for values, style, name in ((scores[0], _MEMBERS, "members"), (scores[1], _POPULATION, "population")):
         look: dict[str, Any] = {"facecolor": style.fill, "edgecolor": style.colour, "hatch": style.hatch, "alpha": 0.55}
         axes.hist(values, bins=list(edges), density=True, label=f"{name}, losses", linewidth=0.5, **look)
-    if found.distributions is not None:
+    if estimate.distributions is not None:
         x = np.linspace(edges[0], edges[-1], 600)
         for distribution, style, name in zip(
-            found.distributions, (_MEMBERS, _POPULATION), ("members", "population"), strict=True
+            estimate.distributions, (_MEMBERS, _POPULATION), ("members", "population"), strict=True
         ):
             label = f"{name}, fitted ({distribution.components})" if distribution.components > 1 else f"{name}, fitted"
             axes.plot(x, np.exp(distribution.log_density(x)), style.line, color=style.colour, linewidth=2, label=label)
     finish_axes(axes, "Scores and their fits", "score (larger: smaller loss)", "density (1 / score)")
 
 
-def _draw_roc(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> None:
-    shown = np.flatnonzero(counts.last)
-    rates = np.stack([counts.fpr[shown], 1 - counts.fnr[shown]])
+def _draw_roc(axes: Axes, estimate: StarEstimate, counts: ThresholdCounts) -> None:
+    counted = np.flatnonzero(counts.last)
+    rates = np.stack([counts.fpr[counted], 1 - counts.fnr[counted]])
     floor = 0.5 / max(counts.member_total, counts.population_total)
     # Even steps in both rates' logarithms keep the corner that matters, whatever the number of losses.
     keys = np.unique(np.round(np.log(np.maximum(rates, floor)) * 200), axis=1, return_index=True)[1]
     rates = rates[:, np.sort(keys)]
     axes.step(*np.maximum(rates, floor), where="post", color=INK, linewidth=1.6, label="losses")
-    if found.distributions is not None:
-        x = _thresholds(found)
-        fpr, tpr = (np.exp(distribution.log_sf(x)) for distribution in (found.distributions[1], found.distributions[0]))
+    if estimate.distributions is not None:
+        x = _thresholds(estimate)
+        fpr, tpr = (
+            np.exp(distribution.log_sf(x)) for distribution in (estimate.distributions[1], estimate.distributions[0])
+        )
         axes.plot(fpr, tpr, "--", color=_POPULATION.colour, linewidth=1.8, label="fitted distributions")
     axes.plot([floor, 1], [floor, 1], ":", color=MUTED, linewidth=1.2, label="no leak")
     axes.set(xscale="log", yscale="log", xlim=(floor, 1.1), ylim=(floor, 1.1))
-    title = f"Attack by a threshold: AUC {float(found.attacks.auc):.3f}"
+    title = f"Attack by a threshold: AUC {float(estimate.attacks.auc):.3f}"
     finish_axes(axes, title, "false positive rate", "true positive rate")
 
 
-def _draw_epsilon(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> None:
-    inside = counts.last & within_cut(counts.fpr, counts.fnr, found.cut)
-    shown = np.flatnonzero(inside if inside.any() else counts.last)
-    shown = shown[:: max(1, shown.size // _SHOWN)]
-    tpr, tnr = 1 - counts.fnr[shown], 1 - counts.fpr[shown]
-    ratios = definition_ratios(counts.fpr[shown], tnr, counts.fnr[shown], tpr, found.delta)
+def _draw_epsilon(axes: Axes, estimate: StarEstimate, counts: ThresholdCounts) -> None:
+    inside = counts.last & within_cut(counts.fpr, counts.fnr, estimate.cut)
+    counted = np.flatnonzero(inside if inside.any() else counts.last)
+    counted = counted[:: max(1, counted.size // _SHOWN)]
+    tpr, tnr = 1 - counts.fnr[counted], 1 - counts.fpr[counted]
+    ratios = definition_ratios(counts.fpr[counted], tnr, counts.fnr[counted], tpr, estimate.delta)
     values = np.log(np.maximum(ratios, 1.0))
     finite = np.isfinite(values)
-    at = -counts.thresholds[shown]
+    at = -counts.thresholds[counted]
     axes.plot(at[finite], values[finite], ".", color=MUTED, markersize=2.5, label="losses, within the cut")
-    if found.distributions is not None:
-        x = _thresholds(found)
-        curve = np.maximum(threshold_log_ratios(*found.distributions, x, found.delta), 0.0)
+    if estimate.distributions is not None:
+        x = _thresholds(estimate)
+        curve = np.maximum(threshold_log_ratios(*estimate.distributions, x, estimate.delta), 0.0)
         axes.plot(x, curve, "-", color=_MEMBERS.colour, linewidth=1.8, label="fitted distributions")
-        limits = threshold_limits(*found.distributions, found.cut) if found.cut else None
+        limits = threshold_limits(*estimate.distributions, estimate.cut) if estimate.cut else None
         if limits is not None:
-            axes.axvspan(*limits, color=PALE, zorder=0, label=f"error rates within {found.cut:g}")
-    if np.isfinite(found.epsilon_star):
-        label = f"Epsilon* = {found.epsilon_star:.3g} ({found.method}, {found.cut_name})"
-        axes.axhline(found.epsilon_star, linestyle="-.", color=INK, linewidth=1.3, label=label)
-    title = f"Epsilon over thresholds, delta {found.delta:g}"
+            axes.axvspan(*limits, color=PALE, zorder=0, label=f"error rates within {estimate.cut:g}")
+    if np.isfinite(estimate.epsilon_star):
+        label = f"Epsilon* = {estimate.epsilon_star:.3g} ({estimate.method}, {estimate.cut_name})"
+        axes.axhline(estimate.epsilon_star, linestyle="-.", color=INK, linewidth=1.3, label=label)
+    title = f"Epsilon over thresholds, delta {estimate.delta:g}"
     finish_axes(axes, title, "threshold on the score", "largest log ratio (nats)")
 
 
-def _thresholds(found: StarEstimate) -> Floats:
+def _thresholds(estimate: StarEstimate) -> Floats:
     """Return the thresholds at which the figure's curves are drawn: 1500 equally spaced values.
 
     They cover both fitted distributions except for tails of probability at most 1e-9.
     """
-    assert found.distributions is not None
-    tail = float(np.log(min(1e-9, max(found.delta, 1e-12))))
-    low = min(-distribution.mirrored().upper_quantile(tail) for distribution in found.distributions)
-    high = max(distribution.upper_quantile(tail) for distribution in found.distributions)
+    assert estimate.distributions is not None
+    tail = float(np.log(min(1e-9, max(estimate.delta, 1e-12))))
+    low = min(-distribution.mirrored().upper_quantile(tail) for distribution in estimate.distributions)
+    high = max(distribution.upper_quantile(tail) for distribution in estimate.distributions)
     return np.linspace(low, high, _LOSS_POINTS)

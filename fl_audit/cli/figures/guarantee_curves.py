@@ -65,8 +65,8 @@ def guarantee_figure(guarantee: Guarantee) -> Figure:
             panel = panels[row][column]
             for accountant, guarantees in curves.items():
                 dashes, colour, width = _STYLES[accountant]
-                if shown := [(x, read(claimed)) for x, claimed in guarantees]:
-                    panel.plot(*zip(*shown, strict=True), dashes, color=colour, linewidth=width, label=str(accountant))
+                if points := [(x, read(claimed)) for x, claimed in guarantees]:
+                    panel.plot(*zip(*points, strict=True), dashes, color=colour, linewidth=width, label=str(accountant))
             panel.plot([axis.here], [read(here)], "ko", label=f"this guarantee ({guarantee.accountant})")
             panel.set_xscale("log")
             if axis.plain:
@@ -102,8 +102,8 @@ def _axes(guarantee: Guarantee) -> tuple[_FigureColumn, ...]:
     )
 
 
-def _curve(axis: _FigureColumn, accountant: Accountant) -> Iterator[tuple[float, Guarantee]]:
+def _curve(column: _FigureColumn, accountant: Accountant) -> Iterator[tuple[float, Guarantee]]:
     """Yield pairs of a value on the axis and the guarantee there, where the accountant can compute one."""
-    for x in map(float, axis.values):
+    for x in map(float, column.values):
         with suppress(InputError):
-            yield x, axis.guarantee(accountant, x)
+            yield x, column.guarantee(accountant, x)

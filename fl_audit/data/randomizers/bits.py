@@ -46,8 +46,8 @@ class RandomisedBits:
         refused = f"{name} and records are {records.kind_of_arrays}, whose bits are no answers of their owners"
         require(not records.inputs, f"{refused}: leave it out")
         # Values other than 0 and 1, row after row: features may be many.
-        others = (row[(row != 0) & (row != 1)] for row in records.features)
-        wrong = next((float(found[0]) for found in others if found.size), None)
+        rows = (row[(row != 0) & (row != 1)] for row in records.features)
+        wrong = next((float(values_found[0]) for values_found in rows if values_found.size), None)
         require(wrong is None, f"{name} and a feature is {wrong}: accepted are features that are 0 or 1")
 
     def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> NDArray[np.uint8]:

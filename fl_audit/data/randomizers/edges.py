@@ -59,15 +59,15 @@ class RandomisedEdges:
 
         `features`: Raises `InputError` unless each is symmetric and has at least two nodes.
         """
-        told = np.empty_like(features)
+        perturbed = np.empty_like(features)
         for number, packed in enumerate(features):
             adjacency = _graph(packed)
             above = np.triu_indices(len(adjacency), 1)
             lies = draws_above(truth_probability(self.epsilon), above[0].size, generator)
             matrix = np.zeros_like(adjacency)
             matrix[above] = adjacency[above] ^ lies
-            told[number] = pack_graph(_without_lonely_nodes(matrix | matrix.T), len(packed))
-        return told
+            perturbed[number] = pack_graph(_without_lonely_nodes(matrix | matrix.T), len(packed))
+        return perturbed
 
     def log_odds(self, observed: NDArray[Any], first: Floats32, second: Floats32) -> Floats:
         """Return log P(observed | first) / P(observed | second) of randomised graphs, in nats, shape (graphs,).
@@ -80,11 +80,17 @@ class RandomisedEdges:
 
         Shapes: `observed` (graphs, nodes, width).
         """
-        seen, one, other = np.stack([_graph(packed) for packed in observed]), _graph(first), _graph(second)
-        require_pair(seen, one, other)
-        require(bool(seen.any(axis=-1).all()), "an observed node has no edge: accepted is what `perturb` returns")
-        agreeing = (seen == one).astype(np.int64) - (seen == other)
-        agreeing[_repaired_edges(seen)] = 0
+        observed_graphs, first_graph, second_graph = (
+            np.stack([_graph(packed) for packed in observed]),
+            _graph(first),
+            _graph(second),
+        )
+        require_pair(observed_graphs, first_graph, second_graph)
+        require(
+            bool(observed_graphs.any(axis=-1).all()), "an observed node has no edge: accepted is what `perturb` returns"
+        )
+        agreeing = (observed_graphs == first_graph).astype(np.int64) - (observed_graphs == second_graph)
+        agreeing[_repaired_edges(observed_graphs)] = 0
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
 
     def differing(self, first: Floats32, second: Floats32) -> int | None:
@@ -92,8 +98,12 @@ class RandomisedEdges:
 
         Shapes: `first` (nodes, width), `second` (nodes, width).
         """
-        one, other = _graph(first), _graph(second)
-        return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
+        first_graph, second_graph = _graph(first), _graph(second)
+        return (
+            int(np.count_nonzero(np.triu(first_graph != second_graph, 1)))
+            if first_graph.shape == second_graph.shape
+            else None
+        )
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return the releases by which Bernau et al. 2019 compute their guarantee.
@@ -141,9 +151,9 @@ def _partners(nodes: int) -> Integers:
     return np.append(np.arange(1, nodes), nodes - 2)
 
 
-def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
-    joined = told.copy()
-    for node, partner in enumerate(_partners(len(told)).tolist()):
+def _without_lonely_nodes(graph: AdjacencyMatrix) -> AdjacencyMatrix:
+    joined = graph.copy()
+    for node, partner in enumerate(_partners(len(graph)).tolist()):
         # Asked in order: a node may have been joined to the one before it.
         if not joined[node].any():
             joined[node, partner] = joined[partner, node] = True
@@ -159,7 +169,7 @@ def _repaired_edges(observed: AdjacencyMatrix) -> AdjacencyMatrix:
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)
     only = observed[..., nodes, partners] & (observed.sum(axis=-1) == 1)
-    made = np.zeros_like(observed)
-    made[..., nodes, partners] = only
-    made |= made.swapaxes(-1, -2)
-    return made
+    repaired = np.zeros_like(observed)
+    repaired[..., nodes, partners] = only
+    repaired |= repaired.swapaxes(-1, -2)
+    return repaired

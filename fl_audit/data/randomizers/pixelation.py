@@ -55,8 +55,8 @@ class LaplacePixelation:
         """Raise `InputError` unless `require_images` accepts the records, with `neighbourhood` or more pixels each."""
         shape, pixels = records.shape, int(np.prod(records.shape))
         accepted = "grey images, (1, height, width)"
-        named = f"local-randomizer is '{self.kind}' and records are {records.kind_of_arrays}"
-        require(not records.inputs, f"{named}, which are no images: leave it out")
+        setting_text = f"local-randomizer is '{self.kind}' and records are {records.kind_of_arrays}"
+        require(not records.inputs, f"{setting_text}, which are no images: leave it out")
         is_grey = len(shape) == 3 and shape[0] == 1 and not records.graphs
         require(is_grey, f"local-randomizer is '{self.kind}' and records have shape {shape}: accepted are {accepted}")
         accepted = f"1 to {pixels}, those of an image"
@@ -81,8 +81,8 @@ class LaplacePixelation:
         require_pair(observed, first, second)
         for images in (observed, first, second):
             self.require_images(images)
-        seen = observed[..., :: self.block, :: self.block].astype(np.float64)
-        distances = np.abs(seen - self._block_means(second)) - np.abs(seen - self._block_means(first))
+        blocks_seen = observed[..., :: self.block, :: self.block].astype(np.float64)
+        distances = np.abs(blocks_seen - self._block_means(second)) - np.abs(blocks_seen - self._block_means(first))
         return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
@@ -103,24 +103,24 @@ class LaplacePixelation:
         return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
 
     def pair_events(
-        self, first: NDArray[np.floating], second: NDArray[np.floating], most: int | None = None
+        self, first: NDArray[np.floating], second: NDArray[np.floating], most_events: int | None = None
     ) -> tuple[ReleaseEvent, ...]:
         """Return the releases that distinguish two given images: one for each block whose means differ.
 
         Shapes: `first` (1, height, width).
 
-        `most`: The differences of block means are rounded up to multiples of the largest difference divided by this
-        number. So the stated releases reveal a little more than the real ones. None rounds up to millionths.
+        `most_events`: The differences of block means are rounded up to multiples of the largest difference divided by
+        this number. So the stated releases reveal a little more than the real ones. None rounds up to millionths.
         """
         require_pair(first, first, second)
         for images in (first, second):
             self.require_images(images)
         differences, width = np.abs(self._block_means(first) - self._block_means(second)), _FINEST_DIFFERENCE
-        if most is not None:
-            width = max(width, float(differences.max()) / most * (1 + _ROUNDING))
+        if most_events is not None:
+            width = max(width, float(differences.max()) / most_events * (1 + _ROUNDING))
         steps, counts = np.unique(np.ceil(differences / width), return_counts=True)
-        found = zip(steps.tolist(), counts.tolist(), strict=True)
-        return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
+        step_counts = zip(steps.tolist(), counts.tolist(), strict=True)
+        return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in step_counts if step > 0)
 
     def require_images(self, images: NDArray[np.floating]) -> None:
         """Raise `InputError` unless images are grey, with pixels in [0, 1] and sides that are multiples of `block`."""

@@ -29,8 +29,8 @@ def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
 
 def draws_above(limit: float, count: int, generator: np.random.Generator) -> Flags:
     """Draw uniform numbers from [0, 1) and return True for each that is at least `limit`, shape (count,)."""
-    found = np.empty(count, dtype=np.bool_)
+    is_above = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):
-        part = found[start : start + _DRAWS]
-        part[:] = generator.random(part.size) >= limit
-    return found
+        draws = is_above[start : start + _DRAWS]
+        draws[:] = generator.random(draws.size) >= limit
+    return is_above

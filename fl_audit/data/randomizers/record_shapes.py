@@ -14,6 +14,6 @@ def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
 def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
     """Raise `InputError` unless two records have the same shape, and the last axes of `observed` have this shape."""
     fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
-    found = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"
+    problem = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"
     accepted = "two records of one shape, and observed records of that shape with further axes before it"
-    require(fits, f"{found}: accepted are {accepted}")
+    require(fits, f"{problem}: accepted are {accepted}")

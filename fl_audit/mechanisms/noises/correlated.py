@@ -102,8 +102,8 @@ class CorrelatedGaussian(GaussianNoise):
         It stands in a tuple of its own, since there is one kind of client: the server adds the noise. Raises
         `InputError` if there are more rounds than the matrix has.
         """
-        found = f"rounds is {rounds.count}, and the noise is correlated over {plural(self.rounds, 'round')}"
-        require(rounds.count <= self.rounds, f"{found}: accepted are 1 to {self.rounds}")
+        problem = f"rounds is {rounds.count}, and the noise is correlated over {plural(self.rounds, 'round')}"
+        require(rounds.count <= self.rounds, f"{problem}: accepted are 1 to {self.rounds}")
         return ((self._event(rounds.multiplier, rounds.count, rounds.participation),),)
 
     def joint_sensitivity(self, participation: "Participation") -> float:

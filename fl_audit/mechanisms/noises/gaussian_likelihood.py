@@ -10,7 +10,7 @@ from fl_audit.mechanisms.likelihood_ratio import Hypotheses, ReleaseLlrs, Releas
 
 
 def gaussian_llr(
-    comparison: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
+    release: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
 ) -> ReleaseLlrs:
     """Return the log-likelihood ratios and normal scores of releases with noise N(0, sigma^2 I).
 
@@ -21,23 +21,23 @@ def gaussian_llr(
 
     Shapes: `sigma` (rows,), `distance` (rows,).
     """
-    agreement = (comparison.residual * comparison.difference).sum(dim=1)
+    agreement = (release.residual * release.difference).sum(dim=1)
     weight = hypotheses.weight
-    sides = None if hypotheses.sides is None else [side[comparison.rows] for side in hypotheses.sides]
+    sides = None if hypotheses.sides is None else [side[release.rows] for side in hypotheses.sides]
     along = agreement / (sigma * distance)
     if weight == 1:
         half = distance / (2 * sigma)
         scores = torch.stack([along - half, along + half], dim=1)
         plain = agreement / sigma.square()
         return ReleaseLlrs(plain if sides is None else plain + sides[0] - sides[1], scores)
-    residual = comparison.release - comparison.shared
-    contributions = (comparison.present, comparison.absent)
+    residual = release.release - release.shared
+    contributions = (release.present, release.absent)
     llrs = [
         ((residual - contribution / 2) * contribution).sum(dim=1) / sigma.square() for contribution in contributions
     ]
     if sides is not None:
         llrs = [llr + side for llr, side in zip(llrs, sides, strict=True)]
-    means = [(contribution * comparison.difference).sum(dim=1) / (sigma * distance) for contribution in contributions]
+    means = [(contribution * release.difference).sum(dim=1) / (sigma * distance) for contribution in contributions]
     position = along + (means[0] + means[1]) / 2
     scores = torch.stack([_normal_score(position, mean, weight) for mean in means], dim=1)
     return ReleaseLlrs(mixed_llr(llrs[0], weight) - mixed_llr(llrs[1], weight), scores)

@@ -21,12 +21,12 @@ class GaussianNoise(MechanismNoise):
     has_gaussian_llr: ClassVar = True
 
     def release_llrs(
-        self, comparison: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
+        self, release: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
     ) -> "ReleaseLlrs":
         """Return the log-likelihood ratios by Lemma 1 of Bernau et al. 2021 (see `gaussian_likelihood`)."""
         from fl_audit.mechanisms.noises.gaussian_likelihood import gaussian_llr  # noqa: PLC0415
 
-        return gaussian_llr(comparison, scale, distance, hypotheses)
+        return gaussian_llr(release, scale, distance, hypotheses)
 
     def standard_residuals(self, noise: "Tensor") -> "Tensor":
         """Return the noise as it is: over its standard deviation, it is N(0, 1)."""

@@ -68,7 +68,7 @@ class CentralLaplace(MechanismNoise):
         return _LaplaceDraws()
 
     def release_llrs(
-        self, comparison: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
+        self, release: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
     ) -> "ReleaseLlrs":
         """Return the sums over coordinates of (|r - f(D')| - |r - f(D)|) / b for each release r.
 
@@ -79,11 +79,11 @@ class CentralLaplace(MechanismNoise):
         from fl_audit.mechanisms.likelihood_ratio import ReleaseLlrs  # noqa: PLC0415
 
         assert hypotheses.weight == 1, "units are not sampled with Laplace noise"
-        rest = comparison.release - comparison.shared
-        noises = [rest - comparison.present, rest - comparison.absent]
+        rest = release.release - release.shared
+        noises = [rest - release.present, rest - release.absent]
         log_odds = (noises[1].abs() - noises[0].abs()).sum(dim=1) / scale
         residuals = [self.standard_residuals(noise / scale.unsqueeze(1)) for noise in noises]
-        along = [(residual * comparison.difference).sum(dim=1) / distance for residual in residuals]
+        along = [(residual * release.difference).sum(dim=1) / distance for residual in residuals]
         scores = torch.where(distance.unsqueeze(1) > 0, torch.stack(along, dim=1), math.nan)
         return ReleaseLlrs(log_odds, scores)
 

@@ -193,13 +193,13 @@ class MechanismNoise(ABC):
 
     @abstractmethod
     def release_llrs(
-        self, comparison: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
+        self, release: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
     ) -> "ReleaseLlrs":
         """Return the log-likelihood ratio of each release for D against D', and the noise that either implies.
 
         Parameters
         ----------
-        comparison
+        release
             Releases of some trials, and the sums before noise that are expected under D and under D'.
         scale
             Scale of the noise that the adversary does not know, positive, float64 (rows,).

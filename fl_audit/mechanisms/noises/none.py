@@ -50,7 +50,7 @@ class NoNoise(MechanismNoise):
         return np.zeros_like(sensitivity.local, dtype=np.float64)
 
     def release_llrs(
-        self, comparison: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
+        self, release: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
     ) -> "ReleaseLlrs":
         """Raise `AssertionError`: no insider weighs releases without noise, whose likelihood ratio is infinite."""
         raise AssertionError("no insider weighs releases without noise")

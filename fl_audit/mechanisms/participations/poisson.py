@@ -49,12 +49,12 @@ class PoissonSampling(Participation):
         return f"The curve is what {differing} changes in a round in which it takes part."
 
 
-def participation_secrecy_words(words: ParticipationPhraseContext) -> str:
+def participation_secrecy_words(context: ParticipationPhraseContext) -> str:
     """Return a phrase for reports that says whether the insider learns in which rounds the differing unit participates.
 
     If the insider does not, the phrase adds that sampling protects the unit.
     """
-    rounds = f"in which rounds {words.differing} does"
-    if words.is_seen:
+    rounds = f"in which rounds {context.differing} does"
+    if context.is_seen:
         return f"the insider is told {rounds}: only being left out protects it"
     return f"{rounds} is secret, and sampling adds protection"

@@ -32,10 +32,10 @@ def take_out(messages: Sequence[Message]) -> TakenOut:
 
     def emptied(record: ArrayRecord) -> ArrayRecord:
         if id(record) not in records:
-            found = {key: array for key, array in record.items() if len(array.data) >= _LARGE}
-            left = {key: Array(array.dtype, array.shape, array.stype, b"") for key, array in found.items()}
-            records[id(record)] = without = ArrayRecord(dict(record) | left) if found else record
-            for key, array in found.items():
+            large_arrays = {key: array for key, array in record.items() if len(array.data) >= _LARGE}
+            emptied = {key: Array(array.dtype, array.shape, array.stype, b"") for key, array in large_arrays.items()}
+            records[id(record)] = without = ArrayRecord(dict(record) | emptied) if large_arrays else record
+            for key, array in large_arrays.items():
                 large.setdefault(id(array.data), array)
                 holes.append((without[key], list(large).index(id(array.data))))
         return records[id(record)]
@@ -43,18 +43,18 @@ def take_out(messages: Sequence[Message]) -> TakenOut:
     def without_large(content: RecordDict) -> RecordDict:
         if id(content) not in contents:
             # `content.array_records` makes a dictionary anew whenever it is asked.
-            held = {name: one for name, one in content.items() if isinstance(one, ArrayRecord)}
-            found = {name: emptied(record) for name, record in held.items()}
-            is_light = all(found[name] is record for name, record in held.items())
+            arrays = {name: record for name, record in content.items() if isinstance(record, ArrayRecord)}
+            found = {name: emptied(record) for name, record in arrays.items()}
+            is_light = all(found[name] is record for name, record in arrays.items())
             contents[id(content)] = content if is_light else RecordDict(dict(content) | found)
         return contents[id(content)]
 
     def light(message: Message) -> Message:
-        found = without_large(message.content) if message.has_content() else None
-        if found is None or found is message.content:
+        content = without_large(message.content) if message.has_content() else None
+        if content is None or content is message.content:
             return message
         copied = copy.copy(message)  # its sender still reads the original
-        copied.content = found
+        copied.content = content
         return copied
 
     lights = [light(message) for message in messages]
@@ -64,8 +64,8 @@ def take_out(messages: Sequence[Message]) -> TakenOut:
 def put_back(holes: Sequence[Any], large: Sequence[Any]) -> None:
     """Fill empty Flower arrays with their bytes, which were sent separately."""
     content = [values.tobytes() for values in large]
-    for hole, place in holes:
-        hole.data = content[place]
+    for hole, hole_index in holes:
+        hole.data = content[hole_index]
 
 
 class StoreViews:
@@ -87,8 +87,8 @@ class StoreViews:
     def put_back(self, holes: Sequence[Hole], large: Sequence[NDArray[np.uint8]]) -> None:
         """Fill empty Flower arrays with their bytes."""
         content = [self._taken(values) for values in large]
-        for hole, place in holes:
-            hole.data = content[place]  # type: ignore[assignment]  # `unpack` reads a view as well
+        for hole, hole_index in holes:
+            hole.data = content[hole_index]  # type: ignore[assignment]  # `unpack` reads a view as well
 
     def _taken(self, values: NDArray[np.uint8]) -> bytes | memoryview:
         with self._lock:
@@ -127,8 +127,8 @@ def bytes_of(array: Array) -> Any:
 
 def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
     """Return the large arrays (from 64 KiB on) that several messages share, keyed by the Python `id` of their bytes."""
-    records = {id(one): one for message in messages for one in _array_records(message)}
-    counts = Counter(id(one) for message in messages for one in _array_records(message))
+    records = {id(record): record for message in messages for record in _array_records(message)}
+    counts = Counter(id(record) for message in messages for record in _array_records(message))
     arrays, times = dict[int, Array](), Counter[int]()
     for identity, record in records.items():
         for array in record.values():
@@ -139,4 +139,8 @@ def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
 
 
 def _array_records(message: Message) -> list[ArrayRecord]:
-    return [one for one in message.content.values() if isinstance(one, ArrayRecord)] if message.has_content() else []
+    return (
+        [record for record in message.content.values() if isinstance(record, ArrayRecord)]
+        if message.has_content()
+        else []
+    )

@@ -62,13 +62,13 @@ class _CallQueue:
         pace = self.paces.get(call.message.metadata.message_type)
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
-    def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
+    def note(self, calls: Sequence[_Call], replies: CallReplies) -> None:
         """Record how many seconds the finished calls took for each record of their clients.
 
         Later estimates of the duration of calls of the same type use this number.
         """
-        made = calls[: max(1, len(answers.made))]
-        self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
+        made = calls[: max(1, len(replies.made))]
+        self.paces[made[0].message.metadata.message_type] = replies.seconds / sum(call.weight for call in made)
 
 
 class CallScheduler:
@@ -128,82 +128,84 @@ class CallScheduler:
         """
         with self._changed:
             for compartment, line in self._lines.items():
-                wanted = min(len(line.calls) + line.threads - line.idle, self._pool.processes_for(compartment))
-                for _ in range(wanted - line.threads):
+                wanted_processes = min(
+                    len(line.calls) + line.threads - line.idle, self._pool.processes_for(compartment)
+                )
+                for _ in range(wanted_processes - line.threads):
                     line.threads, line.idle = line.threads + 1, line.idle + 1
                     threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
 
-    def _serve(self, compartment: int, line: _CallQueue) -> None:
+    def _serve(self, compartment: int, queue: _CallQueue) -> None:
         """Make the waiting calls of a compartment, the clients that may share processes, until the pool is closed."""
         while True:
             with self._changed:
-                while not self._changed.wait_for(lambda: line.calls, _SECONDS_BETWEEN_LOOKS):
+                while not self._changed.wait_for(lambda: queue.calls, _SECONDS_BETWEEN_LOOKS):
                     if self._pool.is_closed:
                         return
             try:
                 # A waiting thread holds no reference to an object of Ray. If it released one while Ray is being shut
                 # down, the program would end.
                 with self._pool.in_use():
-                    self._make_part(compartment, line)
+                    self._make_part(compartment, queue)
             except Exception as error:
-                self._end(line, error)
+                self._end(queue, error)
                 return
 
-    def _make_part(self, compartment: int, line: _CallQueue) -> None:
+    def _make_part(self, compartment: int, queue: _CallQueue) -> None:
         """Execute some of the waiting client calls in an idle process, and put lost calls back into the queue."""
         process = self._pool.take(compartment)
         with self._changed:
-            calls = self._part(line, process)
-            line.idle -= bool(calls)
-        left, words = self._run_calls(line, process, calls) if calls else ([], None)
-        if words is None or not self._requeue_lost(line, process, left, words):
+            calls = self._part(queue, process)
+            queue.idle -= bool(calls)
+        left, words = self._run_calls(queue, process, calls) if calls else ([], None)
+        if words is None or not self._requeue_lost(queue, process, left, words):
             self._pool.give_back(process)
         with self._changed:
-            line.idle += bool(calls)
+            queue.idle += bool(calls)
 
-    def _end(self, line: _CallQueue, error: Exception) -> None:
+    def _end(self, queue: _CallQueue, error: Exception) -> None:
         """Report an error as the outcome of all waiting calls of a queue, because the error ends the queue's thread."""
         with self._changed:
-            left, line.calls = line.calls, []
-            line.threads, line.idle = line.threads - 1, line.idle - 1
+            left, queue.calls = queue.calls, []
+            queue.threads, queue.idle = queue.threads - 1, queue.idle - 1
         self._settle([(call.identity, _failure(error)) for call in left])
 
-    def _part(self, line: _CallQueue, process: ClientProcess) -> list[_Call]:
+    def _part(self, queue: _CallQueue, process: ClientProcess) -> list[_Call]:
         """Take the next calls for a process out of a queue, and return them.
 
         It takes at least one call, and about as much work as there is for each idle process.
         """
-        if not line.calls:
+        if not queue.calls:
             return []
-        share = sum(call.weight for call in line.calls) / max(1, line.idle)
-        taken, weight, seconds = list[_Call](), 0, 0.0
-        for call in self._in_order(line, process):
-            expected = line.seconds_of(call)
+        share = sum(call.weight for call in queue.calls) / max(1, queue.idle)
+        calls, weight, seconds = list[_Call](), 0, 0.0
+        for call in self._in_order(queue, process):
+            expected = queue.seconds_of(call)
             is_full = weight + call.weight / 2 > share or seconds + expected > _SECONDS_OF_A_PART
-            if taken and (is_full or call.is_alone or taken[0].is_alone):
+            if calls and (is_full or call.is_alone or calls[0].is_alone):
                 break
-            taken.append(call)
+            calls.append(call)
             weight, seconds = weight + call.weight, seconds + expected
-        gone = set(taken)
-        line.calls = [call for call in line.calls if call not in gone]
-        self._homes |= {call.node: process for call in taken}
-        return taken
+        gone = set(calls)
+        queue.calls = [call for call in queue.calls if call not in gone]
+        self._homes |= {call.node: process for call in calls}
+        return calls
 
-    def _in_order(self, line: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
+    def _in_order(self, queue: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
         """Yield the waiting calls in the order in which a process takes them.
 
         First come calls of clients whose last call was made by this process, and of clients without an earlier call.
         Calls of other processes' clients follow, from the end of the queue.
         """
-        for call in line.calls:
+        for call in queue.calls:
             if self._homes.get(call.node, process) is process:
                 yield call
-        for call in reversed(line.calls):
+        for call in reversed(queue.calls):
             if self._homes.get(call.node, process) is not process:
                 yield call
 
     def _run_calls(
-        self, line: _CallQueue, process: ClientProcess, calls: list[_Call]
+        self, queue: _CallQueue, process: ClientProcess, calls: list[_Call]
     ) -> tuple[list[_Call], str | None]:
         """Run calls in a process and report their outcomes; return the calls without a result, and an error message.
 
@@ -214,15 +216,15 @@ class CallScheduler:
             load, has = self._load(left, process)
             answers = self._pool.call(process, load)
             process.has |= has
-            line.note(left, answers)
+            queue.note(left, answers)
             left = self._report_outcomes(left, answers.made)
             while answers.under_way:
                 # They alone keep the process busy: those behind them are for everybody.
                 left, others = left[: answers.under_way], left[answers.under_way :]
-                self._put_back(line, others)
+                self._put_back(queue, others)
                 answers = self._pool.wait_for_results(process, answers.under_way)
                 left = self._report_outcomes(left, answers.made)
-            self._put_back(line, left)
+            self._put_back(queue, left)
         except LostCallsError as error:
             return left, error.words
         except Exception as error:
@@ -233,20 +235,20 @@ class CallScheduler:
         """Return calls packed for a process, and the keys of the data and code that are packed with them."""
         contexts = [self._contexts[call.node] for call in calls]
         packed = self._call_context.of(
-            [(call.message, one) for call, one in zip(calls, contexts, strict=True)], process.has
+            [(call.message, context) for call, context in zip(calls, contexts, strict=True)], process.has
         )
         lights, holes, arrays = take_out([call.message for call in calls])
         shared = calls[0].shared if len({id(call.shared) for call in calls}) == 1 else _joined(calls)
         large = [shared.get(id(array.data)) or bytes_of(array) for array in arrays]
         return ProcessCalls(lights, holes, contexts, large, packed.references, packed.own), packed.keys
 
-    def _report_outcomes(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
+    def _report_outcomes(self, calls: list[_Call], replies: Sequence[CallReply]) -> list[_Call]:
         """Report the outcomes of the calls that were made, and return the calls that are left.
 
-        `made` holds the outcomes in the order of `calls`, and may be shorter.
+        `replies` holds the outcomes in the order of `calls`, and may be shorter.
         """
         outcomes = list[tuple[str, Outcome]]()
-        for call, answer in zip(calls, made, strict=False):
+        for call, answer in zip(calls, replies, strict=False):
             if answer.failure is None:
                 self._contexts[call.node] = answer.context
                 outcomes.append((call.identity, answer.reply))
@@ -254,14 +256,14 @@ class CallScheduler:
                 verbosity.LOG.info("a client call on node %d failed: %s", call.node, answer.failure)
                 outcomes.append((call.identity, CallError(answer.failure)))
         self._settle(outcomes)
-        return calls[len(made) :]
+        return calls[len(replies) :]
 
-    def _put_back(self, line: _CallQueue, calls: Sequence[_Call]) -> None:
+    def _put_back(self, queue: _CallQueue, calls: Sequence[_Call]) -> None:
         with self._changed:
-            line.calls[:0] = calls
+            queue.calls[:0] = calls
             self._changed.notify_all()
 
-    def _requeue_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
+    def _requeue_lost(self, queue: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
         """Put calls without a result back into the queue, and return whether their process died.
 
         `words` is the message with which Ray failed; it is "" if the process died. A call that was made alone is
@@ -270,7 +272,7 @@ class CallScheduler:
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:
             if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= RETRIES):
-                self._put_back(line, calls)
+                self._put_back(queue, calls)
                 return True
             for call in calls:
                 call.deaths += 1
@@ -281,7 +283,7 @@ class CallScheduler:
             return is_lost
         for call in calls:
             call.is_alone = True
-        self._put_back(line, calls)
+        self._put_back(queue, calls)
         return is_lost
 
 

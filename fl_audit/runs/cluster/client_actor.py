@@ -92,15 +92,17 @@ class ClientActor:
     def has_started(self) -> None:
         """Answer once the process has started."""
 
-    def run(self, calls: bytes, single: Any, call_context: list[Any], own: Any, seconds: float, *large: Any) -> Any:
+    def run(
+        self, calls: bytes, single: Any, call_context: list[Any], own_context: Any, seconds: float, *large: Any
+    ) -> Any:
         """Make client calls until a time limit; return the results, the number of unfinished calls, and the time
         taken.
         """
         messages, holes, contexts = pickle.loads(calls)
         try:
             shared = iter(large)
-            put_back(holes, [next(shared) if one is None else one for one in single])
-            self._get_ready(call_context, own)
+            put_back(holes, [next(shared) if value is None else value for value in single])
+            self._get_ready(call_context, own_context)
         except ConnectionAbortedError:
             raise
         except Exception as error:
@@ -136,14 +138,14 @@ class ClientActor:
         done, self._done = self._done, []
         return done, self._is_at_work + len(self._waiting), time.monotonic() - self._began
 
-    def _get_ready(self, call_context: list[Any], own: Any) -> None:
+    def _get_ready(self, call_context: list[Any], own_context: Any) -> None:
         sys.path.extend(path for path in self._paths if path not in sys.path)
         for reference in call_context:
             if reference not in self._given:
                 self._received(reference)()
                 self._given.add(reference)
-        if own is not None:
-            for unpack in pickle.loads(own[0], buffers=own[1]):
+        if own_context is not None:
+            for unpack in pickle.loads(own_context[0], buffers=own_context[1]):
                 unpack()
         if self._call is None:
             self._call, self._announce = map(self._received, self._app)

@@ -41,8 +41,10 @@ def differing_versions(versions: Versions) -> str:
 
     Python 3.11.7 and 3.11.9 count as equal, and so do builds of the same version, as torch 2.13.0 and 2.13.0+cpu.
     """
-    own = own_versions()
-    differing = [name for name in own if _compared(name, versions[name]) != _compared(name, own[name])]
+    local_versions = own_versions()
+    differing = [
+        name for name in local_versions if _compared(name, versions[name]) != _compared(name, local_versions[name])
+    ]
     return phrase_list([f"{name} {versions[name]}" if versions[name] else f"no {name}" for name in differing])
 
 

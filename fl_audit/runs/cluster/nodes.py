@@ -22,8 +22,8 @@ class RayMachine:
 def living_nodes(share: Mapping[str, float]) -> dict[str, RayMachine]:
     """Return the living machines of the Ray cluster that have room for a client, by Ray's id of the machine."""
     alive = [(row["NodeID"], row["NodeManagerAddress"], row["Resources"]) for row in alive_rows()]
-    found = [RayMachine(identity, address, _slots(resources, share)) for identity, address, resources in alive]
-    return {node.identity: node for node in found if node.slots > 0}
+    machines = [RayMachine(identity, address, _slots(resources, share)) for identity, address, resources in alive]
+    return {node.identity: node for node in machines if node.slots > 0}
 
 
 def alive_rows() -> list[dict[str, Any]]:

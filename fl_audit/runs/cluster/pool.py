@@ -92,8 +92,10 @@ class ClientPool:
         # Machines that are present when the run begins were asked before: see `require_alike`.
         self._asked, self._welcome = set(self._nodes), set(self._nodes)
         if not self.capacity:
-            taken = " and ".join(f"{value:g} {key.removeprefix('num_')}" for key, value in share.items() if value > 0)
-            raise CallError(f"no node of the cluster has room for a client, which takes {taken}")
+            resources = " and ".join(
+                f"{value:g} {key.removeprefix('num_')}" for key, value in share.items() if value > 0
+            )
+            raise CallError(f"no node of the cluster has room for a client, which takes {resources}")
         self._watching = [threading.Thread(target=self._watch_nodes, daemon=True)]
         self._watching[0].start()
 
@@ -141,8 +143,8 @@ class ClientPool:
         """
         self._wait_for_start(process)
         with call_error_if_full():
-            large = [one.reference() for one in load.large if isinstance(one, SharedArray)]
-            single = [None if isinstance(one, SharedArray) else one for one in load.large]
+            large = [array.reference() for array in load.large if isinstance(array, SharedArray)]
+            single = [None if isinstance(array, SharedArray) else array for array in load.large]
             # By itself Ray asks Python of each object how it is to be pickled, and messages have many.
             calls = pickle.dumps((load.messages, load.holes, load.contexts), protocol=pickle.HIGHEST_PROTOCOL)
             begun = process.handle.run.remote(
@@ -222,17 +224,17 @@ class ClientPool:
         The machine with the fewest dead processes is preferred, and among equals the one with the fewest processes of
         the compartment.
         """
-        own = Counter(one.node.identity for one in self._processes if one.compartment == compartment)
+        counter = Counter(process.node.identity for process in self._processes if process.compartment == compartment)
         if compartment == ORDINARY:
-            found = [node for node in self._nodes.values() if own[node.identity] < node.slots]
+            nodes = [node for node in self._nodes.values() if counter[node.identity] < node.slots]
         else:
             # They get processes beside the ordinary ones: the calls of insiders last longest, and so start at once.
-            found = list(self._nodes.values()) if own.total() < self.processes_for(compartment) else []
-        order = {node: (self._suspects[node.identity], own[node.identity], -node.slots) for node in found}
+            nodes = list(self._nodes.values()) if counter.total() < self.processes_for(compartment) else []
+        order = {node: (self._suspects[node.identity], counter[node.identity], -node.slots) for node in nodes}
         return min(order, key=order.__getitem__, default=None)
 
-    def _started(self, node: RayMachine, compartment: int, takes_cores: bool = True) -> Any:
-        placed = NodeAffinitySchedulingStrategy(node_id=node.identity, soft=False)
+    def _started(self, machine: RayMachine, compartment: int, takes_cores: bool = True) -> Any:
+        placed = NodeAffinitySchedulingStrategy(node_id=machine.identity, soft=False)
         share = self._share if compartment == ORDINARY and takes_cores else self._share | {"num_cpus": 0}
         return self._actor.options(scheduling_strategy=placed, max_restarts=0, **share).remote(
             [entry or os.getcwd() for entry in sys.path], self._app
@@ -247,8 +249,8 @@ class ClientPool:
                         raise CallError(_ENDED)
                     if process.node.identity not in self._nodes:
                         raise LostCallsError
-                made, under_way, seconds = ray.get(reference)
-                return CallReplies([_answer(self._views, *one) for one in made], under_way, seconds)
+                outcomes, under_way, seconds = ray.get(reference)
+                return CallReplies([_answer(self._views, *outcome) for outcome in outcomes], under_way, seconds)
         except RayTaskError as error:
             # Only errors of Ray itself arrive here, for example if a message cannot be unpickled.
             if isinstance(error.cause, ConnectionAbortedError):
@@ -268,53 +270,55 @@ class ClientPool:
             self._suspects[process.node.identity] += 1
             self._changed.notify_all()
 
-    def _is_alive(self, node: RayMachine, is_last_chance: bool) -> bool:
+    def _is_alive(self, machine: RayMachine, is_last_chance: bool) -> bool:
         """Return whether a machine is still in the cluster.
 
         With `is_last_chance`, Ray first gets up to 30 seconds to notice that the machine is gone.
         """
         if is_last_chance and len(self._nodes) > 1:
             with self._changed:
-                gone = lambda: self._closed.is_set() or node.identity not in self._nodes  # noqa: E731
+                gone = lambda: self._closed.is_set() or machine.identity not in self._nodes  # noqa: E731
                 self._changed.wait_for(gone, _SECONDS_UNTIL_A_NODE_IS_MISSED)
-        return node.identity in self._nodes
+        return machine.identity in self._nodes
 
     def _watch_nodes(self) -> None:
         """Ask Ray every second which machines have joined or are lost; the body of a thread."""
         while not self._closed.wait(_SECONDS_BETWEEN_LOOKS):
             try:
-                found = living_nodes(self._share)
+                machines = living_nodes(self._share)
             except Exception:  # the head may be away for a while
                 continue
-            for node in found.values():
+            for node in machines.values():
                 if node.identity not in self._asked:
                     self._asked.add(node.identity)
                     self._watching.append(threading.Thread(target=self._admit_machine, args=(node,), daemon=True))
                     self._watching[-1].start()
-            found = {identity: node for identity, node in found.items() if identity in self._welcome}
+            machines = {identity: node for identity, node in machines.items() if identity in self._welcome}
             with self._changed:
-                lost = [node for identity, node in self._nodes.items() if identity not in found]
-                if found.keys() != self._nodes.keys():
-                    self._nodes = found
+                lost = [node for identity, node in self._nodes.items() if identity not in machines]
+                if machines.keys() != self._nodes.keys():
+                    self._nodes = machines
                     self._drop_from(lost)
                     self._changed.notify_all()
 
-    def _admit_machine(self, node: RayMachine) -> None:
+    def _admit_machine(self, machine: RayMachine) -> None:
         """Let the pool use a machine that has joined, if its versions of Python and packages match."""
-        for versions in versions_of([node.identity], self._closed.is_set).values():
+        for versions in versions_of([machine.identity], self._closed.is_set).values():
             difference = differing_versions(versions)
             unused = f" and is not used: it has {difference}" if difference else ""
-            verbosity.tell(f"node {node.address} has joined{unused}")
+            verbosity.tell(f"node {machine.address} has joined{unused}")
             if not difference:
-                self._welcome.add(node.identity)
+                self._welcome.add(machine.identity)
 
     def _drop_from(self, lost: list[RayMachine]) -> None:
         for node in lost:
-            on_it = [one for one in self._processes if one.node.identity == node.identity]
-            idle = [one for waiting in self._idle.values() for one in waiting]
-            busy = sum(one not in idle for one in on_it)
-            self._processes = [one for one in self._processes if one not in on_it]
-            self._idle = {key: [one for one in waiting if one not in on_it] for key, waiting in self._idle.items()}
+            on_it = [process for process in self._processes if process.node.identity == node.identity]
+            idle = [process for waiting in self._idle.values() for process in waiting]
+            busy = sum(process not in idle for process in on_it)
+            self._processes = [process for process in self._processes if process not in on_it]
+            self._idle = {
+                key: [process for process in waiting if process not in on_it] for key, waiting in self._idle.items()
+            }
             verbosity.tell(
                 f"node {node.address} is lost: {busy} unfinished call(s) on it are made again on other nodes"
             )

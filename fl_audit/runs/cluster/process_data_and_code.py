@@ -59,15 +59,15 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
         return []
     federation, compartment, client = _federation(text), compartment_of(message, context), _client(context)
     knows_all, knows_differing = bool(compartment & _INSIDERS), bool(compartment & _TARGETS)
-    found: list[Piece] = [
+    pieces: list[Piece] = [
         ((text, "modules"), lambda: sent_modules([federation.public.model])),
         ((text, "federation", compartment), lambda: sent_federation(federation, knows_all, knows_differing)),
     ]
     if message.metadata.message_type != f"query.{NonTrainingQuery.IDENTIFY}" and not federation.public.is_canary(
         client
     ):
-        found.append(((text, _SHARD, client), lambda: sent_shard(federation, client)))
-    return found
+        pieces.append(((text, _SHARD, client), lambda: sent_shard(federation, client)))
+    return pieces
 
 
 def weight_of(message: Message, context: Context) -> int:
@@ -102,14 +102,14 @@ class CallContextPacker:
     def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> UnsentCallContext:
         """Return the packed data and code that a process needs for client calls and has not received yet."""
         needed = {key: packed for call in calls for key, packed in parts_of(*call) if key not in has}
-        own = [packed() for key, packed in needed.items() if _is_own(key)]
+        own_packers = [packed() for key, packed in needed.items() if _is_own(key)]
         references = [self._reference(key, packed) for key, packed in needed.items() if not _is_own(key)]
         # The process loads the shared pieces first. They bring all classes and modules that the shards need, so plain
         # pickle suffices for the shards.
         buffers = list[pickle.PickleBuffer]()
-        pickled = pickle.dumps(own, protocol=5, buffer_callback=buffers.append)
-        arrays = [np.frombuffer(one.raw(), np.uint8) for one in buffers]
-        return UnsentCallContext(references, (pickled, arrays) if own else None, frozenset(needed))
+        pickled = pickle.dumps(own_packers, protocol=5, buffer_callback=buffers.append)
+        arrays = [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
+        return UnsentCallContext(references, (pickled, arrays) if own_packers else None, frozenset(needed))
 
     def _reference(self, key: Hashable, packed: Callable[[], Callable[[], None]]) -> Any:
         with self._lock:

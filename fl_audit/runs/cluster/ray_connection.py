@@ -99,8 +99,8 @@ def _token_of_environment() -> str | None:
         return None
     if token := os.environ.get("RAY_AUTH_TOKEN"):
         return token
-    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    file = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    token_path = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    file = Path(token_path) if token_path else Path.home() / ".ray" / "auth_token"
     return file.read_text().strip() if file.is_file() else None
 
 
@@ -127,17 +127,19 @@ def cluster_at(address: str | None) -> str | None:
     """
     if address is None:
         return None
-    found = _address_here() if address == "auto" else address
+    named_address = _address_here() if address == "auto" else address
     accepted = "accepted is HOST:PORT of a node started with 'ray start --head', or auto on that machine"
-    require(not found.startswith("ray://"), f"--ray-address {address}: Ray Client cannot carry a run: {accepted}")
-    host, _, port = found.rpartition(":")
+    require(
+        not named_address.startswith("ray://"), f"--ray-address {address}: Ray Client cannot carry a run: {accepted}"
+    )
+    host, _, port = named_address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
     except (OSError, ValueError, OverflowError) as error:
         raise InputError(f"--ray-address {address}: no Ray cluster answers there: {accepted}") from error
     read_credentials_anew()
-    _asks_for_token(found)
-    return found
+    _asks_for_token(named_address)
+    return named_address
 
 
 def _address_here() -> str:

@@ -25,8 +25,8 @@ uses them here; Ray has no public setting for them.
 
 def skip_helpers() -> None:
     """Make Ray start without its helpers, as far as it has the functions named above."""
-    for place, function, result in _HELPERS:
-        module, _, name = place.partition(":")
+    for module_name, function, result in _HELPERS:
+        module, _, name = module_name.partition(":")
         owner = sys.modules.get(module)
         owner = getattr(owner, name, None) if name else owner
         if hasattr(owner, function):

@@ -24,30 +24,34 @@ _KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], .
 def comparison_figure(rows: Sequence[RunRow]) -> Figure:
     """Return a figure with one line per run: values of epsilon on the left, and how good models are on the right."""
     figure = new_figure(1.9 + 0.42 * len(rows))
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
-    places = list(range(len(rows)))[::-1]
+    left_axes, right_axes = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
+    heights = list(range(len(rows)))[::-1]
     for kind, value, look in _KINDS:
         name = f"{kind}, {cuts_text(row.epsilon_star_cut for row in rows)}" if kind == _STAR_MEAN else kind
-        known = [(found, place) for row, place in zip(rows, places, strict=True) if (found := value(row)) is not None]
-        if known:
-            left.plot(*np.transpose(known), linestyle="", label=name, **look)
+        known_points = [
+            (point_value, height)
+            for row, height in zip(rows, heights, strict=True)
+            if (point_value := value(row)) is not None
+        ]
+        if known_points:
+            left_axes.plot(*np.transpose(known_points), linestyle="", label=name, **look)
     metric, values = _shared_metric(rows)
-    known = [(value, place) for value, place in zip(values, places, strict=True) if value is not None]
-    right.plot(*np.reshape(known, (-1, 2)).T, linestyle="", marker="D", color=INK)
-    left.set_yticks(places, [f"{literal(printable(row.run))}\n{row.outcome}" for row in rows])
-    left.set_ylim(-0.6, len(rows) - 0.4)
-    left.set_xlim(left=0)
-    if all(0 <= value <= 1 for value, _ in known):
-        right.set_xlim(0, 1)
+    known_points = [(value, height) for value, height in zip(values, heights, strict=True) if value is not None]
+    right_axes.plot(*np.reshape(known_points, (-1, 2)).T, linestyle="", marker="D", color=INK)
+    left_axes.set_yticks(heights, [f"{literal(printable(row.run))}\n{row.outcome}" for row in rows])
+    left_axes.set_ylim(-0.6, len(rows) - 0.4)
+    left_axes.set_xlim(left=0)
+    if all(0 <= value <= 1 for value, _ in known_points):
+        right_axes.set_xlim(0, 1)
     deltas = {row.delta for row in rows if row.delta is not None}
     at = (
         "epsilon, each at the delta of its run: these differ"
         if len(deltas) > 1
         else "epsilon, at the delta of the runs"
     )
-    finish_axes(left, "What is claimed, and what was shown", at, "")
-    finish_axes(right, "What models are worth", f"{metric_title(metric)} on test records", "")
-    add_legend(left, columns=2)
+    finish_axes(left_axes, "What is claimed, and what was shown", at, "")
+    finish_axes(right_axes, "What models are worth", f"{metric_title(metric)} on test records", "")
+    add_legend(left_axes, columns=2)
     return figure
 
 

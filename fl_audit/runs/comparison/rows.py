@@ -62,35 +62,37 @@ class RunRow:
         }
 
 
-def differences(found: Sequence[RunRow]) -> list[str]:
+def differences(rows: Sequence[RunRow]) -> list[str]:
     """Return a sentence for each of three settings that differs between the runs: delta, adjacency and Epsilon* cut.
 
     Epsilon* is the privacy risk of a released model, and ignores error rates below the cut. If one of the settings
     differs, guarantees or values of Epsilon* are not directly comparable.
     """
-    told = []
-    deltas = sorted({row.delta for row in found if row.delta is not None})
+    differences = []
+    deltas = sorted({row.delta for row in rows if row.delta is not None})
     if len(deltas) > 1:
-        named = ", ".join(f"{delta:g}" for delta in deltas)
-        told.append(
-            f"The deltas differ ({named}): every epsilon, belief and Epsilon* holds at the delta of its own run, and a "
+        deltas_text = ", ".join(f"{delta:g}" for delta in deltas)
+        differences.append(
+            f"The deltas differ ({deltas_text}): every epsilon, belief and Epsilon* holds at the delta of its own "
+            "run, and a "
             "smaller delta makes the numbers of the same training larger, so that a larger number here may be the "
             "stronger guarantee. Runs of one delta can be compared."
         )
-    relations = sorted({row.adjacency for row in found if row.adjacency is not None})
+    relations = sorted({row.adjacency for row in rows if row.adjacency is not None})
     if len(relations) > 1:
-        told.append(
+        differences.append(
             f"The neighbours differ ({', '.join(relations)}): noise is over the sensitivity, which is 2 x clipping "
             "norm where a unit is replaced, and epsilons between different neighbours say different things."
         )
-    cuts = sorted({row.epsilon_star_cut for row in found if row.epsilon_star_cut is not None})
+    cuts = sorted({row.epsilon_star_cut for row in rows if row.epsilon_star_cut is not None})
     if len(cuts) > 1:
-        named = ", ".join(f"{cut:g}" for cut in cuts)
-        told.append(
-            f"The cuts of Epsilon* differ ({named}): it leaves out error rates beyond the cut of its own run, which is "
+        deltas_text = ", ".join(f"{cut:g}" for cut in cuts)
+        differences.append(
+            f"The cuts of Epsilon* differ ({deltas_text}): it leaves out error rates beyond the cut of its own "
+            "run, which is "
             "another one where losses are counted than where normals fit them, so that its values say different things."
         )
-    return told
+    return differences
 
 
 def rows(directories: Sequence[Path]) -> list[RunRow]:
@@ -99,14 +101,14 @@ def rows(directories: Sequence[Path]) -> list[RunRow]:
     Raises `InputError` if there are fewer than two directories, if a directory is given twice, or if one has no
     summary.
     """
-    many = f"{len(directories)} run to compare: accepted are at least two directories of runs"
-    require(len(directories) >= 2, many)
-    places = [directory.resolve() for directory in directories]
+    problem = f"{len(directories)} run to compare: accepted are at least two directories of runs"
+    require(len(directories) >= 2, problem)
+    paths = [directory.resolve() for directory in directories]
     for number, directory in enumerate(directories):
-        require(places[number] not in places[:number], f"{directory} is named twice: accepted are different runs")
+        require(paths[number] not in paths[:number], f"{directory} is named twice: accepted are different runs")
     # The last part of a directory names its run, or all of it where two end alike.
-    ends = [place.name for place in places]
-    names = [end if ends.count(end) == 1 else str(given) for end, given in zip(ends, directories, strict=True)]
+    ends = [path.name for path in paths]
+    names = [end if ends.count(end) == 1 else str(directory) for end, directory in zip(ends, directories, strict=True)]
     return [_row(name, read_summary(directory)) for name, directory in zip(names, directories, strict=True)]
 
 

@@ -122,22 +122,22 @@ class AuditSection(ConfigSection):
 
     @model_validator(mode="after")
     def _of_membership(self) -> Self:
-        own = audit_named(self.kind).own_settings
+        own_settings = audit_named(self.kind).own_settings
         for kind, audit in AUDITS.items():
-            if idle := self.given_keys([name for name in audit.own_settings if name not in own]):
+            if idle := self.given_keys([name for name in audit.own_settings if name not in own_settings]):
                 raise ValueError(f"{self.named(idle)} needs kind = {kind}, and kind is {self.kind}")
         attacks = self.attacks or ()
-        shadowed = [one for one in attacks if has_shadows(one)]
+        shadowed = [attack for attack in attacks if has_shadows(attack)]
         named_values = audit_named(self.kind).column_of_candidates(self.attribute) is not None
         if named_values and self.candidates is not None:
             raise ValueError(f"candidates = {self.candidates} with an attribute, whose values are the candidates")
         if self.attribute is not None and not named_values and Attack.ATTRIBUTE not in attacks:
-            others = f"and they are {name_list(attacks) or 'none'}"
-            raise ValueError(f"{self.named(('attribute',))} needs {Attack.ATTRIBUTE} among attacks, {others}")
+            problem = f"and they are {name_list(attacks) or 'none'}"
+            raise ValueError(f"{self.named(('attribute',))} needs {Attack.ATTRIBUTE} among attacks, {problem}")
         if self.trials < FEWEST_SHADOWS and shadowed:
             said = f"trials = {self.trials} are too few to be shadow models of each other"
             raise ValueError(f"{said}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
-        learning = [one for one in of_ours(attacks) if one.is_white_box]
+        learning = [our for our in of_ours(attacks) if our.is_white_box]
         if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:
             said = f"targets = {self.targets} are too few to learn from half of them"
             raise ValueError(f"{said}: accepted with {name_list(learning)} are {FEWEST_KNOWN} and more")

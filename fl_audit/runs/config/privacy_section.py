@@ -128,18 +128,20 @@ class PrivacySection(ConfigSection):
         if not self.private:
             if idle := [name for name in GUARANTEE_ONLY if name.replace("-", "_") in self.model_fields_set]:
                 keys = "that key" if len(idle) == 1 else "those keys"
-                said = f"given together with private = false, which guarantees nothing: leave {keys} out, or set"
-                raise ValueError(f"{self.named(idle)} {said} private = true")
+                problem = f"given together with private = false, which guarantees nothing: leave {keys} out, or set"
+                raise ValueError(f"{self.named(idle)} {problem} private = true")
             return self
-        given = self.given_keys(PRIVACY_TARGETS)
-        if len(given) != 1:
+        targets_given = self.given_keys(PRIVACY_TARGETS)
+        if len(targets_given) != 1:
             accepted = name_list(PRIVACY_TARGETS, "or")
-            raise ValueError(f"{self.named(given) or 'none'} given: accepted is exactly one of {accepted}")
+            raise ValueError(f"{self.named(targets_given) or 'none'} given: accepted is exactly one of {accepted}")
         for detail in self.given_keys(tuple(DETAILS)):
-            if DETAILS[detail] not in given:
+            if DETAILS[detail] not in targets_given:
                 raise ValueError(f"{self.named([detail])} needs {DETAILS[detail]}, which is left out")
-        if self.sensitivity is SensitivityKind.LOCAL and given[0] in DETAILS.values():
-            raise ValueError(f"{given[0]} with sensitivity = local, noise for one pair only: accepted is global")
+        if self.sensitivity is SensitivityKind.LOCAL and targets_given[0] in DETAILS.values():
+            raise ValueError(
+                f"{targets_given[0]} with sensitivity = local, noise for one pair only: accepted is global"
+            )
         if self.noise_over is not None and self.noise_multiplier is None:
             raise ValueError(f"noise-over = {self.noise_over} needs noise-multiplier, which is left out")
         if self.noise_over is MultiplierReference.CLIPPING_NORM and self.sensitivity is SensitivityKind.LOCAL:

@@ -36,10 +36,10 @@ class RunConfig(ConfigSection):
         """Fill in the defaults that depend on other sections."""
         if not isinstance(values, dict):
             return values
-        given = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
+        sections = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
         # A value that is no table is refused later, and decides nothing.
-        tables = {name: table if isinstance(table, dict) else {} for name, table in given.items()}
-        return values | {name: table for name, table in _filled(**tables).items() if isinstance(given[name], dict)}
+        tables = {name: table if isinstance(table, dict) else {} for name, table in sections.items()}
+        return values | {name: table for name, table in _filled(**tables).items() if isinstance(sections[name], dict)}
 
     def changed(self, **sections: Mapping[str, Any]) -> "RunConfig":
         """Return a copy of the configuration with changed values, which are not validated.

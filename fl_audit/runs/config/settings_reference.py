@@ -77,15 +77,19 @@ def settings(place: str | None = None) -> tuple[Setting, ...]:
     if place is None:
         return every
     section, dot, key = place.partition(".")
-    of_section = tuple(one for one in every if one.key.startswith(f"{section}."))
-    named = tuple(one for one in every if place in (one.key, one.key.partition(".")[2]))
-    if wanted := named if dot or not of_section else of_section:
+    of_section = tuple(setting for setting in every if setting.key.startswith(f"{section}."))
+    settings = tuple(setting for setting in every if place in (setting.key, setting.key.partition(".")[2]))
+    if wanted := settings if dot or not of_section else of_section:
         return wanted
-    what, name, names = f"section {section!r}", section, list(RunConfig.model_fields)
+    subject, name, names = f"section {section!r}", section, list(RunConfig.model_fields)
     if of_section:
-        what, name, names = f"key {key!r} of [{section}]", key, [one.key.partition(".")[2] for one in of_section]
+        subject, name, names = (
+            f"key {key!r} of [{section}]",
+            key,
+            [setting.key.partition(".")[2] for setting in of_section],
+        )
     nearest = get_close_matches(name, names, n=1, cutoff=0.0)[0]
-    raise InputError(f"configuration {what} is unknown: nearest is {nearest!r}, accepted are {name_list(names)}")
+    raise InputError(f"configuration {subject} is unknown: nearest is {nearest!r}, accepted are {name_list(names)}")
 
 
 def _every() -> Iterator[Setting]:
@@ -97,17 +101,21 @@ def _every() -> Iterator[Setting]:
         for one in model.model_fields.values():
             properties = whole["$defs"][model.__name__]["properties"][one.alias]
             key = f"{section}.{one.alias}"
-            parts = [resolved(part, whole) for part in properties.get("anyOf", [properties])]
-            parts = [part for part in parts if part.get("type") != "null"]
-            kinds = dict.fromkeys(_KINDS[_type_of(part)] for part in parts)
-            words = [word for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
+            alternatives = [resolved(alternative, whole) for alternative in properties.get("anyOf", [properties])]
+            alternatives = [alternative for alternative in alternatives if alternative.get("type") != "null"]
+            kinds = dict.fromkeys(_KINDS[_type_of(alternative)] for alternative in alternatives)
+            words = [
+                word
+                for alternative in alternatives
+                for word in alternative.get("enum", [alternative["const"]] if "const" in alternative else [])
+            ]
             yield Setting(
                 key=key,
                 type=" or ".join(kinds),
                 default=None if key in _REQUIRED else properties.get("default"),
                 explanation=" ".join((one.description or "").split()),
                 accepted=_OF_THEIR_OWN.get(key) or accepted_values(properties, whole),
-                choices=tuple(words) if words and len(parts) == 1 else None,
+                choices=tuple(words) if words and len(alternatives) == 1 else None,
                 required=_REQUIRED.get(key, "always" if one.is_required() else ""),
                 advanced=key not in _USUAL,
             )

@@ -135,9 +135,9 @@ class TrainingSection(ConfigSection):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         for names in _AT_MOST_ONE:
-            given = self.given_keys(names)
-            if len(given) > 1:
-                raise ValueError(f"{self.named(given)} are both given: accepted is at most one of the two")
+            keys_given = self.given_keys(names)
+            if len(keys_given) > 1:
+                raise ValueError(f"{self.named(keys_given)} are both given: accepted is at most one of the two")
         for setting, rule in foreign_settings(self.sampling).items():
             if self.given_keys([setting]):
                 raise ValueError(f"{self.named([setting])} needs sampling = {rule}, and sampling is {self.sampling}")
@@ -152,10 +152,10 @@ class TrainingSection(ConfigSection):
         """Raise `ValueError` if a setting has no effect on the aggregation, which takes the place of the optimizer."""
         if self.aggregation is None:
             return
-        named = AGGREGATIONS.get(self.aggregation)
-        used = set() if named is None else set(named.arguments.values())
-        own = {"optimizer": (ServerOptimizerKind.SGD,), "momentum": (0.9,), "learning-rate": USUAL_LEARNING_RATES}
-        for setting, usual in own.items():
+        aggregation = AGGREGATIONS.get(self.aggregation)
+        used = set() if aggregation is None else set(aggregation.arguments.values())
+        expected = {"optimizer": (ServerOptimizerKind.SGD,), "momentum": (0.9,), "learning-rate": USUAL_LEARNING_RATES}
+        for setting, usual in expected.items():
             if setting not in used and getattr(self, setting.replace("-", "_")) not in usual:
                 effect = f"{self.named([setting])} has no effect with aggregation = {self.aggregation}"
                 raise ValueError(f"{effect}, which makes the server's step: leave it out")

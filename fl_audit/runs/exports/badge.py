@@ -26,12 +26,15 @@ def badge(summary: Mapping[str, Any]) -> str:
         and is_weak(belief, guarantee.get("advantage_bound") or 0.0, guarantee.get("prior") or 0.5)
     ):
         text, colour = f"{text}: assures next to nothing", _GREY
-    left, right = (round(_LETTER * len(each)) + 12 for each in (_LABEL, text))
+    left_width, right_width = (round(_LETTER * len(text_part)) + 12 for text_part in (_LABEL, text))
     title = f"{_LABEL}: {text}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{title}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left_width + right_width}" height="20" '
+        f'role="img" aria-label="{title}">'
         f"<title>{title}</title>"
-        f'<rect width="{left}" height="20" fill="#333"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>'
+        f'<rect width="{left_width}" height="20" fill="#333"/>'
+        f'<rect x="{left_width}" width="{right_width}" height="20" fill="{colour}"/>'
         '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">'
-        f'<text x="{left / 2:g}" y="14">{_LABEL}</text><text x="{left + right / 2:g}" y="14">{text}</text></g></svg>\n'
+        f'<text x="{left_width / 2:g}" y="14">{_LABEL}</text>'
+        f'<text x="{left_width + right_width / 2:g}" y="14">{text}</text></g></svg>\n'
     )

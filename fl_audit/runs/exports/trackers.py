@@ -44,7 +44,7 @@ def series_of(run: Run) -> list[Series]:
         prior = float(run.configuration["privacy"]["prior"])
         log_odds = sign * (rounds["log_odds"].to_numpy(dtype=np.float64) + math.log(prior / (1 - prior)))
         rounds = rounds.assign(belief=np.exp(-np.logaddexp(0.0, -log_odds)))
-    found = []
+    series = []
     for table, column, statistic, name in (
         *((releases, column, "mean", f"{name}/mean") for name, column in _columns(releases, "test_")),
         *((releases, column, "mean", f"train/{name}") for name, column in _columns(releases, "train_")),
@@ -62,8 +62,8 @@ def series_of(run: Run) -> list[Series]:
             values = table.groupby("round")[column].agg(statistic)
             values = values[np.isfinite(values.to_numpy(dtype=np.float64))]
             if not values.empty:
-                found.append(Series(name, tuple(map(int, values.index)), tuple(map(float, values))))
-    return found
+                series.append(Series(name, tuple(map(int, values.index)), tuple(map(float, values))))
+    return series
 
 
 def _columns(releases: pd.DataFrame, prefix: str) -> list[tuple[str, str]]:
@@ -79,11 +79,13 @@ def findings_of(run: Run) -> dict[str, float]:
     because trackers do not accept them. All other numbers are in `summary.json`.
     """
     guarantee, utility = (run.summary.get(section) or {} for section in ("guarantee", "utility"))
-    named = [(f"guarantee.{name}", guarantee.get(name)) for name in ("epsilon", "delta")]
-    named += [(f"metric.{title_of_named(name)}", value) for name, value in (utility.get("metrics") or {}).items()]
+    named_values = [(f"guarantee.{name}", guarantee.get(name)) for name in ("epsilon", "delta")]
+    named_values += [
+        (f"metric.{title_of_named(name)}", value) for name, value in (utility.get("metrics") or {}).items()
+    ]
     page = [(" ".join(re.findall("[A-Za-z0-9.-]+", row["name"])), row["value"]) for row in run.summary["findings"]]
-    named += [(f"page/{name}", value) for name, value in page]
-    return {name: float(value) for name, value in named if value is not None and math.isfinite(value)}
+    named_values += [(f"page/{name}", value) for name, value in page]
+    return {name: float(value) for name, value in named_values if value is not None and math.isfinite(value)}
 
 
 def settings_of(run: Run) -> dict[str, str]:
@@ -105,10 +107,10 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
     except ImportError:
         raise InputError("tensorboard is not installed: install it with pip install 'fl-audit[tensorboard]'") from None
-    place = directory / run.path.resolve().name
-    if place.exists() and any(place.iterdir()):
-        raise InputError(f"{place} exists: accepted is a log directory without a run of this name")
-    with SummaryWriter(str(place)) as writer:
+    path = directory / run.path.resolve().name
+    if path.exists() and any(path.iterdir()):
+        raise InputError(f"{path} exists: accepted is a log directory without a run of this name")
+    with SummaryWriter(str(path)) as writer:
         for series in series_of(run):
             for step, value in zip(series.steps, series.values, strict=True):
                 writer.add_scalar(series.name, value, step)
@@ -121,7 +123,7 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
             with readable(figure.path, "no picture that can be read", "a PNG file that the run wrote"):
                 pixels = imread(io.BytesIO(read_file(figure.path)))[..., :3]
             writer.add_image(f"figures/{name}", pixels, dataformats="HWC")
-    return place
+    return path
 
 
 _LONGEST_PARAMETER = 500
@@ -137,9 +139,11 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
     _require_answer(tracking_uri)
     try:
         client = MlflowClient(tracking_uri=tracking_uri)
-        found = client.get_experiment_by_name(experiment)
-        place = client.create_experiment(experiment) if found is None else found.experiment_id
-        begun = client.create_run(place, run_name=run.path.resolve().name).info.run_id
+        known_experiment = client.get_experiment_by_name(experiment)
+        experiment_id = (
+            client.create_experiment(experiment) if known_experiment is None else known_experiment.experiment_id
+        )
+        begun = client.create_run(experiment_id, run_name=run.path.resolve().name).info.run_id
         _log(client, entities, begun, run)
         client.set_terminated(begun)
     except Exception as error:  # the stores of MLflow raise exceptions of their own libraries too
@@ -169,9 +173,9 @@ def _require_answer(tracking_uri: str) -> None:
         socket.create_connection((host, port), _SECONDS_TO_ANSWER).close()
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or first_line(error)
-        found = f"MLflow at {tracking_uri} does not answer ({why})"
+        problem = f"MLflow at {tracking_uri} does not answer ({why})"
         raise InputError(
-            f"{found}: accepted is the address of a server that runs, or a file such as sqlite:///mlflow.db"
+            f"{problem}: accepted is the address of a server that runs, or a file such as sqlite:///mlflow.db"
         ) from error
 
 

@@ -46,12 +46,12 @@ def parse_axis(text: str) -> Axis:
     >>> parse_axis("privacy.clipping-norm=1,10")
     Axis(key='privacy.clipping-norm', values=(1, 10))
     """
-    key, equals, listed = (part.strip() for part in text.partition("="))
+    key, equals, listed = (text_part.strip() for text_part in text.partition("="))
     section, _, name = key.partition(".")
     try:
         values: list[Any] = list(tomllib.loads(f"values = [{listed}]")["values"]) or [""]
     except tomllib.TOMLDecodeError:  # words need no quotes
-        values = [toml_value(part) for part in listed.split(",")]
+        values = [toml_value(text_part) for text_part in listed.split(",")]
     well_formed = bool(equals and section and name) and all(value != "" for value in values)
     require(well_formed, f"axis {text!r}: accepted is section.key=value,value,..., such as privacy.clipping-norm=1,10")
     scalars = [value for value in values if isinstance(value, bool | int | float | str)]
@@ -130,9 +130,9 @@ def _name(settings: Settings) -> str:
 
     A name that is changed or shortened ends with a digest of the settings, so that names differ.
     """
-    shown = "_".join(f"{key.partition('.')[2]}={_text(value)}" for key, value in settings) or "as-configured"
-    plain = re.sub(r"[^A-Za-z0-9=._+-]", "-", shown)
-    if plain == shown and len(plain) <= _LONGEST_NAME:
+    name_text = "_".join(f"{key.partition('.')[2]}={_text(value)}" for key, value in settings) or "as-configured"
+    plain = re.sub(r"[^A-Za-z0-9=._+-]", "-", name_text)
+    if plain == name_text and len(plain) <= _LONGEST_NAME:
         return plain
     return f"{plain[:_LONGEST_NAME]}-{sha256(repr(settings).encode()).hexdigest()[:8]}"
 
@@ -143,6 +143,6 @@ def _text(value: Scalar) -> str:
 
 def require_distinct(points: Iterable[Point]) -> None:
     """Raise `InputError` if two points of a sweep have the same name, and so the same settings."""
-    names = [one.name for one in points]
+    names = [point.name for point in points]
     twice = next((name for name in names if names.count(name) > 1), None)
     require(twice is None, f"two points of the sweep are {twice}: accepted are different settings")

@@ -49,10 +49,10 @@ def chance_text(sweep: SweepResults) -> str:
 
     The text is empty if Epsilon* was not computed for untrained models.
     """
-    if UNTRAINED not in sweep.models or not (known := sweep.models[UNTRAINED].dropna()).size:
+    if UNTRAINED not in sweep.models or not (series := sweep.models[UNTRAINED].dropna()).size:
         return ""
-    least, most = (number_text(end, 3) for end in (known.min(), known.max()))
-    reaches = least if least == most else f"{least} to {most}"
+    smallest, largest = (number_text(end, 3) for end in (series.min(), series.max()))
+    reaches = smallest if smallest == largest else f"{smallest} to {largest}"
     return f" Chance alone reaches {reaches} on average: that is what untrained models score, which cannot leak."
 
 
@@ -65,9 +65,9 @@ def fit_text(sweep: SweepResults) -> str:
     tested, against = rejected(sweep.models[FIT].to_numpy(dtype=np.float64)) if FIT in sweep.models else (0, 0)
     if not tested:
         return f"{by_normals}; whether normals fit was not tested."
-    found = f"a test rejects these in {against:,} of {plural(tested, 'model')}"
-    counted = "" if not against else "; the reports of points count losses where it rejects most"
-    return f"{by_normals}; {found}{counted}."
+    fit_found = f"a test rejects these in {against:,} of {plural(tested, 'model')}"
+    counting = "" if not against else "; the reports of points count losses where it rejects most"
+    return f"{by_normals}; {fit_found}{counting}."
 
 
 def sweep_page(sweep: SweepResults, title: str) -> str:
@@ -77,8 +77,8 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", caption)
     best = points[points["on_frontier"]].sort_values("utility")
     line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(best)}"
-    counted = f"Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}."
-    sentences = [fit_text(sweep), counted, *(f"{one}." for one in claims_text(sweep)), *selection_texts(sweep)]
+    counting = f"Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}."
+    sentences = [fit_text(sweep), counting, *(f"{claim}." for claim in claims_text(sweep)), *selection_texts(sweep)]
     sentences += better_than_no_privacy_texts(sweep)
     return html_page(
         title=title,
@@ -144,16 +144,16 @@ def claims_text(sweep: SweepResults) -> list[str]:
     """Return a sentence for each kind of claim in a sweep: delta, accountant, adjacency and unit."""
     names = ["delta", "accountant", "adjacency", "unit"]
     terms = sweep.points[[*names, "gdp_regret"]].dropna(subset=["adjacency"])
-    found = []
+    claims = []
     kinds = terms.groupby(names, sort=False, dropna=False).max().reset_index()
     for row in kinds.to_dict("records"):
         unit = "" if pd.isna(row["unit"]) else f" (the unit is a {row['unit']})"  # earlier versions name none
-        said = (
+        sentence = (
             f"Claims: epsilon at delta {row['delta']:g} by {row['accountant']}, neighbours by {row['adjacency']}{unit}"
         )
         of_mu = f"; mu is that of mu-GDP, with a regret of at most {row['gdp_regret']:.2g} (the error of its fit)"
-        found.append(said + ("" if pd.isna(row["gdp_regret"]) else of_mu))
-    return found
+        claims.append(sentence + ("" if pd.isna(row["gdp_regret"]) else of_mu))
+    return claims
 
 
 def claimed_text(value: Any) -> str:
@@ -181,7 +181,7 @@ def points_html(sweep: SweepResults) -> str:
         columns.append("Worst client (not private)")
     risk = "epsilon" if guarantee_varies(sweep.points) else "epsilon_star"
     ordered = sweep.points.sort_values(risk)
-    rows = [_row(int(str(place)) + 1, row) for place, row in ordered.iterrows()]
+    rows = [_row(int(str(row_number)) + 1, row) for row_number, row in ordered.iterrows()]
     if ATTACKED[0] in sweep.points:
         columns += ["Strongest attack", "Its AUC", "Its TPR at 1 % FPR"]
     links = [f"{RUNS}/{quote(str(point))}/" for point in ordered["point"]]
@@ -192,8 +192,8 @@ def _row(number: int, row: "pd.Series[float]") -> list[str]:
     claimed = [claimed_text(row[name]) for name in ("epsilon", "gdp_mu")]
     cells = [f"{number}. {row['settings']}", *claimed, str(row["models"])]
     for name in ("utility", "epsilon_star"):
-        shown = rounded(row[name], row[f"{name}_low"], row[f"{name}_high"])
-        cells += [shown.value, shown.interval]
+        interval = rounded(row[name], row[f"{name}_low"], row[f"{name}_high"])
+        cells += [interval.value, interval.interval]
     cells.append("on it" if row["on_frontier"] else "")
     if WORST_CLIENT in row:
         cells.append(number_text(row[WORST_CLIENT], 3))

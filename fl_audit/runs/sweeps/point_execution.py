@@ -60,8 +60,8 @@ def play_points(
 
     `options`: None runs them one after the other in this process.
     """
-    for left in directory.glob(".*.partial"):  # left by a sweep that was killed; it holds the seed of a point
-        shutil.rmtree(left, ignore_errors=True)
+    for path in directory.glob(".*.partial"):  # left by a sweep that was killed; it holds the seed of a point
+        shutil.rmtree(path, ignore_errors=True)
     if options is not None:
         options = replace(options, address=cluster_at(options.address))
     pending = {name: _seeded(plans[name], name, secret) for name in _pending(plans, directory)}
@@ -84,8 +84,8 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
     """
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
     for stray in (directory / name for name in pending):
-        said = f"{stray} is there and holds no finished point of this sweep"
-        require(not stray.exists(), f"{said}: accepted is another --out")
+        problem = f"{stray} is there and holds no finished point of this sweep"
+        require(not stray.exists(), f"{problem}: accepted is another --out")
 
     def work(name: str) -> float:
         """Estimated work of a point, to order points: rounds of all trials times (expected records per round + 50)."""
@@ -129,9 +129,9 @@ def _play(plan: RunPlan, run: Path, progress: Progress) -> None:
 def _run_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
     """Run the points one after the other in this process, and yield an error message for every failed point."""
     for number, (name, plan) in enumerate(plans.items(), 1):
-        partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
+        partial, tell = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
         try:
-            _play(plan, partial, progress_of_part(told, _trial_rounds(plan)))
+            _play(plan, partial, progress_of_part(tell, _trial_rounds(plan)))
             partial.rename(directory / name)
         except FederationError as error:
             yield f"point {name}: {error}"
@@ -166,7 +166,7 @@ def _run_on_ray(
         ): name
         for name, plan in plans.items()
     }
-    total, shown = len(waiting), 0
+    total, shown_count = len(waiting), 0
     while waiting:
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_POLL_SECONDS)
         for reference in ready:
@@ -179,8 +179,8 @@ def _run_on_ray(
         with suppress(RayError):  # a lost count of trial-rounds is no lost point
             done = ray.get(counter.total.remote())
             lacking = "" if has_room(options) else f", waiting for a node with {options.threads} cores"
-            begin(f"{total - len(waiting)}/{total} points{lacking}")(done - shown)
-            shown = done
+            begin(f"{total - len(waiting)}/{total} points{lacking}")(done - shown_count)
+            shown_count = done
 
 
 def _failure(error: RayError) -> str:
@@ -232,8 +232,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(one)
+        for element in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(element)
 
 
 def _play_alone(plan: RunPlan, counter: Any) -> Files:

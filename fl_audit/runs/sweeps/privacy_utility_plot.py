@@ -94,8 +94,8 @@ def landscape_figure(
     top.tick_params(labelbottom=False, labelleft=is_density[top], left=is_density[top])
     right.tick_params(labelbottom=is_density[right], bottom=is_density[right], labelleft=False)
     handles, labels = main.get_legend_handles_labels()
-    more = [pair for pair in zip(*top.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
-    handles, labels = handles + [handle for handle, _ in more], labels + [label for _, label in more]
+    pairs = [pair for pair in zip(*top.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
+    handles, labels = handles + [handle for handle, _ in pairs], labels + [label for _, label in pairs]
     columns = _columns_for(labels)
     figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * max(0, -(-len(labels) // columns) - 5))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL_TEXT_SIZE)
@@ -216,19 +216,19 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
 
     Points at the same position share a label. The layout must be final, since places are chosen on the drawn page.
     """
-    shown = points[np.isfinite(points[column])]
-    if len(shown) > _MOST_LABELS:
+    frame = points[np.isfinite(points[column])]
+    if len(frame) > _MOST_LABELS:
         return
     figure = axes.get_figure(root=True)
     assert figure is not None, "axes have a figure"
     figure.draw_without_rendering()
     pixels = figure.dpi / 72
-    positions = axes.transData.transform(shown[[column, "utility"]].to_numpy(dtype=np.float64))
+    positions = axes.transData.transform(frame[[column, "utility"]].to_numpy(dtype=np.float64))
     taken = [Bbox.from_extents(*(position - 5 * pixels), *(position + 5 * pixels)) for position in positions]
-    for place, rows in shown.groupby([column, "utility"]):
+    for location, rows in frame.groupby([column, "utility"]):
         text = ", ".join(str(int(str(index)) + 1) for index in rows.index)
         width, height = pixels * _DIGIT * len(text), pixels * _DIGIT * 1.6
-        corner = axes.transData.transform(place)
+        corner = axes.transData.transform(location)
         boxes = {
             (right, up): Bbox.from_bounds(corner[0] + pixels * right - (width if right < 0 else 0),
                                           corner[1] + pixels * up - height / 2, width, height)
@@ -238,7 +238,7 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
         right, up = (free or _PLACES)[0]
         taken.append(boxes[right, up])
         annotation = axes.annotate(
-            text, place, (right, up), textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK,
+            text, location, (right, up), textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK,
             ha="right" if right < 0 else "left", va="center",
         )  # fmt: skip
         annotation.set_path_effects([withStroke(linewidth=2.5, foreground="white")])

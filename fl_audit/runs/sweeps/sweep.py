@@ -78,7 +78,7 @@ def run_sweep(
         try:
             play_points(plans, directory / RUNS, ray, progress, write_models, _secret(directory))
         except FederationError:
-            if finished := [one for one in points if (directory / RUNS / one.name).is_dir()]:
+            if finished := [point for point in points if (directory / RUNS / point.name).is_dir()]:
                 _found(finished, directory, utility, title, by_guarantee)
             raise
         write_models("")
@@ -90,19 +90,19 @@ def _plans(points: Sequence[Point], utility: str | None) -> dict[str, RunPlan]:
     """Return the plan of each point by name; points with equal data and neighbour have the same pair D and D'."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
-    for one in points:
-        audit, privacy = one.config.audit, one.config.privacy
-        require(audit.epsilon_star, f"point {one.name}: epsilon-star = false: a landscape needs it true")
-        question = repr((one.config.data, privacy.adjacency, audit.neighbour, audit.neighbour_rank,
+    for point in points:
+        audit, privacy = point.config.audit, point.config.privacy
+        require(audit.epsilon_star, f"point {point.name}: epsilon-star = false: a landscape needs it true")
+        question = repr((point.config.data, privacy.adjacency, audit.neighbour, audit.neighbour_rank,
                          audit.dissimilarity))  # fmt: skip
         if audit.neighbour in CRAFTED:
-            question += repr((one.config.model, privacy.clipping_norm))
+            question += repr((point.config.model, privacy.clipping_norm))
         try:
-            plan = plan_run(one.config, pairs.get(question))
+            plan = plan_run(point.config, pairs.get(question))
         except InputError as error:
-            raise InputError(f"point {describe(one.settings)}: {error}") from None
+            raise InputError(f"point {describe(point.settings)}: {error}") from None
         _require_utility(plan, utility)
-        pairs[question], plans[one.name] = plan.federation.pair, plan
+        pairs[question], plans[point.name] = plan.federation.pair, plan
     return plans
 
 

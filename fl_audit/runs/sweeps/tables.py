@@ -29,7 +29,11 @@ HEADLINE = "headline"
 """Column of the metric that stands for how good the models of a point are."""
 _LEFT_OUT = (
     *("bit", "belief", "won", "epsilon_star_counted", "epsilon_star_least"),
-    *(one.name for one in RESULT_COLUMNS if one.table is ResultTable.TRIALS and not one.is_of_model),
+    *(
+        result_column.name
+        for result_column in RESULT_COLUMNS
+        if result_column.table is ResultTable.TRIALS and not result_column.is_of_model
+    ),
 )
 
 
@@ -38,46 +42,50 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
 
     `points`: Points without a finished run are left out.
     """
-    keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
-    finished = [one for one in points if (directory / one.name / "summary.json").exists()]
-    table = pd.concat([_models_of(one, keys, directory / one.name) for one in finished]) if finished else pd.DataFrame()
+    keys = list(dict.fromkeys(key for point in points for key, _ in point.settings))
+    finished = [point for point in points if (directory / point.name / "summary.json").exists()]
+    table = (
+        pd.concat([_models_of(point, keys, directory / point.name) for point in finished])
+        if finished
+        else pd.DataFrame()
+    )
     for key in keys if finished else ():
-        kinds = {type(value) for one in finished for name, value in one.settings if name == key}
+        kinds = {type(value) for point in finished for name, value in point.settings if name == key}
         if len(kinds - {int, float}) > 0 and len(kinds) > 1:
             # A column of a file has one type: numbers beside words are written as words.
             table[key] = table[key].map(str, na_action="ignore")
     return table.reset_index(drop=True)
 
 
-def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
+def _models_of(point: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     trials, summary = read_frame(run / "trials.parquet"), read_json(run / "summary.json")
-    given: Mapping[str, Any] = dict(one.settings)
-    head: dict[str, Any] = {"point": one.name, **{key: given.get(key) for key in keys}}
-    found = (summary.get("attacks") or {}).get("by_name", {})
-    if outsiders := {name: attack for name, attack in found.items() if name != INSIDER}:
+    settings_given: Mapping[str, Any] = dict(point.settings)
+    head: dict[str, Any] = {"point": point.name, **{key: settings_given.get(key) for key in keys}}
+    attack_results = (summary.get("attacks") or {}).get("by_name", {})
+    if outsiders := {name: attack for name, attack in attack_results.items() if name != INSIDER}:
         name, best = max(outsiders.items(), key=lambda attack: float(attack[1]["auc"]["value"]))
         head |= zip(ATTACKED, (name, best["auc"]["value"], best["tpr_at_fpr_001"]["value"]), strict=True)
     head[HEADLINE] = (summary.get("utility") or {}).get("headline")
     star = summary.get("epsilon_star") or {}
     # Points are held against each other by one estimator, and early ones know normals alone.
     head[UNTRAINED] = (star.get("by_normals") or star).get("untrained_mean")
-    head |= {"private": one.config.privacy.private, **{name: summary["guarantee"].get(name) for name in CLAIMED}}
+    head |= {"private": point.config.privacy.private, **{name: summary["guarantee"].get(name) for name in CLAIMED}}
     # A guarantee of nothing is no number; numbers keep their type whatever stands in the first row.
     columns = {name: np.full(len(trials), np.nan if value is None else value) for name, value in head.items()}
     table = pd.DataFrame(columns).join(trials.drop(columns=list(_LEFT_OUT), errors="ignore"))
-    return table.assign(epsilon_star_cut=one.config.audit.epsilon_star_cut)
+    return table.assign(epsilon_star_cut=point.config.audit.epsilon_star_cut)
 
 
-def choose_utility(models: pd.DataFrame, wanted: str | None) -> str:
+def choose_utility(models: pd.DataFrame, wanted_metric: str | None) -> str:
     """Return the metric that is the utility of a sweep: the requested one, or the headline of its runs.
 
-    `wanted`: None selects accuracy if the headlines differ, or a smaller value of the headline is better; for labels
-    that are quantities it selects R2.
+    `wanted_metric`: None selects accuracy if the headlines differ, or a smaller value of the headline is better; for
+    labels that are quantities it selects R2.
     """
     headlines = [str(name) for name in models[HEADLINE].dropna().unique()] if HEADLINE in models else []
     is_usable = len(headlines) == 1 and not is_smaller_better(headlines[0])
     has_r2 = metric_column(Metric.R2) in models
-    utility = wanted or (headlines[0] if is_usable else str(Metric.R2 if has_r2 else Metric.ACCURACY))
+    utility = wanted_metric or (headlines[0] if is_usable else str(Metric.R2 if has_r2 else Metric.ACCURACY))
     column = metric_column(utility)
     is_known = column in models and bool(models[column].notna().all())
     require(is_known, f"utility {utility} was not computed of every model: accepted is {Metric.ACCURACY}")
@@ -101,16 +109,16 @@ def points_table(
     `by_guarantee`: Otherwise it is that of utility against Epsilon*, over all points.
     """
     rows = []
-    for one in points:
-        own = models[models["point"] == one.name]
-        row: dict[str, Any] = {"point": one.name, "settings": describe(one.settings)}
-        row |= {"private": bool(own["private"].iloc[0]), "models": len(own)}
-        row |= {name: own[name].iloc[0] for name in GUARANTEE_NAMES}
-        if WORST_CLIENT in own:
-            row[WORST_CLIENT] = own[WORST_CLIENT].mean()
+    for point in points:
+        frame = models[models["point"] == point.name]
+        row: dict[str, Any] = {"point": point.name, "settings": describe(point.settings)}
+        row |= {"private": bool(frame["private"].iloc[0]), "models": len(frame)}
+        row |= {name: frame[name].iloc[0] for name in GUARANTEE_NAMES}
+        if WORST_CLIENT in frame:
+            row[WORST_CLIENT] = frame[WORST_CLIENT].mean()
         for name, column in (("utility", metric_column(utility)), ("epsilon_star",) * 2, ("membership_advantage",) * 2):
-            row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
-        rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})
+            row |= {name: frame[column].mean(), f"{name}_low": frame[column].min(), f"{name}_high": frame[column].max()}
+        rows.append(row | {name: frame[name].iloc[0] for name in ATTACKED if name in frame})
     table = pd.DataFrame(rows)
     risk = "epsilon" if by_guarantee and guarantee_varies(table) else "epsilon_star"
     # Points without a guarantee are on no frontier of guarantees; a model whose Epsilon* is unbounded is on none of
