@@ -86,7 +86,9 @@ def contributed(
             return ContributionByTrial(total, None if bits is None else bits + 0.5)
         case LocalTraining(schedule):
             draw = _order_draw(federation, client, context)
-            updates = _local_updates(federation.model, examples, models, schedule, draw, taking_part)
+            updates = _local_updates(
+                federation.model, examples, models, schedule.at_round(context.number), draw, taking_part
+            )
             return _clipped(mechanism, updates, context)
         case PrivateTraining():
             raise AssertionError("what a client draws in its training nobody can recompute: see `private_training`")
@@ -127,7 +129,8 @@ def contributed_together(
     """
     mechanism, examples = federation.public.mechanism, [federation.shard_without_targets(client) for client in clients]
     assert isinstance(mechanism.contribution, LocalTraining)
-    schedule, draws = mechanism.contribution.schedule, [_order_draw(federation, client, context) for client in clients]
+    schedule = mechanism.contribution.schedule.at_round(context.number)
+    draws = [_order_draw(federation, client, context) for client in clients]
     orders = [
         local_training.local_batches(examples.count, schedule, draw)
         for examples, draw in zip(examples, draws, strict=True)

@@ -156,7 +156,7 @@ class ObservedRound:
         """
         if self.release is not None:
             return self.release
-        return recover_gradient(mechanism.optimizer, list(self.models)) * mechanism.denominator
+        return recover_gradient(mechanism.optimizer, list(self.models), self.number) * mechanism.denominator
 
     def rounding(self, mechanism: Mechanism) -> Tensor | None:
         """Return the root mean square rounding error of sums computed from models, float64 (trials,).
@@ -166,7 +166,7 @@ class ObservedRound:
         if self.release is not None:
             return None
         largest = torch.maximum(self.models[-1].abs(), self.models[-2].abs())
-        return inversion_error(mechanism.optimizer, largest, mechanism.denominator)
+        return inversion_error(mechanism.optimizer, largest, mechanism.denominator, self.number)
 
 
 def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
@@ -332,7 +332,7 @@ def replayed_rounds(
                 models, release = [*models[-2:], moved], tensor
             case InsiderView.MODEL:
                 models = [*models[-2:], tensor]
-                release = recover_gradient(mechanism.optimizer, models) * mechanism.denominator
+                release = recover_gradient(mechanism.optimizer, models, number) * mechanism.denominator
             case _:
                 assert_never(view)
         yield ServerRound(number, tuple(models), release, SideInformation.of(stored), tuple(earlier))

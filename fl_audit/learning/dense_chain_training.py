@@ -19,11 +19,11 @@ from math import prod
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
 from fl_audit.learning.layers import dense_outputs
+from fl_audit.learning.losses import PLAIN_LOSS, TrainingLoss, label_targets
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import ParameterLayout
 
@@ -129,6 +129,7 @@ def chain_updates(
     batches: Sequence[Integers],
     trials_together: Callable[[int], int],
     proximal_rate: float = 0.0,
+    loss: TrainingLoss = PLAIN_LOSS,
 ) -> Tensor:
     """Return models before local SGD minus models after it, for a chain of dense layers, float32 (trials, parameters).
 
@@ -141,15 +142,17 @@ def chain_updates(
 
     `proximal_rate`: The learning rate times the weight of a proximal term, by which every step moves the parameters
     towards those at the start of the round; 0 without the term.
+
+    `loss`: The loss of a record.
     """
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
     for number, (chosen, steps) in enumerate(_step_ranges(labels.shape[-1], batches)):
-        shared = None if is_own else _StepsOnRecords.of(layers, features[chosen], labels[chosen], steps)
+        shared = None if is_own else _StepsOnRecords.of(layers, features[chosen], labels[chosen], steps, loss)
         together = trials_together(labels.shape[-1] if isinstance(chosen, slice) else len(chosen))
         for rows in slices(len(models), together):
             theirs = [step[rows] if step.ndim == 2 else step for step in steps]
-            stretch = shared or _StepsOnRecords.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
+            stretch = shared or _StepsOnRecords.of(layers, features[rows, chosen], labels[rows, chosen], theirs, loss)
             start = models[rows]
             now = start if number == 0 else start - moved[rows]
             _take_steps(layers, start, now, moved[rows], stretch, rate, 1 - proximal_rate)
@@ -171,7 +174,10 @@ class _StepsOnRecords:
     # Whether each trial has records of its own. If not, the first axis of the next three tensors has length 1.
     is_own: bool
     features: Tensor  # features of the n records, float32 (trials, n, ins)
-    targets: Tensor  # 1 at a record's class, otherwise 0, float32 (trials, n, classes)
+    # Targets of the records' cross-entropy: without weights and smoothing 1 at a record's class, otherwise 0; float32
+    # (trials, n, classes).
+    targets: Tensor
+    is_weighted: bool  # whether the targets of a record may sum to another number than 1
     # Inner products between records, plus 1 if the first layer has a bias, float32 (trials, n, n).
     products: Tensor
     # Indices of the records of each step, (batch,). If each trial has its own records, the indices refer to the
@@ -180,11 +186,16 @@ class _StepsOnRecords:
 
     @classmethod
     def of(
-        cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[Integers]
+        cls,
+        layers: Sequence[ChainLayer],
+        features: Tensor,
+        labels: Tensor,
+        steps: Sequence[Integers],
+        loss: TrainingLoss,
     ) -> "_StepsOnRecords":
         is_own = labels.dim() == 2
         flat = features.flatten(2 if is_own else 1).float()
-        targets = F.one_hot(labels, layers[-1].outs).to(flat.dtype)
+        targets = label_targets(labels, layers[-1].outs, flat.dtype, loss)
         products = flat @ flat.mT if len(steps) > 1 else flat.new_empty(0)
         if layers[0].bias is not None:
             products += 1
@@ -197,7 +208,7 @@ class _StepsOnRecords:
             targets = targets[None]
             products = products[None]
         placed = tuple(torch.from_numpy(step).to(flat.device) for step in steps)
-        return cls(is_own, flat, targets, products, placed)
+        return cls(is_own, flat, targets, bool(loss.class_weights), products, placed)
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
         """Return one step's rows, (trials, batch, width), of `values` (trials, n, width)."""
@@ -258,7 +269,11 @@ def _take_steps(
         for layer in upper:
             values = layer.forward(values)
         # The gradient of cross-entropy at the logits; here it takes the learning rate and the mean once for all.
-        signal = torch.softmax(values, 2).sub_(stretch.picked(stretch.targets, step)).mul_(rate / values.shape[1])
+        targets = stretch.picked(stretch.targets, step)
+        probabilities = torch.softmax(values, 2)
+        if stretch.is_weighted:
+            probabilities.mul_(targets.sum(2, keepdim=True))
+        signal = probabilities.sub_(targets).mul_(rate / values.shape[1])
         for layer in reversed(upper):
             signal = layer.backward(signal)
         front.backward(signal)

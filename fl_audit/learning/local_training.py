@@ -11,7 +11,7 @@ that fit into the cache, so that models and the optimizer's moments are read fro
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import assert_never
 
@@ -24,6 +24,7 @@ from fl_audit.errors import require
 from fl_audit.learning.dense_chain_training import chain_updates, fits_one_stretch
 from fl_audit.learning.optimizer_enums import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.pass_budgets import slices
+from fl_audit.learning.rate_decay import RateDecay, share_of_rate
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.accounting_enums import VectorNorm
@@ -34,7 +35,7 @@ from fl_audit.value_checks import require_number
 class LocalSchedule:
     """Schedule of a client's local training in a round; exactly one of `epochs` and `steps` must be given."""
 
-    learning_rate: float  # step size, positive
+    learning_rate: float  # step size of the first round, positive
     batch: int  # number of records of one step, at least 1; the last step of an epoch may have fewer
     epochs: int | None = None  # number of times that each record is used, at least 1; None if `steps` is given
     steps: int | None = None  # number of steps, at least 1; None if `epochs` is given
@@ -42,6 +43,7 @@ class LocalSchedule:
     # Weight mu of the proximal term mu/2 ||theta - theta_start||^2 that is added to the loss of every step, at least 0
     # (Li et al. 2020, "Federated optimization in heterogeneous networks", FedProx).
     proximal: float = 0.0
+    decay: RateDecay | None = None  # schedule by which the step size falls from round to round; None if it is constant
 
     def __post_init__(self) -> None:
         require_number("local learning rate is", self.learning_rate, "positive finite numbers")
@@ -51,6 +53,12 @@ class LocalSchedule:
         require((self.epochs is None) != (self.steps is None), f"{durations}: accepted is exactly one of the two")
         unit = "epochs" if self.steps is None else "steps"
         require_number(f"local {unit} are", getattr(self, unit), "whole numbers from 1")
+
+    def at_round(self, number: int) -> "LocalSchedule":
+        """Return the schedule of a round, from 1, with the step size that the decay leaves."""
+        if self.decay is None:
+            return self
+        return replace(self, learning_rate=self.learning_rate * share_of_rate(self.decay, number), decay=None)
 
     def steps_on(self, records: int) -> int:
         """Return the number of steps in a round for a client with this number of records."""
@@ -86,7 +94,7 @@ def local_updates(
 ) -> Tensor:
     """Return theta_start - theta_end after a client's local SGD, float32 (trials, parameters), zeros without steps.
 
-    Each step takes the gradient of the mean cross-entropy over one mini-batch.
+    Each step takes the gradient of the mean training loss over one mini-batch.
 
     Shapes: `models` (trials, parameters), `features` (n, *shape), `labels` (n,), `batches` (batch,).
 
@@ -99,7 +107,8 @@ def local_updates(
     if model.fast and model.chain is not None:
         rate = schedule.learning_rate
         together = model.trials_per_pass
-        return chain_updates(model.chain, models, features, labels, rate, batches, together, rate * schedule.proximal)
+        shrinkage = rate * schedule.proximal
+        return chain_updates(model.chain, models, features, labels, rate, batches, together, shrinkage, model.loss)
     current = models.clone()
     for batch in batches:
         index = torch.from_numpy(batch).to(models.device)

@@ -1,12 +1,53 @@
 """The loss that models are trained with: cross-entropy for classes, squared error for quantities."""
 
-from typing import Literal
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, assert_never
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fl_audit.value_checks import require_number
 
-def loss_of(outputs: Tensor, labels: Tensor, reduction: Literal["none", "sum", "mean"]) -> Tensor:
+
+@dataclass(frozen=True)
+class TrainingLoss:
+    """Public constants of the cross-entropy of a record in training; by default it is the plain cross-entropy.
+
+    With class weights w, smoothing s, label y and probabilities p of K classes, the loss of a record is the sum over k
+    of -t_k log p_k, where t_k = (1 - s) w_y [k = y] + s w_k / K.
+
+    The loss of several records is the sum of their losses, or the sum divided by their number. Torch's own mean divides
+    by the sum of the records' weights instead, so that the gradient of a record would depend on the other records.
+
+    Source: Szegedy et al. 2016, "Rethinking the inception architecture for computer vision", section 7, with weights
+    as in `torch.nn.functional.cross_entropy`.
+
+    Raises `InputError` if a constant is out of range.
+    """
+
+    class_weights: tuple[float, ...] = ()  # weight w_k of each class, positive and finite; empty if all are 1
+    label_smoothing: float = 0.0  # share s of the label that is spread evenly over all classes, from 0 to below 1
+
+    def __post_init__(self) -> None:
+        for weight in self.class_weights:
+            require_number("class weight is", weight, "positive finite numbers")
+        require_number("label smoothing is", self.label_smoothing, "numbers from 0 to below 1")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is the cross-entropy without weights and smoothing."""
+        return self == PLAIN_LOSS
+
+
+PLAIN_LOSS = TrainingLoss()
+"""The cross-entropy without weights and smoothing, which membership audits and Epsilon* measure records by."""
+
+
+def loss_of(
+    outputs: Tensor, labels: Tensor, reduction: Literal["none", "sum", "mean"], loss: TrainingLoss = PLAIN_LOSS
+) -> Tensor:
     """Return the loss of examples: the squared error where a model has one output, the cross-entropy otherwise.
 
     Parameters
@@ -17,7 +58,50 @@ def loss_of(outputs: Tensor, labels: Tensor, reduction: Literal["none", "sum", "
         Classes of the examples, int64 (n,), or quantities, float32 (n,).
     reduction
         Whether the losses of the examples are returned as they are (n,), summed, or averaged.
+    loss
+        Class weights and label smoothing of the cross-entropy; without effect on the squared error.
     """
     if outputs.shape[-1] == 1:
         return F.mse_loss(outputs.squeeze(-1), labels.to(outputs.dtype), reduction=reduction)
-    return F.cross_entropy(outputs, labels, reduction=reduction)
+    if loss.is_plain:
+        return F.cross_entropy(outputs, labels, reduction=reduction)
+    weights = _weights(loss, outputs.dtype, outputs.device)
+    losses = F.cross_entropy(outputs, labels, weights, reduction="none", label_smoothing=loss.label_smoothing)
+    match reduction:
+        case "none":
+            return losses
+        case "sum":
+            return losses.sum()
+        case "mean":
+            return losses.mean()
+        case _:
+            assert_never(reduction)
+
+
+def label_targets(labels: Tensor, classes: int, dtype: torch.dtype, loss: TrainingLoss = PLAIN_LOSS) -> Tensor:
+    """Return the targets t of records, in the type `dtype`, (..., classes), for which -sum_k t_k log p_k is the loss.
+
+    Parameters
+    ----------
+    labels
+        Classes of the records, int64 (...).
+    classes
+        Number of classes, at least 2.
+    dtype
+        Type of the targets.
+    loss
+        Class weights and label smoothing.
+    """
+    targets = F.one_hot(labels, classes).to(dtype)
+    if loss.is_plain:
+        return targets
+    weights = _weights(loss, dtype, targets.device)
+    by_class = 1.0 if weights is None else weights
+    own_shares = targets * (by_class * (1 - loss.label_smoothing))
+    return own_shares + by_class * (loss.label_smoothing / classes)
+
+
+@lru_cache(maxsize=16)
+def _weights(loss: TrainingLoss, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+    """Return the class weights, (classes,), or None without any; kept, since a CUDA graph may not copy them."""
+    return torch.tensor(loss.class_weights, dtype=dtype, device=device) if loss.class_weights else None

@@ -16,7 +16,7 @@ from torch.func import functional_call, grad, vmap
 
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.layers import LayerCall, SharedPassState
-from fl_audit.learning.losses import loss_of
+from fl_audit.learning.losses import PLAIN_LOSS, loss_of
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
 from fl_audit.learning.model_failures import naming_layer_and_record
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
@@ -43,6 +43,7 @@ class ModelPasses:
         self.activations = self.layout.size
         self.fast = False
         self.norm = VectorNorm.L2  # norm ||g|| in which gradients g are clipped
+        self.loss = PLAIN_LOSS  # loss of training, whose gradients these are
 
     @property
     def is_fast_when_clipping(self) -> bool:
@@ -112,7 +113,7 @@ class ModelPasses:
             with torch.enable_grad():
                 if len(models) > 1:
                     merged, _ = self.run_stacked(leaves, features, microbatch.examples, recording=False)
-                    loss = loss_of(merged, labels, "sum")
+                    loss = loss_of(merged, labels, "sum", self.loss)
                 else:  # one model is run as it is: the stacked layers would only add to the work
                     alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
                     loss = self.summed_loss(alone, features, labels)
@@ -124,7 +125,7 @@ class ModelPasses:
 
         Shapes: `features` (n, *shape), `labels` (n,).
         """
-        return loss_of(self._called(parameters, features), labels, "sum")
+        return loss_of(self._called(parameters, features), labels, "sum", self.loss)
 
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
         """Return the logits (n, classes) of one model.
@@ -169,7 +170,8 @@ class ModelPasses:
             self.clipped_sum_fast(sum_pass, total, centred_bits)
             return
         inputs = sum_pass.models, microbatch.features, microbatch.labels, microbatch.sample_weights
-        total.copy_(self.parts.graphs(("clipped sum", sum_pass.clipping_norm, sum_pass.slack), computed, inputs))
+        key = ("clipped sum", sum_pass.clipping_norm, sum_pass.slack, self.loss)
+        total.copy_(self.parts.graphs(key, computed, inputs))
 
     def backward(self, models: Tensor, microbatch: Microbatch) -> list[tuple[LayerCall, Tensor]]:
         """Run the models forward and backward on some examples, and return the calls of their stacked layers.
@@ -182,7 +184,7 @@ class ModelPasses:
         features, labels = microbatch.merged(len(models))
         with torch.enable_grad():
             merged, frame = self.run_stacked(self.layout.views(models), features, microbatch.examples, recording=True)
-            loss = loss_of(merged, labels, "sum")
+            loss = loss_of(merged, labels, "sum", self.loss)
         tape = frame.tape
         frame.tape = []
         return list(zip(tape, torch.autograd.grad(loss, [call.outputs for call in tape]), strict=True))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fl_audit.errors import InputError
 from fl_audit.learning.optimizer_enums import ServerOptimizerKind as ServerOptimizerKind
+from fl_audit.learning.rate_decay import RateDecay, share_of_rate
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.value_checks import require_number
 
@@ -35,11 +36,12 @@ class ServerOptimizer:
     """
 
     kind: ServerOptimizerKind  # SGD, heavy-ball momentum, Adam (Kingma & Ba 2015, bias-corrected), Yogi or Adagrad
-    learning_rate: float  # step size eta, positive
+    learning_rate: float  # step size eta of the first round, positive
     momentum: float = 0.9  # factor of the previous velocity in heavy-ball momentum, in [0, 1)
     beta1: float = 0.9  # decay factor of the running mean of gradients of Adam and Yogi, in [0, 1)
     beta2: float = 0.999  # decay factor of the second moment of Adam and Yogi, in [0, 1)
     epsilon: float = 1e-8  # number that Adam, Yogi and Adagrad add to the denominator of their step, positive
+    decay: RateDecay | None = None  # schedule by which the step size falls from round to round; None if it is constant
 
     def __post_init__(self) -> None:
         require_number("learning rate is", self.learning_rate, "positive finite numbers")
@@ -48,7 +50,9 @@ class ServerOptimizer:
             require_number(f"{name} is", getattr(self, name), "numbers from 0 to below 1")
 
     @classmethod
-    def of_kind(cls, kind: ServerOptimizerKind, learning_rate: float, momentum: float) -> "ServerOptimizer":
+    def of_kind(
+        cls, kind: ServerOptimizerKind, learning_rate: float, momentum: float, decay: RateDecay | None = None
+    ) -> "ServerOptimizer":
         """Return the optimizer of a kind with its usual constants.
 
         For Yogi and Adagrad they are beta2 = 0.99 and tau = 0.001, as in Reddi et al. 2021.
@@ -61,10 +65,22 @@ class ServerOptimizer:
             Step size, positive.
         momentum
             Factor of the previous velocity, in [0, 1), for momentum alone.
+        decay
+            Schedule of the step size over the rounds; None if it is constant.
         """
         if kind in (ServerOptimizerKind.YOGI, ServerOptimizerKind.ADAGRAD):
-            return cls(kind, learning_rate, momentum, beta2=0.99, epsilon=1e-3)
-        return cls(kind, learning_rate, momentum)
+            return cls(kind, learning_rate, momentum, beta2=0.99, epsilon=1e-3, decay=decay)
+        return cls(kind, learning_rate, momentum, decay=decay)
+
+    def rate_at(self, number: int) -> float:
+        """Return the step size of a round.
+
+        Parameters
+        ----------
+        number
+            Number of the round, from 1.
+        """
+        return self.learning_rate * share_of_rate(self.decay, number)
 
     @property
     def models_to_invert(self) -> int:
@@ -135,36 +151,37 @@ def _moved(
 ) -> tuple[Tensor, ...]:
     """Return the models after one optimizer step, followed by the new moments; all have shape (trials, parameters).
 
-    `steps` is the number of this step, from 1; Adam needs it for its bias correction.
+    `steps` is the number of this step, from 1, by which the step size and the bias correction of Adam follow.
     """
+    rate = optimizer.rate_at(steps)
     match optimizer.kind:
         case ServerOptimizerKind.SGD:
-            return (models - optimizer.learning_rate * gradients,)
+            return (models - rate * gradients,)
         case ServerOptimizerKind.MOMENTUM:
             velocity = optimizer.momentum * moments[0] + gradients if moments else gradients
-            return models - optimizer.learning_rate * velocity, velocity
+            return models - rate * velocity, velocity
         case ServerOptimizerKind.ADAM:
             first, second = moments or (torch.zeros_like(models), torch.zeros_like(models))
             first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
             second = optimizer.beta2 * second + (1 - optimizer.beta2) * gradients.square()
             unbiased_first = first / (1 - optimizer.beta1**steps)
             unbiased_second = second / (1 - optimizer.beta2**steps)
-            moved = models - optimizer.learning_rate * unbiased_first / (unbiased_second.sqrt() + optimizer.epsilon)
+            moved = models - rate * unbiased_first / (unbiased_second.sqrt() + optimizer.epsilon)
             return moved, first, second
         case ServerOptimizerKind.YOGI:
             first, second = moments or (torch.zeros_like(models), torch.zeros_like(models))
             squares = gradients.square()
             first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
             second = second - (1 - optimizer.beta2) * squares * (second - squares).sign()
-            return models - optimizer.learning_rate * first / (second.sqrt() + optimizer.epsilon), first, second
+            return models - rate * first / (second.sqrt() + optimizer.epsilon), first, second
         case ServerOptimizerKind.ADAGRAD:
             total = (moments[0] if moments else torch.zeros_like(models)) + gradients.square()
-            return models - optimizer.learning_rate * gradients / (total.sqrt() + optimizer.epsilon), total
+            return models - rate * gradients / (total.sqrt() + optimizer.epsilon), total
         case _:
             assert_never(optimizer.kind)
 
 
-def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor:
+def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor], number: int) -> Tensor:
     """Return the latest gradient, float64 (trials, parameters), computed from successive models.
 
     The result is exact up to the rounding of the models to float32.
@@ -176,15 +193,17 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
     models
         Models (trials, parameters), oldest first: the latest `optimizer.models_to_invert`, or all if there are fewer,
         but at least two.
+    number
+        Number of the round that led to the last of the models, from 1.
     """
     exact = [model.double() for model in models[-optimizer.models_to_invert :]]
-    velocity = (exact[-2] - exact[-1]) / optimizer.learning_rate
+    velocity = (exact[-2] - exact[-1]) / optimizer.rate_at(number)
     if optimizer.kind is ServerOptimizerKind.MOMENTUM and len(exact) == 3:
-        velocity = velocity - optimizer.momentum * (exact[-3] - exact[-2]) / optimizer.learning_rate
+        velocity = velocity - optimizer.momentum * (exact[-3] - exact[-2]) / optimizer.rate_at(number - 1)
     return velocity
 
 
-def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
+def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float, number: int) -> Tensor:
     """Return the RMS rounding error of a release that is recovered from float32 models, float64 (trials,).
 
     It is the root mean square of ulp(theta) n / eta over all coordinates. Here ulp(theta) is the spacing of float32
@@ -198,6 +217,8 @@ def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: flo
         Models with the weights theta, float32 (trials, parameters).
     denominator
         Fixed number n by which the server divides the summed gradient.
+    number
+        Number of the round, from 1.
     """
     ulp = (torch.nextafter(models.abs(), torch.full_like(models, torch.inf)) - models.abs()).double()
-    return ulp.square().mean(dim=1).sqrt() * denominator / optimizer.learning_rate
+    return ulp.square().mean(dim=1).sqrt() * denominator / optimizer.rate_at(number)

@@ -205,6 +205,7 @@ class _SequentialTrialTrainer:
         require(len(labels) > 0, "a client holds no record, and cannot train privately: accepted are 1 and more")
         self._features = features
         self._labels = labels
+        self._loss = model.loss
         self._steps = settings
         self._layout: ParameterLayout = model.layout
         self._slots = TensorDataset(torch.arange(len(labels)))
@@ -304,7 +305,7 @@ class _SequentialTrialTrainer:
             optimizer.zero_grad()
             if len(portion):
                 self._lookups.records = len(portion)
-                loss = loss_of(self._module(self._features[portion]), self._labels[portion], "mean")
+                loss = loss_of(self._module(self._features[portion]), self._labels[portion], "mean", self._loss)
                 torch.autograd.backward(loss)
                 require_samples(self._module, self._parameters, len(portion))
             else:

@@ -18,7 +18,7 @@ from fl_audit.learning.fast_path_checks import seeded, stacked_layers_agree
 from fl_audit.learning.frozen_backbones import Backbone, frozen_backbone, split_backbone
 from fl_audit.learning.glibc_allocator import keep_freed_memory
 from fl_audit.learning.grouped_records import GroupedRecords
-from fl_audit.learning.losses import loss_of
+from fl_audit.learning.losses import TrainingLoss, loss_of
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
 from fl_audit.learning.model_adaptation import prepare
 from fl_audit.learning.model_checks import PROBE_EXAMPLES, ModelCheckRecords, check_logits, check_module, check_outputs
@@ -132,6 +132,20 @@ class StackedModel(ModelPasses):
         clipped_model.norm = norm
         return clipped_model
 
+    def trained_with(self, loss: TrainingLoss) -> "StackedModel":
+        """Return a copy of this model whose gradients are those of a loss; `losses` remains the plain cross-entropy.
+
+        The two models share everything else.
+
+        Parameters
+        ----------
+        loss
+            Loss of a record in training.
+        """
+        other = copy(self)
+        other.loss = loss
+        return other
+
     def sized_for_device(self, device: Device) -> "StackedModel":
         """Return a copy of this model that runs as many examples per pass as suits a device.
 
@@ -190,7 +204,7 @@ class StackedModel(ModelPasses):
     ) -> Tensor:
         """Return each trial's sum over examples of g min(1, C / ||g||), (trials, parameters).
 
-        Here g is the gradient of one example's cross-entropy with respect to all parameters.
+        Here g is the gradient of one example's training loss with respect to all parameters.
 
         Parameters
         ----------
@@ -288,7 +302,7 @@ class StackedModel(ModelPasses):
             self.clipped_sum_fast(sum_pass, total, centred_bits)
 
     def mean_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the gradient of the mean cross-entropy over the examples in every trial, float32 (trials, parameters).
+        """Return the gradient of the mean training loss over the examples in every trial, float32 (trials, parameters).
 
         Parameters
         ----------
@@ -328,7 +342,7 @@ class StackedModel(ModelPasses):
         return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy losses of examples under every model, (trials, n).
+        """Return the plain cross-entropy losses of examples under every model, (trials, n).
 
         Parameters
         ----------

@@ -15,6 +15,7 @@ import numpy as np
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
+from fl_audit.learning.losses import PLAIN_LOSS, TrainingLoss
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.compatibility_checks import require_combination
 from fl_audit.mechanisms.contribution import AdaptiveClipping, Clipping, Contribution, PrivateTraining, RecordGradients
@@ -48,6 +49,7 @@ class Mechanism:
     denominator: float
     optimizer: ServerOptimizer  # optimizer by which the server updates the model from the release
     contribution: Contribution = field(default_factory=RecordGradients)  # contribution of one unit
+    loss: TrainingLoss = PLAIN_LOSS  # loss of a record in training, whose gradients contributions are made of
 
     def __post_init__(self) -> None:
         _require_known("contribution", self.contribution, get_args(Contribution))

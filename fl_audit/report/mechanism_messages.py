@@ -81,7 +81,8 @@ def contribution_text(plan: RunPlan) -> str:
 def _schedule_text(schedule: LocalSchedule) -> str:
     steps = schedule.steps
     length = plural(schedule.epochs or 1, "local epoch") if steps is None else plural(steps, "local step")
-    return f"{length} of batches of {schedule.batch} at learning rate {schedule.learning_rate:g}"
+    falls = "" if schedule.decay is None else ", which falls from round to round"
+    return f"{length} of batches of {schedule.batch} at learning rate {schedule.learning_rate:g}{falls}"
 
 
 def noise_source_text(plan: RunPlan) -> str:

@@ -30,7 +30,7 @@ def require_seen_releases(federation: LoadedFederation) -> None:
     if query is ReleaseQueryKind.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
         refuse_blurred_updates(rounding_of_update(models).numpy() / smallest)
     if public.view is InsiderView.MODEL and public.mechanism.knows_llr:
-        error = inversion_error(public.mechanism.optimizer, models, public.mechanism.denominator)
+        error = inversion_error(public.mechanism.optimizer, models, public.mechanism.denominator, public.rounds)
         refuse_blurred(error.numpy() / largest)
 
 

@@ -43,6 +43,8 @@ def require_drawable(plan: RunPlan) -> None:
     features, setting_text = federation.training.features, f"reconstruct-samples = {pictures}"
     public_steps = not isinstance(contribution, PrivateTraining)
     require(public_steps, f"{setting_text} of clients that train privately: accepted are 'dp-fedsgd' and 'dp-fedavg'")
+    with_loss = f"{setting_text} of training with class-weights or label-smoothing"
+    require(public.mechanism.loss.is_plain, f"{with_loss}: accepted is the plain cross-entropy")
     bounded = plan.guarantee is None or plan.guarantee.reconstruction_bound(0.5) is not None
     require(
         bounded, f"{setting_text} and nothing is claimed to every record: accepted are guarantees of global sensitivity"

@@ -1,5 +1,6 @@
 """The mechanism of a configuration, and the numbers that determine it: rounds, clients, sampling rate, records."""
 
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import assert_never
@@ -11,7 +12,9 @@ from fl_audit.data.record_selection import Split
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
+from fl_audit.learning.losses import TrainingLoss
 from fl_audit.learning.optimizers import ServerOptimizer
+from fl_audit.learning.rate_decay import CosineDecay, ExponentialDecay, RateDecay, share_of_rate
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseSettings
@@ -20,6 +23,7 @@ from fl_audit.mechanisms.participations.participation import Participation, Part
 from fl_audit.mechanisms.participations.registry import participation_of, settings_of_participations
 from fl_audit.mechanisms.threat_model import ThreatModel
 from fl_audit.runs.config import DataSection, RunConfig, TrainingSection
+from fl_audit.runs.config.setting_types import SMALLEST_SIZE
 
 
 def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Mechanism:
@@ -31,15 +35,18 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
     `split`: If clients train by DP-SGD, the numbers of their records are parts of the mechanism.
     """
     privacy, training = config.privacy, config.training
-    noise = _noise(config, noise_multiplier)
+    noise, decay = _noise(config, noise_multiplier), _decay(config)
     return Mechanism(
         adjacency=privacy.adjacency,
         clipping=_clipping(config, noise),
         participation=_participation(config),
         noise=noise,
         denominator=denominator_of(config),
-        optimizer=ServerOptimizer.of_kind(training.optimizer, training.learning_rate, training.momentum),
+        optimizer=ServerOptimizer.of_kind(
+            training.optimizer, training.learning_rate, training.momentum, None if _clients_train(config) else decay
+        ),
         contribution=_contribution(config, split),
+        loss=_loss(training, split.inside),
     )
 
 
@@ -55,7 +62,7 @@ def _contribution(config: RunConfig, split: Split) -> contribution.Contribution:
             is_of_users = config.privacy.adjacency.unit is Unit.USER
             return contribution.UserGradients() if is_of_users else contribution.RecordGradients()
         case "dp-fedavg":
-            return contribution.LocalTraining(_schedule(training))
+            return contribution.LocalTraining(replace(_schedule(training), decay=_decay(config)))
         case "dp-sgd-clients":
             sizes = sorted({len(shard) for shard in shards_of(config, split)})
             return contribution.PrivateTraining(_schedule(training), tuple(sizes))
@@ -75,6 +82,48 @@ def _schedule(training: TrainingSection) -> LocalSchedule:
         rule or LocalOptimizer.SGD,
         proximal=training.proximal_mu or 0.0,
     )
+
+
+def _clients_train(config: RunConfig) -> bool:
+    """Return whether the step size that falls over the rounds is that of clients, and not the server's."""
+    return config.training.strategy != "dp-fedsgd"
+
+
+def _decay(config: RunConfig) -> RateDecay | None:
+    """Return the schedule of the step size; raise `InputError` if it leaves a step of the last round that is too small.
+
+    A factor of 1 is no schedule.
+    """
+    training = config.training
+    if training.learning_rate_decay in (None, 1):
+        return None
+    rounds = rounds_of(config)
+    decay: RateDecay
+    match training.learning_rate_decay:
+        case "cosine":
+            decay = CosineDecay(rounds)
+        case factor:
+            decay = ExponentialDecay(factor)
+    rate = training.local_learning_rate if _clients_train(config) else training.learning_rate
+    assert rate is not None, "the configuration fills it in"
+    last = rate * share_of_rate(decay, rounds)
+    found = f"learning-rate-decay is {training.learning_rate_decay}, which leaves a step size of {last:.3g} in round"
+    require(last >= SMALLEST_SIZE, f"{found} {rounds}: accepted are step sizes from {SMALLEST_SIZE:g}")
+    return decay
+
+
+def _loss(training: TrainingSection, records: Records) -> TrainingLoss:
+    """Return the loss of training; raise `InputError` if it does not suit the labels of the records."""
+    weights, smoothing = training.class_weights or (), training.label_smoothing
+    if records.has_quantities:
+        for name, value in {"class-weights": weights, "label-smoothing": smoothing}.items():
+            require(
+                not value,
+                f"{name} is set, and the labels are quantities: accepted with it are labels that name classes",
+            )
+    found = f"class-weights has length {len(weights)}, and the labels have {records.classes} classes"
+    require(len(weights) in (0, records.classes), f"{found}: accepted is a number for each class")
+    return TrainingLoss(weights, smoothing)
 
 
 def _clipping(config: RunConfig, noise: MechanismNoise) -> contribution.Clipping:

@@ -18,6 +18,7 @@ from fl_audit.learning.optimizers import (
     recover_gradient,
     step,
 )
+from fl_audit.learning.rate_decay import ExponentialDecay
 from fl_audit.strategies.flower_grids import make_messages_for
 
 ROUNDS, TRIALS, PARAMETERS = 10, 3, 40
@@ -115,31 +116,32 @@ def test_the_gradient_is_recovered_within_the_stated_error(kind: ServerOptimizer
     models = _path(optimizer, gradients)
     for index, gradient in enumerate(gradients):
         seen = models[: index + 2]
-        recovered = recover_gradient(optimizer, seen[-optimizer.models_to_invert :])
+        recovered = recover_gradient(optimizer, seen[-optimizer.models_to_invert :], index + 1)
         assert recovered.dtype == torch.float64
-        assert torch.equal(recovered, recover_gradient(optimizer, seen))
+        assert torch.equal(recovered, recover_gradient(optimizer, seen, index + 1))
         error = (recovered - gradient.double()).square().mean(dim=1).sqrt() * denominator
-        scale = inversion_error(optimizer, torch.maximum(seen[-1].abs(), seen[-2].abs()), denominator)
+        scale = inversion_error(optimizer, torch.maximum(seen[-1].abs(), seen[-2].abs()), denominator, index + 1)
         # Two roundings of half an ulp, of the product and of the sum, and twice as many under momentum.
         assert bool((error <= 2 * scale).all())
         if kind is ServerOptimizerKind.SGD and index == 0:
             assert bool((error >= 0.05 * scale).all())  # the scale is no idle bound
 
 
-def test_momentum_is_inverted_exactly_where_nothing_is_rounded() -> None:
-    optimizer = ServerOptimizer(ServerOptimizerKind.MOMENTUM, 0.5, momentum=0.5)
+@pytest.mark.parametrize("decay", [None, ExponentialDecay(0.5)])
+def test_momentum_is_inverted_exactly_where_nothing_is_rounded(decay: ExponentialDecay | None) -> None:
+    optimizer = ServerOptimizer(ServerOptimizerKind.MOMENTUM, 0.5, momentum=0.5, decay=decay)
     gradients = [torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 0.5]]), torch.tensor([[-1.0, 4.0]])]
     models, state = [torch.zeros(1, 2)], OptimizerState()
-    for gradient in gradients:
+    for number, gradient in enumerate(gradients, start=1):
         moved, state = step(optimizer, models[-1], gradient, state)
         models.append(moved)
-        assert torch.equal(recover_gradient(optimizer, models), gradient.double())
+        assert torch.equal(recover_gradient(optimizer, models, number), gradient.double())
 
 
 def test_the_error_is_an_ulp_of_the_weights_in_the_unit_of_the_sum() -> None:
     models = torch.tensor([[1.0, 1.5, -1.0], [2.0, -3.0, 2.5], [0.0, 0.0, 0.0]])
     ulp = 2.0**-23
-    found = inversion_error(ServerOptimizer(ServerOptimizerKind.SGD, 0.25), models, 100)
+    found = inversion_error(ServerOptimizer(ServerOptimizerKind.SGD, 0.25), models, 100, 1)
     torch.testing.assert_close(found[:2], torch.tensor([ulp, 2 * ulp], dtype=torch.float64) * 400, rtol=1e-12, atol=0)
     assert 0 <= float(found[2]) < 1e-40
 
@@ -147,7 +149,7 @@ def test_the_error_is_an_ulp_of_the_weights_in_the_unit_of_the_sum() -> None:
 def test_only_adam_cannot_be_inverted() -> None:
     adam = ServerOptimizer(ServerOptimizerKind.ADAM, 0.1)
     with pytest.raises(InputError, match=r"'adam': .*'sgd' and 'momentum'"):
-        recover_gradient(adam, [torch.zeros(1, 2), torch.ones(1, 2)])
+        recover_gradient(adam, [torch.zeros(1, 2), torch.ones(1, 2)], 1)
     for kind, models in ((ServerOptimizerKind.SGD, 2), (ServerOptimizerKind.MOMENTUM, 3)):
         assert ServerOptimizer(kind, 0.1).models_to_invert == models
 

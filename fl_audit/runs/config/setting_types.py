@@ -28,7 +28,9 @@ OneOr = Annotated[Annotated[T, Strict(False)] | OwnName, Field(union_mode="left_
 """A value of an enumeration, or `package.module:name` of an object of the user's own."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Size = Annotated[float, Field(ge=1e-20, le=1e20)]
+SMALLEST_SIZE = 1e-20
+"""Smallest step size or length."""
+Size = Annotated[float, Field(ge=SMALLEST_SIZE, le=1e20)]
 """A length or a step size, which 32-bit numbers can hold together with what it is multiplied by."""
 Words = Annotated[tuple[str, ...], Strict(False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]

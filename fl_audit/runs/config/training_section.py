@@ -28,6 +28,7 @@ _NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
     ("sampling-rate",): ("dp-fedsgd", "dp-fedavg"),
     ("local-optimizer",): ("dp-fedavg",),
     ("proximal-mu",): ("dp-fedavg",),
+    ("learning-rate-decay",): ("dp-fedsgd", "dp-fedavg"),
     OF_RECORDS: ("dp-fedsgd",),
 }
 """Settings of training for some strategies only: local training, samples of clients, and those of records."""
@@ -105,6 +106,20 @@ class TrainingSection(ConfigSection):
     """Rule of local training, with `dp-fedavg`; it starts anew in every round. Left out, `sgd`."""
     proximal_mu: Annotated[float, Field(ge=0, le=1e20)] | None = None
     """Weight of FedProx's proximal term in the loss of a client's local training, with `dp-fedavg`; left out, 0."""
+    learning_rate_decay: Annotated[float, Field(gt=0, le=1)] | Literal["cosine"] | None = None
+    """Factor of the step size after every round, or `cosine` for half a period of a cosine over all rounds. It applies
+    to `local-learning-rate` with `dp-fedavg`, and to `learning-rate` with `dp-fedsgd`. Left out, step sizes are
+    constant.
+    """
+    class_weights: Annotated[tuple[Size, ...], Strict(False), Field(min_length=2)] | None = None
+    """Public weights of the classes, in their order, by which the loss of a record is multiplied in training. The mean
+    of a batch divides by its number of records. Left out, 1. Membership audits and Epsilon* use the plain
+    cross-entropy.
+    """
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of a label that is spread evenly over all classes in the loss of training. Membership audits and Epsilon*
+    use the plain cross-entropy.
+    """
     aggregation: Annotated[str, AfterValidator(_aggregation), _AggregationNameSchema] | None = None
     """Flower strategy that makes the next model, by name or as `package.module:factory`; left out, `optimizer` does.
     Without privacy it gets the clients' models; with a claim it gets the released mean alone.
@@ -154,6 +169,9 @@ class TrainingSection(ConfigSection):
             return
         aggregation = AGGREGATIONS.get(self.aggregation)
         used = set() if aggregation is None else set(aggregation.arguments.values())
+        if self.learning_rate_decay is not None and self.strategy == "dp-fedsgd":
+            effect = f"{self.named(['learning-rate-decay'])} has no effect with aggregation = {self.aggregation}"
+            raise ValueError(f"{effect}, which makes the server's step: leave it out")
         expected = {"optimizer": (ServerOptimizerKind.SGD,), "momentum": (0.9,), "learning-rate": USUAL_LEARNING_RATES}
         for setting, usual in expected.items():
             if setting not in used and getattr(self, setting.replace("-", "_")) not in usual:
