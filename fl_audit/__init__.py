@@ -91,9 +91,9 @@ def __getattr__(name: str) -> object:
         return version("fl-audit")
     if name not in _HOMES:
         raise AttributeError(f"module 'fl_audit' has no attribute {name!r}")
-    found: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+    attribute: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

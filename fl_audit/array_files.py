@@ -56,9 +56,9 @@ def _open(path: Path) -> Iterator[io.BufferedReader]:
     with readable(path, "no readable NumPy archive", ".npz without objects"), open_file(path) as file:
         beginning = file.read(len(_NPY))
         # NumPy takes whatever it does not know for a pickle, which would run code of whoever wrote the file.
-        known = beginning.startswith(_ZIP) or beginning == _NPY
+        is_known = beginning.startswith(_ZIP) or beginning == _NPY
         none = f"{path} is no readable NumPy archive (it is none, or holds Python objects)"
-        require(known, f"{none}: accepted is .npz without objects")
+        require(is_known, f"{none}: accepted is .npz without objects")
         yield file
 
 

@@ -36,8 +36,8 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
         os.replace(temporary, path)
     except Exception as error:
         # Writers name their temporary file, or none, and some say it in words of their own.
-        named = re.search(r"os error (\d+)", str(error))
-        number = error.errno if isinstance(error, OSError) else int(named[1]) if named else None
+        number_match = re.search(r"os error (\d+)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(number_match[1]) if number_match else None
         if number is None:
             raise
         raise OSError(number, os.strerror(number), str(path)) from error

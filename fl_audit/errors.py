@@ -36,9 +36,10 @@ def settings_text(remedies: Sequence[Remedy]) -> str:
     >>> settings_text([Remedy("owner", "who"), Remedy("partition", "natural"), Remedy("strategy", "x", "training")])
     'owner = "who" and partition = "natural" in [data] and strategy = "x" in [training]'
     """
-    following = [one.section for one in remedies[1:]] + [""]
+    following = [remedy.section for remedy in remedies[1:]] + [""]
     return " and ".join(
-        one.setting if one.section == after else str(one) for one, after in zip(remedies, following, strict=True)
+        remedy.setting if remedy.section == after else str(remedy)
+        for remedy, after in zip(remedies, following, strict=True)
     )
 
 
@@ -84,7 +85,7 @@ def in_a_line(error: BaseException) -> str:
     'ValueError: no noise named'
     """
     try:
-        said = " ".join(str(error).split())
+        text = " ".join(str(error).split())
     except Exception:  # an error of other people's code may not know its own words
-        said = ""
-    return f"{type(error).__name__}: {said or 'no message'}"
+        text = ""
+    return f"{type(error).__name__}: {text or 'no message'}"

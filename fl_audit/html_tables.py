@@ -13,8 +13,8 @@ def exactly_html(number: float | None, text: str) -> Markup:
 
     `number`: None returns the text without an element.
     """
-    shown = escape(text)
-    return Markup(shown if number is None else f'<data value="{number}">{shown}</data>')
+    text_html = escape(text)
+    return Markup(text_html if number is None else f'<data value="{number}">{text_html}</data>')
 
 
 def html_table(
@@ -54,8 +54,8 @@ def html_table(
 
 
 def _cells(row: Sequence[str], columns: Sequence[str]) -> Iterable[str]:
-    for place, cell in enumerate(row):
+    for index, cell in enumerate(row):
         is_markup = isinstance(cell, Markup)
-        shown, kind = (cell, "value") if is_markup else (escape(cell), "aside")
-        look = f' class="{kind}" data-label="{escape(columns[place])}"' if columns else ""
-        yield f"<td{look}>{shown}</td>" if place else f'<th scope="row">{shown}</th>'
+        text_html, kind = (cell, "value") if is_markup else (escape(cell), "aside")
+        look = f' class="{kind}" data-label="{escape(columns[index])}"' if columns else ""
+        yield f"<td{look}>{text_html}</td>" if index else f'<th scope="row">{text_html}</th>'

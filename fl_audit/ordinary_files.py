@@ -29,7 +29,7 @@ _OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device"}
 
 
-def require_ordinary(said: str, path: Path) -> None:
+def require_ordinary(subject: str, path: Path) -> None:
     """Raise `InputError` if a path is a pipe, a socket, a device or a loop of symbolic links.
 
     A missing path is accepted, and so is a pipe that the shell has opened, such as `<(command)`.
@@ -40,8 +40,8 @@ def require_ordinary(said: str, path: Path) -> None:
         number = error.errno if isinstance(error, OSError) else errno.EINVAL
         if number in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM):
             return
-        raise _unusable(said, os.strerror(number or errno.EINVAL)) from error
-    _require_kind(said, path, mode)
+        raise _unusable(subject, os.strerror(number or errno.EINVAL)) from error
+    _require_kind(subject, path, mode)
 
 
 def open_file(path: Path, largest: int = LARGEST_FILE) -> io.BufferedReader:
@@ -79,14 +79,14 @@ def read_file(path: Path, largest: int = LARGEST_FILE) -> bytes:
         return _read_up_to(file, path, largest)
 
 
-def _read_up_to(file: io.BufferedReader | gzip.GzipFile, path: Path, largest: int, how: str = "") -> bytes:
+def _read_up_to(file: io.BufferedReader | gzip.GzipFile, path: Path, largest: int, advice: str = "") -> bytes:
     """Return what is left of a file, in pieces, so that no more memory is taken than the content needs."""
-    parts, size = list[bytes](), 0
-    while part := file.read(_CHUNK):
-        size += len(part)
-        require_size(path, size, largest, how)
-        parts.append(part)
-    return b"".join(parts)
+    chunks, size = list[bytes](), 0
+    while chunk := file.read(_CHUNK):
+        size += len(chunk)
+        require_size(path, size, largest, advice)
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def read_text_file(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -112,13 +112,13 @@ def unpacked(content: bytes, path: Path, largest: int = LARGEST_FILE) -> bytes:
         return _read_up_to(file, path, largest, "decompressed ")
 
 
-def require_size(path: Path, size: int, largest: int, how: str = "") -> None:
+def require_size(path: Path, size: int, largest: int, advice: str = "") -> None:
     """Raise `InputError` if a file has more bytes than are accepted."""
-    require(size <= largest, f"{path} has more than {largest:,} {how}bytes: accepted are smaller files")
+    require(size <= largest, f"{path} has more than {largest:,} {advice}bytes: accepted are smaller files")
 
 
 @contextmanager
-def readable(path: Path, what: str, accepted: str) -> Iterator[None]:
+def readable(path: Path, kind: str, accepted: str) -> Iterator[None]:
     """Turn every error of the block, which reads a user's file, into an `InputError` of one line.
 
     Libraries that read files raise errors of many kinds at damaged ones.
@@ -130,18 +130,18 @@ def readable(path: Path, what: str, accepted: str) -> Iterator[None]:
     except OSError as error:
         # Decoders raise errors without a number; those of the system have one.
         why = first_line(error) if error.errno is None else f"{error.strerror}"
-        said = f"{path} is {what} ({why})" if error.errno is None else f"{path} cannot be read ({why})"
-        raise InputError(f"{said}: accepted is {accepted}") from error
+        problem = f"{path} is {kind} ({why})" if error.errno is None else f"{path} cannot be read ({why})"
+        raise InputError(f"{problem}: accepted is {accepted}") from error
     except (MemoryError, OverflowError) as error:
         raise InputError(f"{path} does not fit into memory: accepted are smaller files") from error
     except Exception as error:
-        raise InputError(f"{path} is {what} ({first_line(error)}): accepted is {accepted}") from error
+        raise InputError(f"{path} is {kind} ({first_line(error)}): accepted is {accepted}") from error
 
 
-def _require_kind(said: str, path: Path, mode: int) -> None:
+def _require_kind(subject: str, path: Path, mode: int) -> None:
     is_open = path.as_posix().startswith(_OPENED) and stat.S_ISFIFO(mode)
     kind = next((words for is_kind, words in _KINDS.items() if is_kind(mode)), None)
-    require(kind is None or is_open, f"{_short(said)} is {kind}: accepted are files and directories")
+    require(kind is None or is_open, f"{_short(subject)} is {kind}: accepted are files and directories")
 
 
 @cache
@@ -153,9 +153,9 @@ def _device_of_processes() -> int | None:
         return None
 
 
-def _unusable(said: str, why: str) -> InputError:
-    return InputError(f"{_short(said)} cannot be had ({why}): accepted are files and directories")
+def _unusable(subject: str, why: str) -> InputError:
+    return InputError(f"{_short(subject)} cannot be had ({why}): accepted are files and directories")
 
 
-def _short(said: str) -> str:
-    return said if len(said) <= _LONGEST_SAID else f"{said[:_LONGEST_SAID]}..."
+def _short(subject: str) -> str:
+    return subject if len(subject) <= _LONGEST_SAID else f"{subject[:_LONGEST_SAID]}..."

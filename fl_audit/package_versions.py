@@ -10,8 +10,8 @@ PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
 @cache
 def package_versions() -> dict[str, str]:
     """Return the versions of fl_audit and of the main packages that it uses, by name; missing packages are left out."""
-    found = {}
+    versions = {}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions

@@ -54,8 +54,8 @@ class Purpose(IntEnum):
 def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
     """Raise `InputError` unless a seed is a whole number from 0 to 2**64 - 1."""
     is_seed = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
-    found = f"of type {type(seed).__name__} or out of range" if is_secret else repr(seed)
-    require(is_seed, f"{name} is {found}: accepted are whole numbers from 0 to 2**64 - 1")
+    problem = f"of type {type(seed).__name__} or out of range" if is_secret else repr(seed)
+    require(is_seed, f"{name} is {problem}: accepted are whole numbers from 0 to 2**64 - 1")
 
 
 def generator(seed: int, purpose: Purpose, *, trial: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -12,25 +12,25 @@ from fl_audit.errors import require
 _LARGEST = 1e12
 
 
-def largest_kept(kept: Callable[[float], bool], start: float) -> float:
+def largest_kept(is_kept: Callable[[float], bool], start: float) -> float:
     """Return the largest positive number for which a condition is true, with relative tolerance 1e-10.
 
     Raises `InputError` if the number would be below 1e-12.
 
-    `kept`: It must be true for all smaller numbers.
+    `is_kept`: It must be true for all smaller numbers.
     """
     # `low` and `high` are inverses of numbers: the smallest of them that is kept is looked for.
     low, high, factor = 1 / start, 1 / start, 1 + 1e-6
-    if kept(1 / low):
-        while kept(1 / (low := low / factor)):
+    if is_kept(1 / low):
+        while is_kept(1 / (low := low / factor)):
             high, factor = low, min(factor**4, 4.0)
     else:
-        while not kept(1 / (high := high * factor)):
+        while not is_kept(1 / (high := high * factor)):
             low, factor = high, min(factor**4, 4.0)
             require(high <= _LARGEST, f"no noise multiplier up to {_LARGEST:g} keeps the guarantee")
     while high > low * (1 + 1e-10):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if kept(1 / middle) else (middle, high)
+        low, high = (low, middle) if is_kept(1 / middle) else (middle, high)
     return 1 / high
 
 
@@ -79,25 +79,25 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
     The method of Chandrupatla (1997) is as reliable as bisection and about as fast as `scipy.optimize.brentq`, whose
     import takes longer than most searches.
     """
-    newest, other = low, high
+    newest, other_point = low, high
     at_newest, at_other = function(low), function(high)
     share = 0.5
     while True:
-        point = newest + share * (other - newest)
+        point = newest + share * (other_point - newest)
         value = function(point)
         if (value > 0) == (at_newest > 0):
             before, at_before = newest, at_newest
         else:
-            before, at_before, other, at_other = other, at_other, newest, at_newest
+            before, at_before, other_point, at_other = other_point, at_other, newest, at_newest
         newest, at_newest = point, value
-        best, at_best = min((newest, at_newest), (other, at_other), key=lambda pair: abs(pair[1]))
-        near = (xtol + rtol * abs(best)) / abs(other - newest) if other != newest else 1.0
+        best, at_best = min((newest, at_newest), (other_point, at_other), key=lambda pair: abs(pair[1]))
+        near = (xtol + rtol * abs(best)) / abs(other_point - newest) if other_point != newest else 1.0
         if at_best == 0 or near > 0.5:
             return best
-        along, up = (newest - other) / (before - other), (at_newest - at_other) / (at_before - at_other)
+        along, up = (newest - other_point) / (before - other_point), (at_newest - at_other) / (at_before - at_other)
         share = 0.5
         if up * up < along and (1 - up) ** 2 < 1 - along:
-            back, ahead = before - newest, other - newest
+            back, ahead = before - newest, other_point - newest
             share = at_newest / (at_other - at_newest) * at_before / (at_other - at_before)
             share += back / ahead * at_newest / (at_before - at_newest) * at_other / (at_before - at_other)
         share = min(1 - near, max(near, share))
@@ -106,7 +106,7 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
 def falling_root(
     gap: Callable[[float], float],
     high: float = 1.0,
-    most: float = math.inf,
+    largest: float = math.inf,
     xtol: float = 2e-12,
     rtol: float = 4 * sys.float_info.epsilon,
 ) -> float:
@@ -116,21 +116,21 @@ def falling_root(
     """
     if gap(0.0) <= 0:
         return 0.0
-    while high < most and gap(high) > 0:
+    while high < largest and gap(high) > 0:
         high *= 2
     return float(scipy.optimize.brentq(gap, 0.0, high, xtol=xtol, rtol=rtol))
 
 
-def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
+def smallest_number(holds: Callable[[int], bool], largest: int) -> int | None:
     """Return the smallest positive integer for which a condition holds; None if the search finds none.
 
-    `most`: It tries powers of two in ascending order. Once the condition holds for a power, the search continues below
-    this power by bisection.
+    `largest`: It tries powers of two in ascending order. Once the condition holds for a power, the search continues
+    below this power by bisection.
     """
     high = 1
     while not holds(high):
         high *= 2
-        if high > most:
+        if high > largest:
             return None
     low = high // 2 + 1
     return low + bisect_left(range(low, high), True, key=holds)

@@ -35,7 +35,11 @@ def read_summary(directory: Path) -> dict[str, Any]:
     """Return the summary of a finished run; raise `InputError` if it is missing or damaged."""
     path = directory / "summary.json"
     require(path.is_file(), f"{directory} holds no finished run: accepted are directories with a summary.json")
-    found = read_json(path)
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not {"verdict", "guarantee"} <= found.keys():
+    content = read_json(path)
+    if (
+        not isinstance(content, dict)
+        or content.get("schema") != SCHEMA
+        or not {"verdict", "guarantee"} <= content.keys()
+    ):
         raise InputError(f"{path} is no summary of a run (schema {SCHEMA})")
-    return found
+    return content

@@ -41,8 +41,8 @@ class SentModules:
 
     def __call__(self) -> None:
         """Make the modules importable in this process, before its own modules of the same names."""
-        known = any(isinstance(finder, _Finder) and finder.modules == self.modules for finder in sys.meta_path)
-        if self.modules and not known:
+        is_known = any(isinstance(finder, _Finder) and finder.modules == self.modules for finder in sys.meta_path)
+        if self.modules and not is_known:
             sys.meta_path.insert(0, _Finder(self.modules))
 
 
@@ -55,9 +55,9 @@ class _Finder(MetaPathFinder, InspectLoader):
     ) -> ModuleSpec | None:
         if fullname not in self.modules:
             return None
-        found = self.modules[fullname]
-        within = [str(Path(found.path).parent)] if found.is_package else None
-        return spec_from_file_location(fullname, found.path, loader=self, submodule_search_locations=within)
+        module = self.modules[fullname]
+        within = [str(Path(module.path).parent)] if module.is_package else None
+        return spec_from_file_location(fullname, module.path, loader=self, submodule_search_locations=within)
 
     def is_package(self, fullname: str) -> bool:
         return self.modules[fullname].is_package
@@ -66,8 +66,8 @@ class _Finder(MetaPathFinder, InspectLoader):
         return self.modules[fullname].source
 
     def get_code(self, fullname: str) -> CodeType:
-        found = self.modules[fullname]
-        return self.source_to_code(found.source, found.path)
+        module = self.modules[fullname]
+        return self.source_to_code(module.source, module.path)
 
 
 def sent_modules(names: Iterable[str]) -> SentModules:
@@ -93,11 +93,11 @@ def sent_modules(names: Iterable[str]) -> SentModules:
 
 def _directory(top: str) -> Path | None:
     """Return the directory that contains a top-level module; None if it is installed or does not exist."""
-    place = place_of(top)
-    if place is None or not Path(place).exists():
+    name = place_of(top)
+    if name is None or not Path(name).exists():
         return None
-    found = Path(place).resolve()
-    directory = found.parent.parent if found.name == "__init__.py" else found.parent
+    path = Path(name).resolve()
+    directory = path.parent.parent if path.name == "__init__.py" else path.parent
     is_installed = _INSTALLED & set(directory.parts) or directory.is_relative_to(sysconfig.get_path("stdlib"))
     return None if is_installed else directory
 

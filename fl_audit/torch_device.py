@@ -15,8 +15,8 @@ from fl_audit.errors import require
 def require_device(device: Device) -> None:
     """Raise `InputError` if this machine does not have a device."""
     is_there = device is Device.CPU or torch.cuda.is_available()
-    what = f"device is {str(device)!r}, but torch {torch.__version__} finds none on this machine"
-    require(is_there, f"{what}: accepted is 'cpu', or a build of torch for the graphics card")
+    problem = f"device is {str(device)!r}, but torch {torch.__version__} finds none on this machine"
+    require(is_there, f"{problem}: accepted is 'cpu', or a build of torch for the graphics card")
 
 
 def settle_device(device: Device) -> None:

@@ -41,15 +41,15 @@ def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch
     """
     require(trials >= 1, f"trials is {trials}: accepted are 1 and more")
     require(per_batch >= 1, f"trials-per-batch is {per_batch}: accepted are 1 and more")
-    held = sorted(finished, key=lambda batch: batch.first)
-    starts = [0, *(batch.first + batch.count for batch in held)]
-    ends = [*(batch.first for batch in held), trials]
+    trial_batches = sorted(finished, key=lambda batch: batch.first)
+    starts = [0, *(batch.first + batch.count for batch in trial_batches)]
+    ends = [*(batch.first for batch in trial_batches), trials]
     pieces = [
         (first, min(per_batch, end - first))
         for start, end in zip(starts, ends, strict=True)
         for first in range(start, end, per_batch)
     ]
-    used = {batch.index for batch in held}
+    used = {batch.index for batch in trial_batches}
     free = (index for index in itertools.count() if index not in used)
     return tuple(TrialBatch(index, first, count) for index, (first, count) in zip(free, pieces, strict=False))
 

@@ -32,20 +32,20 @@ def search_last(directory: Path) -> None:
 
     The directory that contains fl_audit itself keeps its place in `sys.path` if it has one already.
     """
-    place = directory.resolve()
-    is_last = _searched == [str(place)] and sys.path[-1] == str(place)
-    _searched[:] = [str(place)]
+    path = directory.resolve()
+    is_last = _searched == [str(path)] and sys.path[-1] == str(path)
+    _searched[:] = [str(path)]
     if is_last:
         return
     # Modules beside fl_audit are searched for only as long as that is the user's directory.
     before = [entry for entry in sys.path if entry not in _added]
     _added.clear()
-    others = [entry for entry in before if Path(entry or ".").resolve() != place]
-    if place != _OWN_ROOT:
-        sys.path[:] = [*others, str(place)]
-    elif len(others) == len(before):
-        _added.append(str(place))
-        sys.path[:] = [*before, str(place)]
+    entries = [entry for entry in before if Path(entry or ".").resolve() != path]
+    if path != _OWN_ROOT:
+        sys.path[:] = [*entries, str(path)]
+    elif len(entries) == len(before):
+        _added.append(str(path))
+        sys.path[:] = [*before, str(path)]
 
 
 @contextmanager
@@ -64,11 +64,11 @@ def import_user_module(name: str) -> ModuleType:
     top = name.partition(".")[0]
     for directory in _searched if top else ():
         theirs = _place(importlib.machinery.PathFinder.find_spec(top, [directory]))
-        other = place_of(top)
-        if theirs is not None and other is not None and Path(other).resolve() != Path(theirs).resolve():
-            whose = "fl_audit has this name" if top == OWN_PACKAGE else f"this name is taken by {other}"
-            what = f"module {top!r} in {directory} cannot be imported, because {whose}"
-            raise InputError(f"{what}: accepted are other names, so rename {theirs}")
+        other_place = place_of(top)
+        if theirs is not None and other_place is not None and Path(other_place).resolve() != Path(theirs).resolve():
+            whose = "fl_audit has this name" if top == OWN_PACKAGE else f"this name is taken by {other_place}"
+            problem = f"module {top!r} in {directory} cannot be imported, because {whose}"
+            raise InputError(f"{problem}: accepted are other names, so rename {theirs}")
     return importlib.import_module(name)
 
 
@@ -106,7 +106,7 @@ def meant_name(name: str) -> str | None:
     elif not path.endswith(".py"):
         return None
     module = path.removesuffix(".py").removeprefix("./").replace("/", ".")
-    is_name = all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+    is_name = all(word.isidentifier() for word in (*module.split("."), *attribute.split(".")))
     return f"{module}:{attribute}" if is_name else None
 
 
@@ -121,37 +121,37 @@ def title_of_named(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def import_object(name: str, what: str) -> Any:
+def import_object(name: str, noun: str) -> Any:
     """Import and return the object with the name `package.module:name`."""
     require_named(name)
     module, _, attribute = name.partition(":")
     try:
         return getattr(import_user_module(module), attribute)
     except InputError as error:
-        raise InputError(f"{what} {name!r}: {error}") from error
+        raise InputError(f"{noun} {name!r}: {error}") from error
     # A module of the user may raise anything, and may try to end the interpreter.
     except (Exception, SystemExit) as error:
         hidden = "".join(collision_words(error, Path(directory)) for directory in _searched)
-        raise InputError(f"{what} {name!r} cannot be imported ({in_a_line(error)}{hidden})") from error
+        raise InputError(f"{noun} {name!r} cannot be imported ({in_a_line(error)}{hidden})") from error
 
 
-def import_function(name: str, what: str) -> Callable[..., Any]:
+def import_function(name: str, noun: str) -> Callable[..., Any]:
     """Import a user's function by its name, and return it in a wrapper.
 
     If the function raises an exception, the wrapper raises an `InputError` of one line.
     """
-    function = import_object(name, what)
+    function = import_object(name, noun)
     if not callable(function):
-        raise InputError(f"{what} {name!r} is a {type(function).__name__}: accepted is a function")
+        raise InputError(f"{noun} {name!r} is a {type(function).__name__}: accepted is a function")
 
     @wraps(function)
-    def called(*arguments: Any, **more: Any) -> Any:
+    def called(*arguments: Any, **further: Any) -> Any:
         try:
-            return function(*arguments, **more)
+            return function(*arguments, **further)
         except InputError:
             raise
         except (Exception, SystemExit) as error:
-            raise InputError(f"{what} {name!r} raised {in_a_line(error)}") from error
+            raise InputError(f"{noun} {name!r} raised {in_a_line(error)}") from error
 
     return called
 
@@ -167,16 +167,19 @@ def collision_words(error: BaseException, directory: Path) -> str:
             tops.append(cause.obj.__name__.partition(".")[0])
         cause = cause.__cause__ or cause.__context__
     for top in tops:
-        theirs, other = _place(importlib.machinery.PathFinder.find_spec(top, [str(directory)])), place_of(top)
-        if theirs is not None and other is not None and Path(theirs).resolve() != Path(other).resolve():
+        theirs, other_place = _place(importlib.machinery.PathFinder.find_spec(top, [str(directory)])), place_of(top)
+        if theirs is not None and other_place is not None and Path(theirs).resolve() != Path(other_place).resolve():
             ours = " of fl_audit" if top == OWN_PACKAGE else ""
-            return f"; {_home(theirs)} is hidden by {_home(other)}{ours}: both are called {top!r}, so rename the former"
+            return (
+                f"; {_home(theirs)} is hidden by {_home(other_place)}{ours}: both are called {top!r}, so rename "
+                "the former"
+            )
     return ""
 
 
-def _home(place: str) -> str:
-    """Return the directory that contains `place` if `place` is an `__init__.py`, and `place` itself otherwise."""
-    path = Path(place)
+def _home(name: str) -> str:
+    """Return the directory that contains `name` if `name` is an `__init__.py`, and `name` itself otherwise."""
+    path = Path(name)
     return str(path.parent if path.name == "__init__.py" else path)
 
 

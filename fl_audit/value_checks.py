@@ -36,15 +36,15 @@ _ACCEPTED = re.compile(
 @lru_cache(256)
 def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
     """Return the checks that a description of numbers stands for; raise `ValueError` if it has other words."""
-    found = _ACCEPTED.fullmatch(accepted)
-    if found is None:
+    interval_match = _ACCEPTED.fullmatch(accepted)
+    if interval_match is None:
         raise ValueError(f"no description of numbers: {accepted!r}")
-    ends = [(word, float(end)) for word, end in _END.findall(found["ends"])]
+    ends = [(word, float(end)) for word, end in _END.findall(interval_match["ends"])]
     ranges = [partial(lambda holds, end, value: bool(holds(value, end)), _ENDS[word], end) for word, end in ends]
-    return (*(_KINDS[word] for word in (*found["kinds"].split(), "numbers")), *ranges)
+    return (*(_KINDS[word] for word in (*interval_match["kinds"].split(), "numbers")), *ranges)
 
 
-def require_number(said: str, value: object, accepted: str = "numbers") -> None:
+def require_number(subject: str, value: object, accepted: str = "numbers") -> None:
     """Raise `InputError` unless a value is a number of the described kind.
 
     `accepted`: A remark may follow that begins with ", or" or ", the"; it is not checked.
@@ -57,7 +57,7 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     fl_audit.errors.InputError: rounds are None: accepted are whole numbers from 1
     """
     fits = isinstance(value, Real) and not isinstance(value, bool) and all(is_in(value) for is_in in _checks(accepted))
-    require(fits, f"{said} {_written(value)}: accepted are {accepted}")
+    require(fits, f"{subject} {_written(value)}: accepted are {accepted}")
 
 
 _LARGEST_WRITTEN = 10**20
@@ -75,20 +75,20 @@ def require_switch(name: str, value: object) -> None:
     require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}: accepted are True and False")
 
 
-def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
+def as_floats(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return numbers as a float64 array of the same shape."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what} are {str(values)[:40]!r}: accepted are numbers") from error
+        raise InputError(f"{name} are {str(values)[:40]!r}: accepted are numbers") from error
 
 
-def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
+def as_whole(name: str, values: ArrayLike) -> NDArray[np.int64]:
     """Return integers as an int64 array of the same shape; raise `InputError` if a value is not an integer."""
     with np.errstate(invalid="ignore"):
-        numbers = as_floats(what, values)
+        numbers = as_floats(name, values)
         broken = numbers[numbers % 1 != 0]
-    require(broken.size == 0, f"{what} have {', '.join(map(str, broken[:1]))}: accepted are whole numbers")
+    require(broken.size == 0, f"{name} have {', '.join(map(str, broken[:1]))}: accepted are whole numbers")
     # Integers are not converted by way of float64, which would round those above 2^53. Other values are.
     return np.ascontiguousarray(values if np.asarray(values).dtype.kind in "iu" else numbers, dtype=np.int64)
 
@@ -98,9 +98,9 @@ def in_percent(number: float) -> str:
     return f"; {number:g} % is {number / 100:g}" if 1 < number < 100 and number == int(number) else ""
 
 
-def choice(choices: type[Choice], what: str, name: object) -> Choice:
+def choice(choices: type[Choice], noun: str, name: object) -> Choice:
     """Return the member of an enumeration that has a given value; raise `InputError` if there is none."""
-    require(name in list(choices), f"{what} is {name!r}: accepted are {name_list(choices)}")
+    require(name in list(choices), f"{noun} is {name!r}: accepted are {name_list(choices)}")
     return choices(str(name))
 
 

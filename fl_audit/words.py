@@ -20,12 +20,12 @@ _EQUAL = 1e-12  # numbers that differ by a smaller share of themselves are one n
 _DIGITS, _DIGITS_OF_SHARE = 4, 3  # significant digits of a claim, and of a number without an interval
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
+def plural(count: int, singular: str, plural_form: str | None = None) -> str:
     """Return a count with its noun, such as "1 trial" or "2,000 trials".
 
     `count`: The noun is singular if it is 1.
     """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {singular if count == 1 else plural_form or singular + 's'}"
 
 
 def phrase_list(phrases: Iterable[str], last: str = "and") -> str:
@@ -44,9 +44,9 @@ def name_list(names: Iterable[object], last: str = "and") -> str:
     >>> name_list(["own", "own, rounded"], "or")
     "'own' or 'own, rounded'"
     """
-    told = [str(name) for name in names]
-    is_clear = not any(mark in name for name in told for mark in (" ", ","))
-    return phrase_list(told if is_clear else [f"'{name}'" for name in told], last)
+    texts = [str(name) for name in names]
+    is_clear = not any(mark in name for name in texts for mark in (" ", ","))
+    return phrase_list(texts if is_clear else [f"'{name}'" for name in texts], last)
 
 
 def capital(text: str) -> str:
@@ -123,8 +123,8 @@ def one_in(chance: float) -> str:
     inverse = round(1 / chance)
     if math.isclose(1 / chance, inverse, rel_tol=1e-9) and float(f"{inverse:.1e}") == inverse:
         return f"1 in {inverse:,}"
-    many, exponent = f"{chance:.1e}".split("e")
-    digits = many.rstrip("0").rstrip(".")
+    mantissa, exponent = f"{chance:.1e}".split("e")
+    digits = mantissa.rstrip("0").rstrip(".")
     count, power = int(digits.replace(".", "")), len(digits.partition(".")[2]) - int(exponent)
     about = "" if math.isclose(chance, count / 10**power, rel_tol=1e-9) else "about "
     return f"{about}{count} in {10**power:,}"
@@ -293,25 +293,25 @@ class _Scale:
         exact = self.exact(number)
         if exact is None:
             return self.text(number, None)
-        for shown in _written(exact, decimals):
-            assert shown is not None
+        for decimal in _written(exact, decimals):
+            assert decimal is not None
             beside = [(mark, mark) for mark in self.marks]
             if claim is not None and claimed is not None:
                 beside.append((claim, claimed))
-            if all(_side(exact, truth) == _side(shown, text) for truth, text in beside):
-                return self.text(number, shown)
+            if all(_side(exact, truth) == _side(decimal, text) for truth, text in beside):
+                return self.text(number, decimal)
         return None
 
-    def text(self, number: float | None, shown: Decimal | None) -> str:
+    def text(self, number: float | None, decimal: Decimal | None) -> str:
         """Return the text of a number with its unit, or "not determined" or "unbounded".
 
-        `shown` is the number after rounding; None if it is unknown or infinite.
+        `decimal` is the number after rounding; None if it is unknown or infinite.
         """
-        if shown is None:
+        if decimal is None:
             if number is None or math.isnan(number):
                 return MISSING
             return "unbounded" if number > 0 else "minus unbounded"
-        digits = f"{shown:,f}"
+        digits = f"{decimal:,f}"
         digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
         plain = digits.lstrip("-") == "0"
         if plain:
@@ -331,9 +331,9 @@ def _written(exact: Decimal | None, decimals: int | None) -> Iterator[Decimal | 
     if exact is None or decimals is None:
         yield None
         return
-    own = -int(exact.as_tuple().exponent)
-    for places in range(decimals, min(own, _MOST_DECIMALS)):
-        yield round(exact, places)
+    own_decimals = -int(exact.as_tuple().exponent)
+    for index in range(decimals, min(own_decimals, _MOST_DECIMALS)):
+        yield round(exact, index)
     yield exact
 
 
@@ -351,4 +351,4 @@ def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal
     if low is not None and high is not None and low < high:
         width = high - low
         return max(0, (2 if width.as_tuple().digits[0] == 1 else 1) - width.adjusted())
-    return max((_decimals_of(one, digits) for one in (value, low, high) if one is not None), default=0)
+    return max((_decimals_of(end, digits) for end in (value, low, high) if end is not None), default=0)

@@ -70,10 +70,10 @@ class _ReleaseRecorder:
 
     def __call__(self, batch: TrialBatch, server_round: ServerRound) -> None:
         """Record a round as clients see it, and the adaptive clipping norms of all trials."""
-        kept = stored_tensors(self.view, server_round.first(self._kept(batch)))
+        tensors = stored_tensors(self.view, server_round.first(self._kept(batch)))
         if self.noise_seeds:
-            kept["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
-        self.rounds[batch.name].append({name: value.clone() for name, value in kept.items()})
+            tensors["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
+        self.rounds[batch.name].append({name: value.clone() for name, value in tensors.items()})
         if server_round.side.norms_array is not None:
             self.norms[batch.name].append(server_round.side.norms_array)
         if self.checkpoint_every is not None and batch.first == 0 and server_round.number % self.checkpoint_every == 0:
@@ -209,7 +209,7 @@ def _play_wave(
                 challenger,
                 strategy_of_server,
                 lambda kind, challenger, batches: kind(
-                    public, roles, challenger, batches, size, time_limit, lambda batch, made: None
+                    public, roles, challenger, batches, size, time_limit, lambda batch, server_round: None
                 ),
                 opening.exact.initial,
             )

@@ -161,9 +161,9 @@ class TargetOutputsCollector:
         logits = federation.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
         scores = label_scores(wide, labels)
-        told = {what: means_by_unit(values, federation.target_of_records) for what, values in scores.items()}
+        means = {name: means_by_unit(values, federation.target_of_records) for name, values in scores.items()}
         if self.is_active:
-            told[UNDER_ASCENT] = means_by_unit(np.mean(self._losses.pop(name), axis=0), federation.target_of_records)
+            means[UNDER_ASCENT] = means_by_unit(np.mean(self._losses.pop(name), axis=0), federation.target_of_records)
         population = torch.from_numpy(-release.population_losses).float()
         self._outputs[name] = {
             LOGITS: logits,
@@ -175,7 +175,7 @@ class TargetOutputsCollector:
             self._outputs[name] |= {
                 output_name: torch.from_numpy(getattr(features, output_name)).float() for output_name in WHITE_BOX
             }
-        return TrialBatchColumns(targets=told)
+        return TrialBatchColumns(targets=means)
 
     def _losses_by_value(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
         """Return the losses of the final models with each possible value of the attribute, under the name `VALUES`.

@@ -72,12 +72,15 @@ def call_of(
     coins = challenger.coins(batch.trials, server_round, federation.canaries)
     if isinstance(federation.mechanism.contribution, PrivateTraining):
         settings: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()} if coins.size else {}
-        asked = (replace(one, more=one.more | settings) if one.client == roles.victim else one for one in call.asked)
-        return replace(call, asked=tuple(asked))
+        clients = (
+            replace(client, more=client.more | settings) if client.client == roles.victim else client
+            for client in call.asked
+        )
+        return replace(call, asked=tuple(clients))
     trials = list(batch.trials)
     added = (
-        ContributingClient(federation.clients + one, None, {Key.COINS: coins[:, one].tobytes(), Key.TRIALS: trials})
-        for one in range(federation.canaries)
+        ContributingClient(federation.clients + index, None, {Key.COINS: coins[:, index].tobytes(), Key.TRIALS: trials})
+        for index in range(federation.canaries)
     )
     return replace(call, asked=(*call.asked, *added))
 
@@ -93,12 +96,12 @@ def _without_canaries(
         return CalledClients(tuple(ContributingClient(client) for client in whose), of_steps)
     match federation.mechanism.unit:
         case Unit.RECORD | Unit.USER:
-            taking_part, asked = np.zeros((batch.count, roles.units), dtype=np.bool_), list[ContributingClient]()
+            taking_part, clients = np.zeros((batch.count, roles.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roles.shards):
                 drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
                 taking_part[:, shard] = drawn
-                asked.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
-            return CalledClients(tuple(asked), torch.from_numpy(taking_part))
+                clients.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
+            return CalledClients(tuple(clients), torch.from_numpy(taking_part))
         case Unit.CLIENT:
             drawn = challenger.client_participation(batch.trials, server_round, federation.clients, participation.rate)
             there = [client for client in range(federation.clients) if drawn[:, client].any()]
@@ -238,9 +241,9 @@ def _require_short(contribution: ReceivedContribution, array: Floats32, trials: 
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
         if (lengths > limits[rows]).any():
             worst = int(np.argmax(lengths - limits[rows]))
-            said = f"client {contribution.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
+            problem = f"client {contribution.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
             allowed = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
-            raise FederationError(f"round {server_round}: {said}, {allowed}")
+            raise FederationError(f"round {server_round}: {problem}, {allowed}")
 
 
 _BLOCK = 2048

@@ -220,15 +220,15 @@ class ExactChecks:
         return mechanism.share_scale * noise_share(seed, [trial], number, size)[0].double()
 
     def _add_once(
-        self, totals: ContributionTotals, own: ContributionTotals, seen: set[int], client: int, cell: CheckedCell
+        self, totals: ContributionTotals, own: ContributionTotals, visited: set[int], client: int, cell: CheckedCell
     ) -> None:
         """Add a client's contributions to the sum over D, without those of units that another client counted."""
         numbers = [number for part in own.numbers for number in part.tolist()]
-        if not seen.isdisjoint(numbers):
+        if not visited.isdisjoint(numbers):
             taking_part = np.ones(self.federation.units, bool) if cell.taking_part is None else cell.taking_part.copy()
-            taking_part[sorted(seen)] = False
+            taking_part[sorted(visited)] = False
             own = recompute(self.federation, client, replace(cell, taking_part=taking_part))
-        seen.update(numbers)
+        visited.update(numbers)
         totals.total += own.total
         totals.sizes += own.sizes
         totals.centred_bits += own.centred_bits

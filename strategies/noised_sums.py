@@ -188,8 +188,8 @@ class StepReplay:
 def copy_of(server: NoisingServer, batch: TrialBatch, draws: ServerNoiseDraws) -> NoisingServer:
     """Return a copy of a strategy with other draws of noise; what its class adds to ours is copied deeply."""
     twin = copy.copy(server)
-    own: Any = server
-    ours = {field.name for field in fields(own)}
+    copy_of_server: Any = server
+    ours = {field.name for field in fields(copy_of_server)}
     for name, value in vars(server).items():
         if name not in ours:
             setattr(twin, name, _copied(value))

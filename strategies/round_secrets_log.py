@@ -207,7 +207,7 @@ class RoundSecretsLog:
                 wrong[rows] = (expected != stepped[rows]).sum(dim=1).numpy()
             states.append(later)
         moments = zip(*(state.moments for state in states), strict=True)
-        batch_log.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))
+        batch_log.state = OptimizerState(states[-1].steps, tuple(torch.cat(moment) for moment in moments))
         # The next round starts from the server's model, so that a wrong step is counted only once.
         batch_log.model = after
         return wrong
@@ -285,9 +285,9 @@ def open_shares(
 
     Shapes: `statistics` (trials, rounds, ...).
     """
-    at = [place for place, (number, _) in enumerate(statistics.places) if number < _SHARE_COORDINATES]
+    at = [index for index, (number, _) in enumerate(statistics.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)
-    if [statistics.places[one][0] for one in at] != list(range(size)) or np.isnan(statistics.sample).any():
+    if [statistics.places[index][0] for index in at] != list(range(size)) or np.isnan(statistics.sample).any():
         return TrialBatchColumns()
     trials = list(batch.trials)[:looked_at]
     first = sorted(

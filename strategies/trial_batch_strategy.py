@@ -325,7 +325,11 @@ class TrialBatchStrategy(Strategy):
             return list(zip(batches, threads.map(work, batches), strict=True))
 
     def _sums_before_changes(
-        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], round_sum: UnnoisedRoundSum
+        self,
+        batch: TrialBatch,
+        server_round: int,
+        messages: Mapping[ReplyIdentity, Message],
+        round_sum: UnnoisedRoundSum,
     ) -> UnnoisedRoundSum:
         """Return the sums of what clients sent, and note it if a subclass changed sums that have the clients' noise.
 
@@ -333,7 +337,7 @@ class TrialBatchStrategy(Strategy):
         """
         if not self._has_own("_read") or self._server_adds_noise:
             return round_sum
-        sums = TrialBatchStrategy._read(self, batch, found, server_round)
+        sums = TrialBatchStrategy._read(self, batch, messages, server_round)
         changed = int((sums.total != round_sum.total).any(dim=1).sum())
         if changed and self.opening is not None:
             self.opening.log_origin(batch, server_round, ReleaseOrigin.NOT_A_SUM, changed)
@@ -344,7 +348,11 @@ class TrialBatchStrategy(Strategy):
         return self.public.mechanism.noise.origin is NoiseOrigin.SERVER
 
     def _check_exactly(
-        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], round_sum: UnnoisedRoundSum
+        self,
+        batch: TrialBatch,
+        server_round: int,
+        messages: Mapping[ReplyIdentity, Message],
+        round_sum: UnnoisedRoundSum,
     ) -> None:
         """Let the challenger recompute some of the sums of a round before noise is added to them."""
         exact = None if self.opening is None else self.opening.exact
@@ -355,7 +363,7 @@ class TrialBatchStrategy(Strategy):
             exact.check_start(batch, transcript.models[-1])
         if not exact.chosen_rows(batch, server_round):
             return
-        sent = self._sent_arrays(batch, server_round, found)
+        sent = self._sent_arrays(batch, server_round, messages)
         norms = None if transcript.norms is None else transcript.norms.numpy()
         release = None
         # Correlated noise is drawn from that of earlier rounds, so it cannot be drawn twice.

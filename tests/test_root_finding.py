@@ -21,7 +21,7 @@ def test_a_function_that_begins_at_0_or_below_has_its_root_there() -> None:
 
 def test_doubling_ends_at_most_one_doubling_beyond_the_end() -> None:
     tried = []
-    assert falling_root(lambda x: tried.append(x) or 100 - x, most=100.0) == pytest.approx(100)  # type: ignore[func-returns-value]
+    assert falling_root(lambda x: tried.append(x) or 100 - x, largest=100.0) == pytest.approx(100)  # type: ignore[func-returns-value]
     assert max(tried) == 128.0
 
 

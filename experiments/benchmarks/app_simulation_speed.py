@@ -50,22 +50,22 @@ class MeasuredApp:
 def _play(command: tuple[str, ...], rounds: int) -> tuple[list[float], float]:
     """Run a command on a copy of the app, and return the times of its rounds and of the whole."""
     with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch)
+        path = Path(scratch)
         # A copy, since Flower writes into the project's file.
-        app, out, home = shutil.copytree(_APP, place / "digits"), place / "rounds.json", place / "flower"
+        app, out, home = shutil.copytree(_APP, path / "digits"), path / "rounds.json", path / "flower"
         words = [str(app) if word == "APP" else word for word in command]
         words += ["--run-config", f'num-server-rounds={rounds} out="{out}"']
         switches = {"FLWR_HOME": str(home), "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1"}
         environment = os.environ | switches | {"FLWR_TELEMETRY_ENABLED": "0"}
         began = time.monotonic()
         try:
-            done = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, timeout=900)
+            done = subprocess.run(words, cwd=path, env=environment, capture_output=True, text=True, timeout=900)
             whole = time.monotonic() - began
         finally:
             _end_processes_of(home)
         if not out.is_file():
             raise SystemExit(f"{' '.join(words)} wrote no rounds:\n{(done.stdout + done.stderr)[-2000:]}")
-        times = [one["time"] for one in json.loads(out.read_text())]
+        times = [load["time"] for load in json.loads(out.read_text())]
     return np.diff(times)[1:].tolist(), whole
 
 
@@ -82,18 +82,18 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, help="turns (default: 3, quick: 1)")
     parser.add_argument("--rounds", type=int, help="rounds of a turn, from 3 (default: 10, quick: 5)")
     options = parser.parse_args()
-    found = {way: MeasuredApp() for way in WAYS}
+    apps = {way_name: MeasuredApp() for way_name in WAYS}
     for _ in range(options.repeat or (1 if options.quick else 3)):
-        for way, one in found.items():
-            rounds, whole = _play(WAYS[way], options.rounds or (5 if options.quick else 10))
-            one.rounds += rounds
-            one.whole.append(whole)
-            print(f"{way}: a round {median(one.rounds):.3f} s, the whole {whole:.1f} s", file=sys.stderr, flush=True)
+        for name, app in apps.items():
+            rounds, whole = _play(WAYS[name], options.rounds or (5 if options.quick else 10))
+            app.rounds += rounds
+            app.whole.append(whole)
+            print(f"{name}: a round {median(app.rounds):.3f} s, the whole {whole:.1f} s", file=sys.stderr, flush=True)
     table = table_of(("way", "round s", "flwr run over it", "whole s"), f"The digits app, {usable_cores()} cores")
-    base = median(found[FLOWER].rounds)
-    for way, one in found.items():
-        middle = median(one.rounds)
-        table.add_row(way, f"{middle:.3f}", f"{base / middle:.1f}", f"{median(one.whole):.1f}")
+    base = median(apps[FLOWER].rounds)
+    for name, app in apps.items():
+        middle = median(app.rounds)
+        table.add_row(name, f"{middle:.3f}", f"{base / middle:.1f}", f"{median(app.whole):.1f}")
     Console(width=120).print(table)
 
 

@@ -103,17 +103,17 @@ def _ours(training: Training, engine: Engine) -> tuple[list[float], float]:
 
 
 def _flowers(training: Training) -> tuple[list[float], float]:
-    found: list[float] = []
+    seconds: list[float] = []
 
     def note(module: nn.Module) -> None:
         features, labels = baselines.load_records(str(training.path))
         first = _CLIENTS * _RECORDS
         with torch.no_grad():
-            found.append(float((module(features[first:]).argmax(1) == labels[first:]).double().mean()))
+            seconds.append(float((module(features[first:]).argmax(1) == labels[first:]).double().mean()))
 
     torch.manual_seed(training.seed)
     over = baselines.stock_rounds(ConfigRecord(dict(training.settings())), RayOptions(), note)
-    return over, found[-1]
+    return over, seconds[-1]
 
 
 def _pfl(training: Training) -> tuple[list[float], float]:
@@ -123,8 +123,8 @@ def _pfl(training: Training) -> tuple[list[float], float]:
         script.write_text(baselines.PFL_SCRIPT)
         command = [training.pfl, str(script), json.dumps(training.settings())]
         written = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found = json.loads(written.splitlines()[-1])
-    return found["over"], found["accuracy"]
+    result = json.loads(written.splitlines()[-1])
+    return result["over"], result["accuracy"]
 
 
 WAYS: dict[str, Way] = {
@@ -136,25 +136,29 @@ WAYS: dict[str, Way] = {
 """The function of each way."""
 
 
-def lines_of_user(way: str) -> int:
+def lines_of_user(way_name: str) -> int:
     """Return the number of lines, without empty ones, that a user writes for this training in one way."""
-    parts = (baselines.network, baselines.train_epoch, baselines.load_records, baselines.train, baselines.stock_rounds)
-    text = {OURS_LOCAL: _CONFIG, OURS_RAY: _CONFIG, PFL: baselines.PFL_SCRIPT}.get(way) or "\n".join(
-        re.sub(r'""".*?"""', "", inspect.getsource(part), flags=re.DOTALL) for part in parts
+    pieces = (baselines.network, baselines.train_epoch, baselines.load_records, baselines.train, baselines.stock_rounds)
+    text = {OURS_LOCAL: _CONFIG, OURS_RAY: _CONFIG, PFL: baselines.PFL_SCRIPT}.get(way_name) or "\n".join(
+        re.sub(r'""".*?"""', "", inspect.getsource(piece), flags=re.DOTALL) for piece in pieces
     )
     return sum(bool(line.strip()) for line in text.splitlines())
 
 
 def _measured(training: Training, ways: list[str], repeat: int, scratch: Path) -> dict[str, Measured]:
-    found = {way: Measured() for way in ways}
+    measureds = {way_name: Measured() for way_name in ways}
     for seed in range(repeat):
         turn = Training(_written(scratch, seed), training.rounds, training.pfl, seed)
-        for way, one in found.items():
-            over, accuracy = WAYS[way](turn)
-            one.updates += (_CLIENTS / np.diff(over)).tolist()
-            one.accuracies.append(accuracy)
-            print(f"{way}: {median(one.updates):.0f} updates/s, accuracy {accuracy:.3f}", file=sys.stderr, flush=True)
-    return found
+        for name, measured in measureds.items():
+            over, accuracy = WAYS[name](turn)
+            measured.updates += (_CLIENTS / np.diff(over)).tolist()
+            measured.accuracies.append(accuracy)
+            print(
+                f"{name}: {median(measured.updates):.0f} updates/s, accuracy {accuracy:.3f}",
+                file=sys.stderr,
+                flush=True,
+            )
+    return measureds
 
 
 def _written(scratch: Path, seed: int) -> Path:
@@ -166,15 +170,15 @@ def _written(scratch: Path, seed: int) -> Path:
     return path
 
 
-def rows_of(found: dict[str, Measured]) -> list[tuple[str, ...]]:
+def rows_of(measureds: dict[str, Measured]) -> list[tuple[str, ...]]:
     """Return the rows of the table: way, accuracy with its deviation, updates a second, over Flower's, lines."""
-    base = median(found[FLOWER].updates) if FLOWER in found else float("nan")
+    base = median(measureds[FLOWER].updates) if FLOWER in measureds else float("nan")
     rows = list[tuple[str, ...]]()
-    for way, one in found.items():
-        spread = f" ± {stdev(one.accuracies):.3f}" if len(one.accuracies) > 1 else ""
-        speed = median(one.updates)
-        rows.append((way, f"{mean(one.accuracies):.3f}{spread}", f"{speed:.0f}", f"{speed / base:.1f}",
-                     str(lines_of_user(way))))  # fmt: skip
+    for name, measured in measureds.items():
+        spread = f" ± {stdev(measured.accuracies):.3f}" if len(measured.accuracies) > 1 else ""
+        speed = median(measured.updates)
+        rows.append((name, f"{mean(measured.accuracies):.3f}{spread}", f"{speed:.0f}", f"{speed / base:.1f}",
+                     str(lines_of_user(name))))  # fmt: skip
     return rows
 
 
@@ -187,13 +191,13 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, help="turns (default: 5, quick: 1)")
     parser.add_argument("--rounds", type=int, help="rounds of a training, from 2 (default: 30, quick: 10)")
     options = parser.parse_args()
-    ways = [way for way in WAYS if way != PFL or options.pfl]
+    ways = [way_name for way_name in WAYS if way_name != PFL or options.pfl]
     with tempfile.TemporaryDirectory() as scratch:
         training = Training(Path(scratch), options.rounds or (10 if options.quick else 30), options.pfl)
-        found = _measured(training, ways, options.repeat or (1 if options.quick else 5), Path(scratch))
+        measureds = _measured(training, ways, options.repeat or (1 if options.quick else 5), Path(scratch))
     title = f"FedAvg on digits, 64-128-10, {_CLIENTS} clients, {training.rounds} rounds, {usable_cores()} cores"
     table = table_of(HEADINGS, title)
-    for row in rows_of(found):
+    for row in rows_of(measureds):
         table.add_row(*row)
     Console(width=120).print(table)
 

@@ -36,8 +36,8 @@ def review_server(bundle: Path, reviews: Path, port: int = 0) -> ThreadingHTTPSe
                 self.send_error(404)
                 return
             address = f"http://{self.headers['Host']}{_BUNDLE}"
-            found = read_flower_reviews(reviews) if reviews.exists() else []
-            self._answer(json.dumps({"fab_url": address, "verifications": found}).encode())
+            reviews_found = read_flower_reviews(reviews) if reviews.exists() else []
+            self._answer(json.dumps({"fab_url": address, "verifications": reviews_found}).encode())
 
         def do_GET(self) -> None:
             if self.path != _BUNDLE:

@@ -31,6 +31,7 @@ _LINKS = "See below: "
 _NUMBERS = re.compile(r"(outside our interval:</p><ul>)(.*?)(</ul>)", re.DOTALL)  # a list of numbers that differ
 _MOST_NUMBERS = 3  # of such a list; its table has all
 _CLAIM_VERDICT = re.compile(r"<li>[^<:]*: (?:it|both|all \d+|of \d+)\b(?:(?!</li>).)*</li>")
+_COLUMNS_APART = re.compile(r"(?:<li>[^<]*; furthest apart: [^<]*</li>){5,}")
 _FAILED = "not hold on our data"
 _LONGEST_LABEL = 40  # characters
 _LABEL_WORDS = 4  # of a note without a short beginning and a colon
@@ -70,6 +71,7 @@ def section_of(record: Record) -> str:
 def shortened(section: str) -> str:
     """Return a section without what its table says too: most numbers that differ, and claims that do not fail."""
     without = _CLAIM_VERDICT.sub(lambda match: match[0] if _FAILED in match[0] else "", section)
+    without = _COLUMNS_APART.sub(lambda match: _first_numbers(_ITEM.findall(match[0])), without)
     return _NUMBERS.sub(lambda match: f"{match[1]}{_first_numbers(_ITEM.findall(match[2]))}{match[3]}", without)
 
 

@@ -84,8 +84,11 @@ def simulate_app(
     require(bool(app.client), f"{app.directory / 'pyproject.toml'} names no clientapp: accepted is module:object")
     server_app = loaded(app, app.server, missing)
     client_app = loaded(app, app.client, missing)
-    for named, found, kind in ((app.server, server_app, ServerApp), (app.client, client_app, ClientApp)):
-        require(isinstance(found, kind), f"{named} is a {type(found).__name__}: accepted is a {kind.__name__}")
+    for reference, loaded_object, kind in ((app.server, server_app, ServerApp), (app.client, client_app, ClientApp)):
+        require(
+            isinstance(loaded_object, kind),
+            f"{reference} is a {type(loaded_object).__name__}: accepted is a {kind.__name__}",
+        )
     number = clients or app.nodes or USUAL_CLIENTS
     show_flower()
     began = time.monotonic()
@@ -98,9 +101,9 @@ def _overridden(app: AppDescription, run_config: Sequence[str]) -> dict[str, Any
     try:
         values = parse_config_args(list(run_config))
     except (ClickException, ValueError) as error:
-        given = " ".join(run_config)
+        arguments = " ".join(run_config)
         said = "accepted are texts such as 'num-server-rounds=5 lr=0.1', or one TOML file"
-        raise InputError(f"--run-config {given!r} cannot be read: {said}") from error
+        raise InputError(f"--run-config {arguments!r} cannot be read: {said}") from error
     unknown = [key for key in values if key not in app.config]
     accepted = f"accepted are {name_list(app.config)}" if app.config else "the app has no run configuration"
     require(not unknown, f"--run-config has the key {(unknown or [''])[0]!r}: {accepted}")
@@ -153,15 +156,15 @@ class _ClientAppReference:
         Reference of the ClientApp, as `module:object`.
     """
 
-    def __init__(self, directory: str, named: str) -> None:
-        self._directory, self._named = directory, named
+    def __init__(self, directory: str, reference: str) -> None:
+        self._directory, self._named = directory, reference
 
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
         return _imported_client_app, (self._directory, self._named)
 
 
-def _imported_client_app(directory: str, named: str) -> object:
+def _imported_client_app(directory: str, reference: str) -> object:
     path = Path(directory)
     sys.path[:] = [entry for entry in sys.path if entry != directory]
-    app = AppDescription(path.name, path, "", named, {}, None)
-    return loaded(app, named, StubImportFinder(path))
+    app = AppDescription(path.name, path, "", reference, {}, None)
+    return loaded(app, reference, StubImportFinder(path))

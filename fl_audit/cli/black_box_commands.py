@@ -159,9 +159,9 @@ def strategy(
     )  # fmt: skip
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
-        found = strategy_audit_launcher.audit_in_subprocess(wishes, options.out)
-    options.show(found)
-    end_if_violated(found["verdict"], fail_on_violation)
+        answer = strategy_audit_launcher.audit_in_subprocess(wishes, options.out)
+    options.show(answer)
+    end_if_violated(answer["verdict"], fail_on_violation)
 
 
 def _require_scenarios(scenarios_given: Mapping[str, Scenarios]) -> None:
@@ -228,9 +228,9 @@ def review(
         is_quick=quick, **claim.as_keywords(rare), **rare.as_keywords(),
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
-        found = reviewed(app_dir, wishes, options.out)
-    options.show(found)
-    end_if_violated(found["verdict"], fail_on_violation)
+        answer = reviewed(app_dir, wishes, options.out)
+    options.show(answer)
+    end_if_violated(answer["verdict"], fail_on_violation)
 
 
 def live(

@@ -190,9 +190,9 @@ def _trials_needed(check_result: "PlannedRunCheckResult") -> str:
     if check_result.signal is None:
         return f"{needed:,}, to find {of_noise}"
     unit = check_result.plan.federation.mechanism.unit
-    how = "as a pilot run shows" if check_result.pilot is not None else "an estimate without a pilot run"
+    basis = "as a pilot run shows" if check_result.pilot is not None else "an estimate without a pilot run"
     return (
-        f"about {needed:,} to find a {unit} that counts {breach} ({how}), and {limits.trials_needed:,} to find "
+        f"about {needed:,} to find a {unit} that counts {breach} ({basis}), and {limits.trials_needed:,} to find "
         f"{of_noise}. With fewer trials the verdict may be inconclusive"
     )
 

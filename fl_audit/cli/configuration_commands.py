@@ -240,14 +240,14 @@ def _complete_place(incomplete: str) -> list[str]:
 
 
 def settings(
-    place: Annotated[str | None, argument("SECTION[.KEY]", _PLACE, autocompletion=_complete_place)] = None,
+    name: Annotated[str | None, argument("SECTION[.KEY]", _PLACE, autocompletion=_complete_place)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the settings of a configuration: type, default, what each is for, and what it accepts.
 
     The settings that most runs use come first. The others follow under the heading "advanced".
     """
-    settings = described(place)
+    settings = described(name)
     if as_json:
         print_json({"settings": [setting.to_json() for setting in settings]})
         return

@@ -67,9 +67,9 @@ class PlainHelpCommand(_PlainTextHelp, TyperCommand):
         for parameter in self.params:
             if not isinstance(parameter.type, click.Path):
                 continue
-            given = ctx.params.get(str(parameter.name))
+            arguments = ctx.params.get(str(parameter.name))
             flag = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(ctx)
-            for value in given if isinstance(given, (list, tuple)) else filter(None, [given]):
+            for value in arguments if isinstance(arguments, (list, tuple)) else filter(None, [arguments]):
                 require_ordinary(f"{flag} {value}", Path(value))
         return super().invoke(ctx)
 
@@ -77,9 +77,9 @@ class PlainHelpCommand(_PlainTextHelp, TyperCommand):
 class _LazyCommandMap(UserDict[str, Command]):
     """The commands by name; the module of a command is imported when the command is first looked up."""
 
-    def __init__(self, places: Mapping[str, str]) -> None:
+    def __init__(self, modules: Mapping[str, str]) -> None:
         super().__init__()
-        self._places = places
+        self._places = modules
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

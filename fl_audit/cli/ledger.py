@@ -144,8 +144,8 @@ def real_noise(ledger_training: LedgerTraining, delta: float) -> tuple[float, st
     if ledger_training.sensitivity_ratio == 1:
         return ledger_training.noise_multiplier, ""
     real, stated = (
-        composed_epsilon((one,), delta).epsilon
-        for one in (ledger_training, LedgerTraining(ledger_training.name, ledger_training.terms))
+        composed_epsilon((training,), delta).epsilon
+        for training in (ledger_training, LedgerTraining(ledger_training.name, ledger_training.terms))
     )
     moves = ledger_training.sensitivity_ratio * (ledger_training.sensitivity or 0.0)
     called = f"{ledger_training.name}: " if ledger_training.name else ""

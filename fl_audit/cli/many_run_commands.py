@@ -113,12 +113,12 @@ def _show(results: "SweepResults", directory: Path, title: str) -> None:
         mark = "*" if row.on_frontier else ""
         rows.append((str(row.settings), *claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", "claimed mu", results.utility, "Epsilon*", "frontier")
-    counted = f"Epsilon*: {cuts_text(results.models['epsilon_star_cut'])}"
+    counting = f"Epsilon*: {cuts_text(results.models['epsilon_star_cut'])}"
     notes = (
         *selection_texts(results),
         *better_than_no_privacy_texts(results),
         *claims_text(results),
-        counted,
+        counting,
         fit_text(results),
         f"{STAR_CAUTION}{chance_text(results)}",
     )

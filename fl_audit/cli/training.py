@@ -27,18 +27,18 @@ def training(
     """
     options.check()
     with at_work(f"training by {options.function}"):
-        found = audit_training_in_subprocess(options, result_options.out)
-    if ledger is not None and (composed := found["composed"]) is not None and composed["epsilon"] is not None:
+        answer = audit_training_in_subprocess(options, result_options.out)
+    if ledger is not None and (composed := answer["composed"]) is not None and composed["epsilon"] is not None:
         _add_steps(ledger, options.function, composed)
         if composed["is_least"]:
-            found["lines"].append(["Ledger", "what was added is the least that these steps may spend."])
-    result_options.show(found)
+            answer["lines"].append(["Ledger", "what was added is the least that these steps may spend."])
+    result_options.show(answer)
     if ledger is not None and composed is not None and composed["epsilon"] is None:
         raise InputError(
             f"{ledger} got no line, since the training has no finite epsilon: accepted is a training whose output is "
             "noised; release nothing of this one, or count its records as spent"
         )
-    end_if_violated(found["verdict"], fail_on_violation)
+    end_if_violated(answer["verdict"], fail_on_violation)
 
 
 def _add_steps(ledger: Path, name: str, composed: dict[str, Any]) -> None:

@@ -26,19 +26,19 @@ class AttributeToInfer:
         return _codes(features[:, self.column.places], self.values)
 
 
-def choose_attribute(dataset: LoadedDataset, outside: Records, named: str | None = None) -> AttributeToInfer:
+def choose_attribute(dataset: LoadedDataset, outside: Records, column_name: str | None = None) -> AttributeToInfer:
     """Return the column whose values the adversary will infer: a named one, or the one that is hardest to guess.
 
     Raises `InputError` if records are no rows of a table, or if there is no such column. It is also raised if a named
     column does not have 2 to 100 values.
 
-    `named`: None chooses, among the columns with two values, the first one whose rarer value has the largest frequency
-    in `outside`.
+    `column_name`: None chooses, among the columns with two values, the first one whose rarer value has the largest
+    frequency in `outside`.
     """
     of_columns = f"records of {dataset.name} are {dataset.kind}, which have no columns to guess"
     require(dataset.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
-    if named is not None:
-        column = _named_column(dataset, named)
+    if column_name is not None:
+        column = _named_column(dataset, column_name)
         return _with_prior(column, _values_of(dataset, column), outside)
     infers = [
         _with_prior(column, np.unique(dataset.pool.features[:, column.places], axis=0), outside)
@@ -54,7 +54,7 @@ def _of_two_values(dataset: LoadedDataset) -> list[ColumnPosition]:
     low, high = features.min(axis=0), features.max(axis=0)
     is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
     # A column of words with two levels has two features, which always add up to 1.
-    return [one for one in dataset.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
+    return [column for column in dataset.table_columns if column.width <= 2 and bool(is_two[column.places].all())]
 
 
 def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> AttributeToInfer:
@@ -77,28 +77,28 @@ def _values_of(dataset: LoadedDataset, column: ColumnPosition) -> Floats32:
     return values
 
 
-def with_values(records: Records, index: int, dataset: LoadedDataset, named: str) -> Records:
+def with_values(records: Records, index: int, dataset: LoadedDataset, column_name: str) -> Records:
     """Return records with copies of one record, one for each possible value of a column.
 
     Raises `InputError` if there is no such column with 2 to 100 values.
 
     `index`: The copy with the first value takes its place, and the others are appended.
     """
-    column = _named_column(dataset, named)
+    column = _named_column(dataset, column_name)
     values = _values_of(dataset, column)
     found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
     found.features[[index, *range(len(records), len(found))], column.places] = values
     return found
 
 
-def _named_column(dataset: LoadedDataset, named: str) -> ColumnPosition:
+def _named_column(dataset: LoadedDataset, column_name: str) -> ColumnPosition:
     """Return the column with a given name, or with a given number from 0."""
     columns = dataset.table_columns
     by_name = {column.name: column for column in columns}
-    if named in by_name:
-        return by_name[named]
-    if named.isdecimal() and int(named) < len(columns):
-        return columns[int(named)]
+    if column_name in by_name:
+        return by_name[column_name]
+    if column_name.isdecimal() and int(column_name) < len(columns):
+        return columns[int(column_name)]
     names = ", ".join(list(by_name)[:_NAMES_SHOWN]) + (", ..." if len(columns) > _NAMES_SHOWN else "")
     accepted = f"accepted for {dataset.name} are the names {names} or the numbers 0 to {len(columns) - 1}"
-    raise InputError(f"attribute is {named}: {accepted}")
+    raise InputError(f"attribute is {column_name}: {accepted}")

@@ -142,8 +142,8 @@ def column_lines(columns: Sequence[ColumnReadResult]) -> list[str]:
 
 def described_names(name: str, role: ColumnRole, levels: NDArray[np.generic] | Sequence[str]) -> ColumnReadResult:
     """Describe how a column of labels, owners or users was read: by the number and the first few of its values."""
-    what, most = ("classes", _CLASSES) if role is ColumnRole.LABEL else ("of them", _EXAMPLES)
-    return ColumnReadResult(name, role, f"{len(levels)} {what}: {_some(levels, most)}")
+    noun, most_shown = ("classes", _CLASSES) if role is ColumnRole.LABEL else ("of them", _EXAMPLES)
+    return ColumnReadResult(name, role, f"{len(levels)} {noun}: {_some(levels, most_shown)}")
 
 
 def check_classes(values: NDArray[np.generic], name: str, most_classes: int | None = None) -> None:
@@ -248,7 +248,7 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
 
 
 def _levels(
-    text: "pd.Series[Any]", name: str, file: str, most: int, before: int, column: IdentifyingColumn | None
+    text: "pd.Series[Any]", name: str, file: str, most_levels: int, before: int, column: IdentifyingColumn | None
 ) -> EncodedColumn:
     values, drop = text.to_numpy(dtype=np.str_), remedies.drop(name)
     levels, codes = np.unique(values, return_inverse=True)
@@ -258,7 +258,7 @@ def _levels(
     dates = f"{file}: column {name} holds dates, such as {first!r}"
     require(not are_all_dates, f"{dates}: {accepted}, or leave the column out with {drop}", drop)
     is_unique = len(values) >= ENOUGH_TO_TELL and len(levels) == len(values)
-    if column is not None and column.most > 1 and (is_unique or len(levels) > most):
+    if column is not None and column.most > 1 and (is_unique or len(levels) > most_levels):
         refusal = _refused_person_column(column, file, len(levels))
         raise refusal
     problem = f"{file}: column {name} has another text in every record, such as {_short(first)}"
@@ -266,9 +266,9 @@ def _levels(
         f"it is an identifier or free text, from which no table can learn: leave it out with {drop}{_hint(values)}"
     )
     require(not is_unique, f"{problem}: {useless}", drop)
-    if len(levels) > most:
+    if len(levels) > most_levels:
         more = remedies.max_levels(len(levels))
-        found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {most}"
+        found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {most_levels}"
         remedy = f"leave the column out with {drop}, or allow for them with {more}{_hint(values)}"
         raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
     _check_width(before + len(levels), len(values), name, file)

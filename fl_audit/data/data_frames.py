@@ -157,8 +157,8 @@ def _labels(column: "pd.Series[Any]", file_rows: SourceFileRows, settings: Table
     if settings.is_regression:
         return _quantities(column, file_rows, settings)
     values = _label_values(column, label, file_rows)
-    most = settings.most_words if values.dtype.kind == "U" else settings.most_numbers
-    check_classes(values, f"{file_rows.file}: label column {label}", most)
+    most_levels = settings.most_words if values.dtype.kind == "U" else settings.most_numbers
+    check_classes(values, f"{file_rows.file}: label column {label}", most_levels)
     has_test = train < len(values)
     codes, test_codes, classes = encode_labels(
         values[:train], values[train:] if has_test else None, Path(file_rows.file)
@@ -262,8 +262,8 @@ def _persons(
     if name is None:
         return UNKNOWN_OWNERS, {}
     values = _label_values(joint[name], name, file_rows)[: file_rows.train]
-    found = encode_owners(values, f"{file_rows.file}: {role} column {name}", str(role))
-    return found, {name: described_names(name, role, found.names)}
+    owners = encode_owners(values, f"{file_rows.file}: {role} column {name}", str(role))
+    return owners, {name: described_names(name, role, owners.names)}
 
 
 def _label_values(column: "pd.Series[Any]", label: str, file_rows: SourceFileRows) -> NDArray[np.generic]:

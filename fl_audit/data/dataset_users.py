@@ -21,18 +21,21 @@ def with_owners_as_users(dataset: LoadedDataset) -> LoadedDataset:
     return replace(dataset, pool=replace(pool, user=pool.owner, users=pool.owners))
 
 
-def with_fewer_per_user(dataset: LoadedDataset, most: object) -> LoadedDataset:
+def with_fewer_per_user(dataset: LoadedDataset, most_records: object) -> LoadedDataset:
     """Return a data set that keeps only the first records of each user, in the order of the file."""
-    unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
+    unknown = f"{RECORDS_PER_USER} is {most_records} in [data], and nothing says whose each record is"
     if dataset.pool.user is None:
         raise InputError(f"{unknown}: name the column of the users with user in [data]")
-    require(isinstance(most, int) and most >= 1, f"{RECORDS_PER_USER} is {most}: accepted are whole numbers from 1")
-    assert isinstance(most, int)
-    kept = first_of_each(dataset.pool.user, most)
-    if kept.all():
+    require(
+        isinstance(most_records, int) and most_records >= 1,
+        f"{RECORDS_PER_USER} is {most_records}: accepted are whole numbers from 1",
+    )
+    assert isinstance(most_records, int)
+    is_kept = first_of_each(dataset.pool.user, most_records)
+    if is_kept.all():
         return dataset
-    left_out = f"; {int((~kept).sum()):,} records beyond the first {most:,} of their user are left out"
-    return replace(dataset, pool=dataset.pool.take(np.flatnonzero(kept)), description=dataset.description + left_out)
+    left_out = f"; {int((~is_kept).sum()):,} records beyond the first {most_records:,} of their user are left out"
+    return replace(dataset, pool=dataset.pool.take(np.flatnonzero(is_kept)), description=dataset.description + left_out)
 
 
 def first_of_each(codes: Integers, most_records: int) -> Flags:

@@ -39,8 +39,8 @@ def imputed(
         names.append(name)
         if in_training.any():
             indicator = INDICATOR.format(name)
-            taken = f"{file_rows.file} has a column {indicator!r}, which would say where {name} is missing"
-            require(indicator not in joint, f"{taken}: accepted is another name")
+            problem = f"{file_rows.file} has a column {indicator!r}, which would say where {name} is missing"
+            require(indicator not in joint, f"{problem}: accepted is another name")
             filled[indicator] = missing.astype(float)
     if not names:
         return joint, []
@@ -56,13 +56,13 @@ def _filled(
     column: "pd.Series[Any]", missing: "pd.Series[bool]", file_rows: SourceFileRows, settings: TableSettings
 ) -> "pd.Series[Any]":
     """Return a column whose gaps are filled; its numbers and dates become float64."""
-    known = column[~missing]
+    series = column[~missing]
     in_training = int((~missing).iloc[: file_rows.train].sum())
-    places = SourceFileRows(file_rows.file, file_rows.test_file, in_training, file_rows.rows[(~missing).to_numpy()])
-    numbers, _ = numbers_of(known, str(column.name), places, settings.decimal or ".")
+    rows = SourceFileRows(file_rows.file, file_rows.test_file, in_training, file_rows.rows[(~missing).to_numpy()])
+    numbers, _ = numbers_of(series, str(column.name), rows, settings.decimal or ".")
     if numbers is not None:
-        values = pd.Series(numbers, index=known.index)
-        return values.reindex(column.index).fillna(values.iloc[: places.train].median())
-    words = known.astype(str).str.strip()
-    most_frequent = words.iloc[: places.train].mode().iloc[0]
+        values = pd.Series(numbers, index=series.index)
+        return values.reindex(column.index).fillna(values.iloc[: rows.train].median())
+    words = series.astype(str).str.strip()
+    most_frequent = words.iloc[: rows.train].mode().iloc[0]
     return words.reindex(column.index).fillna(most_frequent)

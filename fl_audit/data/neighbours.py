@@ -198,8 +198,8 @@ def client_dissimilarities(
     require(measure in _MEASURES, f"{compared}: accepted are {name_list(_MEASURES)}")
     features = comparable(records, measure).features.reshape(len(records), -1)
     summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
-    counted = [_label_sums(records, shard) for shard in shards]
-    sums = np.hstack([np.stack(summed), np.stack(counted)])
+    sums_by_client = [_label_sums(records, shard) for shard in shards]
+    sums = np.hstack([np.stack(summed), np.stack(sums_by_client)])
     sizes = np.array([len(shard) for shard in shards], dtype=np.float64)[:, np.newaxis]
     means, other_means = sums / sizes, (sums.sum(axis=0) - sums) / (sizes.sum() - sizes)
     pairs = zip(means[:, np.newaxis], other_means[:, np.newaxis], strict=True)

@@ -79,14 +79,14 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
 
 
 def _encoded(
-    labels: NDArray[np.generic], test: NDArray[np.generic] | None, what: str, file: Path, task: str | None
+    labels: NDArray[np.generic], test: NDArray[np.generic] | None, name: str, file: Path, task: str | None
 ) -> tuple[Labels, Labels | None, int]:
     """Return encoded labels, test labels, and the number of classes; quantities are unchanged, of one class."""
     if task != Task.REGRESSION:
-        check_classes(labels, what)
+        check_classes(labels, name)
         return encode_labels(labels, test, file)
     for values in (labels, *(() if test is None else (test,))):
-        numbers = f"{what} has type {values.dtype}, and task is 'regression'"
+        numbers = f"{name} has type {values.dtype}, and task is 'regression'"
         require(values.dtype.kind in "biuf", f"{numbers}: accepted are numbers")
     return labels.astype(np.float32), None if test is None else test.astype(np.float32), 1
 
@@ -109,7 +109,7 @@ def _persons(
 def _of_named(
     arrays: Mapping[str, NDArray[np.generic]],
     label: str,
-    named: Mapping[str, str],
+    keys_by_role: Mapping[str, str],
     file: Path,
     axes: str | None,
     task: str | None,
@@ -119,7 +119,7 @@ def _of_named(
     All arrays except labels and owners are inputs that the model takes by name.
     """
     require(axes is None, f"{file}: axes is {axes!r}, and there is no array x: leave axes out of [data]")
-    keys = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
+    keys = [key for key in arrays if key not in (label, f"{label}{_TEST}", *keys_by_role.values())]
     trained = [key for key in keys if not key.endswith(_TEST)]
     tested = [f"{key}{_TEST}" for key in trained]
     has_test = f"{label}{_TEST}" in arrays
@@ -131,7 +131,7 @@ def _of_named(
     test_labels = values.get(f"{label}{_TEST}")
     codes, test_codes, classes = _encoded(values[label], test_labels, f"{file}: {label}", file, task)
     features, inputs = packed({key: arrays[key] for key in trained}, str(file))
-    pool = build_records(features, codes, classes, file, *_persons(arrays, named, file), inputs)
+    pool = build_records(features, codes, classes, file, *_persons(arrays, keys_by_role, file), inputs)
     test = None
     if test_codes is not None:
         rows, of_test = packed({key: arrays[f"{key}{_TEST}"] for key in trained}, str(file))

@@ -82,8 +82,8 @@ def _starts(federation: LoadedFederation, bounds: FeatureBounds, source: np.rand
     Half of them have random features within the bounds, and half have the features of random records of D.
     """
     ordinary = source.integers(len(federation.common.labels), size=STARTS // 2)
-    drawn = source.random((STARTS - len(ordinary), *bounds.low.shape), dtype=np.float32)
-    random = bounds.low + torch.from_numpy(drawn).to(bounds.low.device) * (bounds.high - bounds.low)
+    random_starts = source.random((STARTS - len(ordinary), *bounds.low.shape), dtype=np.float32)
+    random = bounds.low + torch.from_numpy(random_starts).to(bounds.low.device) * (bounds.high - bounds.low)
     features = torch.cat([random, federation.common.take(ordinary).features])
     labels = torch.from_numpy(source.integers(federation.classes, size=STARTS)).to(features.device)
     return CraftingStarts(features, labels)

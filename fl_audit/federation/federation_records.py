@@ -92,10 +92,12 @@ class HeldOut(NamedTuple):
     spare: Integers  # positions, among the records outside D, of the unused ones
 
 
-def held_out_of(federation: Federation, split: Split, left: Integers) -> HeldOut:
+def held_out_of(federation: Federation, split: Split, indices_left: Integers) -> HeldOut:
     """Draw the population sample, or take the test records if too few records are left outside D and D'."""
-    if split.outside is None or len(left) < FEWEST_POPULATION:
-        return HeldOut(split.test, split.test, left)
+    if split.outside is None or len(indices_left) < FEWEST_POPULATION:
+        return HeldOut(split.test, split.test, indices_left)
     draw = generator(federation.data_seed, Purpose.POPULATION_SAMPLE)
-    chosen = np.sort(draw.choice(left, size=min(federation.population_records, len(left)), replace=False))
-    return HeldOut(split.test, split.outside.take(chosen), np.setdiff1d(left, chosen))
+    chosen = np.sort(
+        draw.choice(indices_left, size=min(federation.population_records, len(indices_left)), replace=False)
+    )
+    return HeldOut(split.test, split.outside.take(chosen), np.setdiff1d(indices_left, chosen))

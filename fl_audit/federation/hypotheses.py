@@ -99,17 +99,17 @@ def _sum_of_other_clients(
     for client in range(len(federation.shards)) if members is None else members.tolist():
         if client == federation.victim:
             continue
-        some: slice | Tensor = slice(None)
+        subset: slice | Tensor = slice(None)
         part = context
         if federation.public.mechanism.is_sampled:
             rows = require_seen(side.taking_part, "who took part")[:, client].nonzero().flatten()
             if len(rows) == 0:
                 continue
             if len(rows) < len(models):
-                some, part = rows, context.rows(rows)
-        trial = contributed(federation, client, federation.shard_without_targets(client), models[some], part)
-        total.total[some] += trial.total
-        bits[some] += trial.centred_bits
+                subset, part = rows, context.rows(rows)
+        trial = contributed(federation, client, federation.shard_without_targets(client), models[subset], part)
+        total.total[subset] += trial.total
+        bits[subset] += trial.centred_bits
     return ContributionByTrial(total.total, None if total.within is None else bits + 0.5)
 
 
@@ -133,19 +133,25 @@ def _log_odds_of_bits(
     return tensor, other
 
 
-def _of_contribution(federation: LoadedFederation, seen: ObservedRound, context: RoundContext) -> LikelihoodRatioInput:
+def _of_contribution(
+    federation: LoadedFederation, observed_round: ObservedRound, context: RoundContext
+) -> LikelihoodRatioInput:
     """Return the likelihood ratio test's input for the server, which sees the contribution of the target's client."""
-    present, absent = differing_contributions(federation, seen.start, context)
+    present, absent = differing_contributions(federation, observed_round.start, context)
     match federation.unit:
         case Unit.RECORD | Unit.USER:
             total = contributed(
-                federation, federation.victim, federation.shard_without_targets(federation.victim), seen.start, context
+                federation,
+                federation.victim,
+                federation.shard_without_targets(federation.victim),
+                observed_round.start,
+                context,
             ).total
         case Unit.CLIENT:
             total = torch.zeros_like(present.total)
         case _:
             assert_never(federation.unit)
-    observed = require_seen(seen.side.contribution, "the contribution of the target's client")
+    observed = require_seen(observed_round.side.contribution, "the contribution of the target's client")
     return LikelihoodRatioInput(observed, Hypotheses(total, present.total, absent.total))
 
 

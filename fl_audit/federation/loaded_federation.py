@@ -330,12 +330,12 @@ def load_federation(federation: Federation) -> LoadedFederation:
     shards = shards_of(federation, split.inside)
     user = users_of(split.inside) if federation.mechanism.unit is Unit.USER else None
     victim = victim_of(federation, split.inside, shards)
-    replacement, left = outside_of(federation, split, shards[victim])
+    replacement, indices_left = outside_of(federation, split, shards[victim])
     inside = with_crafted(split.inside, federation.pair.index, federation.pair.crafted)
     if federation.candidate_column is not None:
         inside = with_values(inside, federation.pair.index, source, federation.candidate_column)
-        more = np.arange(federation.records, federation.records_held)
-        shards = tuple(np.append(shard, more) if client == victim else shard for client, shard in enumerate(shards))
+        further = np.arange(federation.records, federation.records_held)
+        shards = tuple(np.append(shard, further) if client == victim else shard for client, shard in enumerate(shards))
     spec = model_for(federation.model, split.inside)
     model = StackedModel.of(spec, probe_records(source)).sized_for_device(federation.device)
     model = model.clipping_in(federation.mechanism.clipping.measured_in).trained_with(federation.mechanism.loss)
@@ -346,7 +346,7 @@ def load_federation(federation: Federation) -> LoadedFederation:
         replacement=None if replacement is None else _examples(replacement, user, federation, core),
         shards=shards,
         victim=victim,
-        held_out=held_out_of(federation, split, left),
+        held_out=held_out_of(federation, split, indices_left),
         classes=split.inside.classes,
         model=model,
         core=core,

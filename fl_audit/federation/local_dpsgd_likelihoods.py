@@ -101,14 +101,17 @@ def _unknown_updates(federation: LoadedFederation, observed: ObservedRound, insi
     """
     if federation.public.threat_model.adversary is Adversary.SERVER:
         return require_seen(observed.side.contribution, "the contribution of the target's client").double()
-    rest, known = observed.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
+    tensor, known_clients = (
+        observed.sums(federation.public.mechanism).double().clone(),
+        (insider, *federation.colluders(insider)),
+    )
     seeds = require_seen(observed.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
     trials = tuple(require_seen(observed.side.trial_numbers, "the numbers of the trials").tolist())
-    for client, seed in zip(known, seeds, strict=True):
-        rest -= trained_privately(
+    for client, seed in zip(known_clients, seeds, strict=True):
+        tensor -= trained_privately(
             federation, client, observed.start, observed.number, ClientRandomness(seed, trials)
         ).updates
-    return rest
+    return tensor
 
 
 def _sum_of_common(federation: LoadedFederation, observed: ObservedRound, client: int) -> Tensor:

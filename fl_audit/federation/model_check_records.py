@@ -25,8 +25,8 @@ def probe_records(dataset: LoadedDataset) -> ModelCheckRecords:
     Texts with the most and the least padding come first. Extreme values include the largest token id, which a model
     with an embedding must accept.
     """
-    taken = [(dataset.pool, "record"), *([] if dataset.test is None else [(dataset.test, "test record")])]
-    chosen = [(records, _chosen(records), label) for records, label in taken]
+    sources = [(dataset.pool, "record"), *([] if dataset.test is None else [(dataset.test, "test record")])]
+    chosen = [(records, _chosen(records), label) for records, label in sources]
     features = np.concatenate([records.features[positions] for records, positions, _ in chosen])
     names = tuple(f"{label} {position} (from 0)" for _, positions, label in chosen for position in positions.tolist())
     return ModelCheckRecords(torch.from_numpy(features), names)

@@ -36,7 +36,7 @@ class SentExamples:
     def to_examples(self, federation: Federation) -> Examples:
         """Convert the examples back to tensors on the federation's device, in the receiving process."""
         # The arrays may be views of read-only shared memory.
-        features, labels = (to_device(one, federation.device) for one in (self.features, self.labels))
+        features, labels = (to_device(array, federation.device) for array in (self.features, self.labels))
         user = None if self.user is None else to_device(self.user, federation.device)
         return Examples(features, labels, user)
 

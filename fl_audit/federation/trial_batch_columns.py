@@ -35,7 +35,7 @@ class TrialBatchColumns:
         """
         tables = [entry.name for entry in fields(TrialBatchColumns) if entry.name not in ("insider_clients", "tallies")]
         joined = {name: {**getattr(self, name), **getattr(columns, name)} for name in tables}
-        both = [one for one in (self.tallies, columns.tallies) if one]
+        both = [table for table in (self.tallies, columns.tallies) if table]
         tallies = {name: np.concatenate([table[name] for table in both]) for name in both[0]} if both else {}
         return TrialBatchColumns(
             **joined, insider_clients=self.insider_clients or columns.insider_clients, tallies=tallies

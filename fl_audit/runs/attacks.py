@@ -64,12 +64,12 @@ def with_attacks(
 
 def _scores(attack: Attack | str, outputs: ModelOutputs, membership: TargetMembership) -> dict[str, Floats]:
     """Return the columns with the scores of an attack."""
-    found = {f"{SCORE}{attack}": attack_scores(attack, outputs, membership).reshape(-1)}
+    columns_found = {f"{SCORE}{attack}": attack_scores(attack, outputs, membership).reshape(-1)}
     if has_shadows(attack) and membership.trials >= _ENOUGH_TO_KEEP_APART:
         # The second half of the trials are no shadows, so their scores are independent, as a bound on epsilon needs.
         shadows = np.arange(membership.trials) < membership.trials // 2
-        found[f"{APART}{attack}"] = attack_scores(attack, outputs, membership, shadows).reshape(-1)
-    return found
+        columns_found[f"{APART}{attack}"] = attack_scores(attack, outputs, membership, shadows).reshape(-1)
+    return columns_found
 
 
 def _guesses(plan: RunPlan, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:

@@ -78,8 +78,8 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
 
     Raises `InputError` if an override has another form. Keys and values are not checked.
     """
-    named = [override.partition("=")[0].strip() for override in overrides if override.partition("=")[2].strip()]
-    targets = [key.removeprefix("privacy.") for key in named if key.startswith("privacy.")]
+    keys = [override.partition("=")[0].strip() for override in overrides if override.partition("=")[2].strip()]
+    targets = [key.removeprefix("privacy.") for key in keys if key.startswith("privacy.")]
     if any(target in PRIVACY_TARGETS for target in targets):
         remove_targets(values.get("privacy"))
     for override in overrides:

@@ -151,8 +151,8 @@ def _absent(plan: RunPlan, dataset: LoadedDataset, split: Split) -> Iterator[Dat
     absent = np.setdiff1d(dataset.pool.labels, split.inside.labels)
     if absent.size:
         names = dataset.class_names or range(dataset.pool.classes)
-        counted = [f"{names[code]} ({np.sum(dataset.pool.labels == code):,} in the data)" for code in absent]
-        classes_text = f"{', '.join(counted[:_CLASSES_NAMED])}{', ...' * (absent.size > _CLASSES_NAMED)}"
+        absent_classes = [f"{names[code]} ({np.sum(dataset.pool.labels == code):,} in the data)" for code in absent]
+        classes_text = f"{', '.join(absent_classes[:_CLASSES_NAMED])}{', ...' * (absent.size > _CLASSES_NAMED)}"
         yield DataWarning(
             f"no record of class {classes_text} is among the {plan.federation.records:,} that train, so that "
             "nothing of it is "

@@ -97,12 +97,12 @@ def _new_config(request: ConfigRequest, directory: Path) -> tuple[str, list[str]
     require(pool >= 8, f"{request.data} has {pool} records for training: at least 8 are needed")
     # The detected format of the file is written down, so that it can be seen and changed.
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
-    values = _values(request, {**data, **{one.key: one.value for one in source.found}}, pool, users)
-    for section, others in request.others.items():
-        values[section] = {**values.get(section, {}), **others}
+    values = _values(request, {**data, **{remedy.key: remedy.value for remedy in source.found}}, pool, users)
+    for section, other_settings in request.others.items():
+        values[section] = {**values.get(section, {}), **other_settings}
     plan = plan_run(parse_config(values))
     require_runnable(plan)
-    values["audit"]["trials"], told = _trials(request, plan)
+    values["audit"]["trials"], remarks = _trials(request, plan)
     for key in ("path", "vocabulary"):
         if key in values["data"]:
             values["data"][key] = os.path.relpath(values["data"][key], directory.absolute())
@@ -119,7 +119,7 @@ def _new_config(request: ConfigRequest, directory: Path) -> tuple[str, list[str]
     # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*plan_warnings_of(plan), *source.cautions))
     cautions = [f"look at: {_in_options(caution)}" for caution in warned]
-    return text, [f"read: {source.description}", share, *told, *cautions]
+    return text, [f"read: {source.description}", share, *remarks, *cautions]
 
 
 def _in_options(warning: DataWarning) -> str:

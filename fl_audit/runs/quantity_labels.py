@@ -30,6 +30,6 @@ def fitting_quantities(config: RunConfig) -> RunConfig:
     if audit.attacks == USUAL:
         return config.changed(audit={"attacks": OF_ANY_UNIT})
     about_classes = [attack for attack in audit.attacks or () if isinstance(attack, Attack) and attack not in _ATTACKS]
-    found = f"attacks {name_list(about_classes)} look at classes, {_QUANTITIES}"
-    require(not about_classes, f"{found}: accepted are {name_list(_ATTACKS)}")
+    problem = f"attacks {name_list(about_classes)} look at classes, {_QUANTITIES}"
+    require(not about_classes, f"{problem}: accepted are {name_list(_ATTACKS)}")
     return config

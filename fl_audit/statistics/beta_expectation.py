@@ -51,7 +51,7 @@ def argument_at_level(function: Callable[[float], float], level: float, largest:
 
     `largest`: The search may go on to the next power of 2 above it.
     """
-    return falling_root(lambda x: level - function(x), most=largest, xtol=1e-9, rtol=1e-9)
+    return falling_root(lambda x: level - function(x), largest=largest, xtol=1e-9, rtol=1e-9)
 
 
 def _nodes_between(*breaks: float) -> tuple[Floats, Floats]:

@@ -56,8 +56,8 @@ def distinguisher(measurements: NoiseMeasurements) -> TestResult:
 
     Sources: Mann and Whitney 1947; for the variance under a breach, Hanley and McNeil 1982.
     """
-    known, along = measurements.sampled_trials, direction_features(measurements)
-    sides = [(sample_features(measurements), measurements.members[known])] if known.any() else []
+    sampled, along = measurements.sampled_trials, direction_features(measurements)
+    sides = [(sample_features(measurements), measurements.members[sampled])] if sampled.any() else []
     sides += [(along, measurements.members)] if along else []
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
     usable = [look for look in sides if min(look[1].sum(), (~look[1]).sum()) >= FEWEST_TRIALS]

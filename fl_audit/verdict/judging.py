@@ -266,8 +266,8 @@ def judged_with_opened(details: VerdictDetails, opened: OpenedSecrets | None) ->
     if opened is None or not opened.is_kept:
         return details
     tests, missing = _offered({name: partial(OPENED_TESTS[name], opened) for name in OF_OPENED})
-    left = tuple((name, reason) for name, reason in details.not_offered if name not in OF_OPENED)
-    return replace(details, tests=(*details.tests, *tests), not_offered=(*left, *missing))
+    not_offered = tuple((name, reason) for name, reason in details.not_offered if name not in OF_OPENED)
+    return replace(details, tests=(*details.tests, *tests), not_offered=(*not_offered, *missing))
 
 
 def judged_by_one(

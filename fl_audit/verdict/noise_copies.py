@@ -124,8 +124,8 @@ def used_twice(measurements: NoiseMeasurements, level: float) -> Look:
     only_if(min(dimensions, count) >= 2, NotTestedReason.TOO_FEW)
     pair = _likest_pair(_evened(projections.reshape(count, dimensions)))
     critical = cosine_at(level / pair.pairs, dimensions)
-    (trial, number), (other, later) = (divmod(place, measurements.rounds) for place in (pair.first, pair.second))
-    location = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
+    (trial, number), (other_trial, later) = (divmod(index, measurements.rounds) for index in (pair.first, pair.second))
+    location = f"trial {trial} round {number + 1} and trial {other_trial} round {later + 1}"
     return _look_at_largest_cosine("used-twice", pair, dimensions, critical, critical, location, {"pairs": pair.pairs})
 
 
@@ -219,13 +219,13 @@ def equal_values(measurements: NoiseMeasurements, level: float) -> Look:
     a gamma distribution, which has twice the skewness. Uniform random numbers as wide as a rounding step are added to
     the values, because rounding makes more of them equal than chance does.
     """
-    found = equal_pairs(measurements.even_sample, float(np.max(measurements.noise.grain)))
-    only_if(found.close <= _LARGEST_CLOSE, NotTestedReason.ROUNDING)
-    only_if(found.mean >= 20, NotTestedReason.TOO_FEW)
-    spread = math.sqrt(found.variance)
-    limit = min(1.0, detectable_deviation(level) * spread / found.count)
-    statistic, details = (found.pairs - found.mean) / spread, {"close": found.close, "values": found.count}
-    return Look("equal-values", statistic, found.p_value, found.pairs, found.mean, limit, more=details)
+    pairs = equal_pairs(measurements.even_sample, float(np.max(measurements.noise.grain)))
+    only_if(pairs.close <= _LARGEST_CLOSE, NotTestedReason.ROUNDING)
+    only_if(pairs.mean >= 20, NotTestedReason.TOO_FEW)
+    spread = math.sqrt(pairs.variance)
+    limit = min(1.0, detectable_deviation(level) * spread / pairs.count)
+    statistic, details = (pairs.pairs - pairs.mean) / spread, {"close": pairs.close, "values": pairs.count}
+    return Look("equal-values", statistic, pairs.p_value, pairs.pairs, pairs.mean, limit, more=details)
 
 
 @dataclass(frozen=True)

@@ -150,12 +150,12 @@ def epsilon_lower_bound_from_noise(measurements: NoiseMeasurements, confidence: 
 
     `measurements`: If they contain no noise along f(D) - f(D'), the bound is 0.
     """
-    if (found := record_squares(measurements)) is None:
+    if (squares_found := record_squares(measurements)) is None:
         return 0.0
-    lowest = chi_square_quantile(1 - confidence, found.freedom)
-    if found.value == 0:
+    lowest = chi_square_quantile(1 - confidence, squares_found.freedom)
+    if squares_found.value == 0:
         return math.inf
-    profile = claim.with_noise(found.ratio_at(math.sqrt(found.value / lowest))).profile
+    profile = claim.with_noise(squares_found.ratio_at(math.sqrt(squares_found.value / lowest))).profile
     if profile.gaussian_mu is not None:
         return profile.epsilon(claim.delta)
     # The discretisation of the privacy loss distribution may have added to epsilon; that is subtracted.

@@ -150,7 +150,7 @@ class NoiseMeasurer:
         """
         # Three inner products over all parameters suffice, because <e, u> and ||f(D) - f(D')|| are known.
         towards = _dot(release.residual, release.present)
-        squares = [_dot(part, part) for part in (release.present, release.absent)]
+        squares = [_dot(tensor, tensor) for tensor in (release.present, release.absent)]
         inner = (squares[0] + squares[1] - distance.square()) / 2
         columns = []
         for number, square in enumerate(squares):
@@ -169,9 +169,9 @@ class NoiseMeasurer:
 
         The hypotheses are D, D' and, if `with_neither`, that neither of the differing contributions is in the release.
         """
-        rest = release.release[:, columns] - release.shared[:, columns]
-        found = [rest - release.present[:, columns], rest - release.absent[:, columns]]
-        return [*found, rest] if self.with_neither else found
+        tensor = release.release[:, columns] - release.shared[:, columns]
+        tensors = [tensor - release.present[:, columns], tensor - release.absent[:, columns]]
+        return [*tensors, tensor] if self.with_neither else tensors
 
     def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
         """Return the standardised sum of squares of each tensor and its degrees of freedom, both (trials, tensors).

@@ -133,8 +133,8 @@ def tensor_squares(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
         return {}
     squares = np.sum(measurements.residuals.squares / measurements.sigma[..., None] ** 2, axis=(0, 1))
     freedom: Integers = measurements.residuals.freedom.sum(axis=(0, 1))
-    known = zip(measurements.residuals.tensors, squares, freedom, strict=True)
-    return {name: _summed(value, int(degrees), measurements.law) for name, value, degrees in known if degrees > 0}
+    tensor_rows = zip(measurements.residuals.tensors, squares, freedom, strict=True)
+    return {name: _summed(value, int(degrees), measurements.law) for name, value, degrees in tensor_rows if degrees > 0}
 
 
 def _summed(value: np.float64, freedom: int, law: MechanismNoise | None) -> SquareSum:
@@ -176,8 +176,8 @@ def noise_tensor(measurements: NoiseMeasurements) -> TestResult:
     the contributions that D and D' share. The correction is valid although sums of parts depend on each other.
     """
     tensors = {f"the tensor '{name}'": squares for name, squares in tensor_squares(measurements).items()}
-    parts = tensors | _squares_of_places(measurements) | _squares_along_shared(measurements)
-    return least_of(TestName.NOISE_TENSOR, parts, why_no_direction(measurements))
+    sums = tensors | _squares_of_places(measurements) | _squares_along_shared(measurements)
+    return least_of(TestName.NOISE_TENSOR, sums, why_no_direction(measurements))
 
 
 def _squares_of_places(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
@@ -186,10 +186,10 @@ def _squares_of_places(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
         return {}
     trials, rounds, _ = measurements.sample.shape
     squares = np.sum(np.square(measurements.sample), axis=(0, 1))
-    places = zip(measurements.noise.places, squares, strict=True)
+    coordinate_rows = zip(measurements.noise.places, squares, strict=True)
     found = {
         f"coordinate {number} ({tensor})": _summed(value, trials * rounds, measurements.law)
-        for (number, tensor), value in places
+        for (number, tensor), value in coordinate_rows
     }
     sums = measurements.noise.strides[measurements.sampled_trials][:, :, 0].sum(axis=(0, 1))
     parameters = measurements.noise.parameters
@@ -232,11 +232,11 @@ def noise_round(measurements: NoiseMeasurements) -> TestResult:
     count = sum(p_values.size for p_values, *_ in looks_made)
     p_values, sums, counts, name = min(looks_made, key=lambda look: float(look[0].min()))
     at = np.unravel_index(int(p_values.argmin()), p_values.shape)
-    least = SquareSum(float(sums[at]), max(1, int(counts[at])), measurements.law)
-    ratio = least.ratio
+    smallest_sum = SquareSum(float(sums[at]), max(1, int(counts[at])), measurements.law)
+    ratio = smallest_sum.ratio
     level = TestName.NOISE_ROUND.level / count
-    limit = 1 - least.ratio_at(detectable_ratio(int(freedom[freedom > 0].min()), level))
-    best_limit = 1 - least.ratio_at(detectable_ratio(int(freedom.sum(axis=0).max()), level))
+    limit = 1 - smallest_sum.ratio_at(detectable_ratio(int(freedom[freedom > 0].min()), level))
+    best_limit = 1 - smallest_sum.ratio_at(detectable_ratio(int(freedom.sum(axis=0).max()), level))
     details = {"looks": count, "best_limit": best_limit}
     location, p_value = name.format(int(at[0]), int(at[1]) + 1), bonferroni(count, float(p_values[at]))
     return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, location, details)
@@ -250,25 +250,27 @@ def _tensors_by_round(measurements: NoiseMeasurements) -> list[tuple[Floats, Int
         return []
     for at, name in enumerate(names) if trials.any() else ():
         # The sums hold a little noise of other tensors, which a tensor whose coordinates are all sampled has not.
-        own = np.array([owner == name for owner in measurements.tensor_of_coordinates], dtype=np.bool_)
-        if np.count_nonzero(own) >= max(1, int(freedom[..., at].max())):
-            squares[trials, :, at] = np.square(measurements.sample[..., own]).sum(axis=-1)
-            freedom[trials, :, at] = np.count_nonzero(own)
+        is_of_tensor = np.array([owner == name for owner in measurements.tensor_of_coordinates], dtype=np.bool_)
+        if np.count_nonzero(is_of_tensor) >= max(1, int(freedom[..., at].max())):
+            squares[trials, :, at] = np.square(measurements.sample[..., is_of_tensor]).sum(axis=-1)
+            freedom[trials, :, at] = np.count_nonzero(is_of_tensor)
     locations = [f"trial {{0}} round {{1}} on the tensor '{name}'" for name in names]
     return [(squares[..., at], freedom[..., at], location) for at, location in enumerate(locations)]
 
 
-def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, reason: NotTestedReason) -> TestResult:
+def least_of(
+    name: TestName, squares_found: dict[str, SquareSum] | SquareSum | None, reason: NotTestedReason
+) -> TestResult:
     """Test whether any sum of squares of the noise is too small, and return the result of the most significant sum.
 
     The smallest lower-tail chi-square p-value is corrected by Bonferroni.
 
-    `found`: None or empty if there is no sum.
+    `squares_found`: None or empty if there is no sum.
     """
-    found = {"": found} if isinstance(found, SquareSum) else found or {}
-    only_if(bool(found), reason)
-    location, smallest_sum = min(found.items(), key=lambda item: item[1].p_value)
-    limits = [1 - sums.detectable_ratio(name.level / len(found)) for sums in found.values()]
-    details = {"places": len(found), "best_limit": min(limits)} if location else {}
-    p_value = bonferroni(len(found), smallest_sum.p_value)
+    squares_found = {"": squares_found} if isinstance(squares_found, SquareSum) else squares_found or {}
+    only_if(bool(squares_found), reason)
+    location, smallest_sum = min(squares_found.items(), key=lambda item: item[1].p_value)
+    limits = [1 - sums.detectable_ratio(name.level / len(squares_found)) for sums in squares_found.values()]
+    details = {"places": len(squares_found), "best_limit": min(limits)} if location else {}
+    p_value = bonferroni(len(squares_found), smallest_sum.p_value)
     return TestResult(name, smallest_sum.ratio, p_value, smallest_sum.ratio, 1.0, max(limits), location, details)

@@ -110,13 +110,13 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
     measured size, all its scores are NaN.
     """
     whole = (freedom > 0).all(axis=1)
-    found = np.full(squares.shape, np.nan)
+    spreads = np.full(squares.shape, np.nan)
     if whole.any():
         logs = np.log(np.maximum(squares[whole] / freedom[whole], 1e-300))
         logs = logs - logs.mean(axis=1, keepdims=True) - logs.mean(axis=0, keepdims=True) + logs.mean()
         ranks = logs.reshape(-1).argsort().argsort().reshape(logs.shape)
-        found[whole] = ndtri((ranks + 0.5) / ranks.size)
-    return found
+        spreads[whole] = ndtri((ranks + 0.5) / ranks.size)
+    return spreads
 
 
 def _sizes(measurements: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:

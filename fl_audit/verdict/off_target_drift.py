@@ -85,18 +85,18 @@ def _mean_found(size: int, level: float) -> float:
 
 def _sides(measurements: NoiseMeasurements) -> list[_StandardisedMeans]:
     """Return the standardised means of the trials with D and of those with D', if there are any."""
-    known, found = measurements.sampled_trials, []
+    sampled, sides = measurements.sampled_trials, []
     sample, noise = measurements.even_sample, measurements.noise
     beside = np.concatenate([noise.projections, noise.gradient[..., None]], axis=-1)
     beside = beside / (measurements.sigma * measurements.excess)[..., None]
     for name, rows in (("D", measurements.members), ("D'", ~measurements.members)):
-        residuals = sample[rows[known]]
+        residuals = sample[rows[sampled]]
         if not residuals.size:
             continue
         count = residuals.shape[0] * residuals.shape[1]
         of_places = residuals.sum(axis=(0, 1)) / math.sqrt(count)
         of_directions = [_standard_mean(beside[rows][:, :, at]) for at in range(beside.shape[-1])]
-        found.append(
+        sides.append(
             _StandardisedMeans(
                 name,
                 count,
@@ -104,7 +104,7 @@ def _sides(measurements: NoiseMeasurements) -> list[_StandardisedMeans]:
                 np.array([direction for direction in of_directions if not math.isnan(direction)]),
             )
         )
-    return found
+    return sides
 
 
 def _standard_mean(noise: Floats) -> float:

@@ -34,19 +34,21 @@ def questions_in_short(details: VerdictDetails) -> list[str]:
 
     Unlike `questions_text`, they name no limits of detection.
     """
-    made, reasons = {test.name for test in details.tests}, dict(details.not_offered)
+    test_names, reasons = {test.name for test in details.tests}, dict(details.not_offered)
     return [
-        f"It was tested {question}." if made & {*names} else f"It was not tested {question}: {_why(names, reasons)}"
+        f"It was tested {question}."
+        if test_names & {*names}
+        else f"It was not tested {question}: {_why(names, reasons)}"
         for question, names in _QUESTIONS
     ]
 
 
 def _asked(question: str, names: Sequence[TestName], details: VerdictDetails, unit: UnitWords) -> str:
-    made = [test for test in details.tests if test.name in names]
+    tests = [test for test in details.tests if test.name in names]
     reasons = dict(details.not_offered)
-    if not made:
+    if not tests:
         return f"It was not asked {question}: {_why(names, reasons)}"
-    limits = "; ".join(_limit(test, unit) for test in made)
+    limits = "; ".join(_limit(test, unit) for test in tests)
     # A test is named if its values were not opened, but not if the mechanism does not have such values.
     unopened = [
         name for name in names if reasons.get(name) in (NotTestedReason.NOT_OPENED, NotTestedReason.UNOPENED_SHARES)

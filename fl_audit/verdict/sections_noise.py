@@ -82,36 +82,36 @@ def _row(
 
 
 def _rows(finding: NoiseFinding, contents: ReportContents) -> list[ReportNumber]:
-    found, one = finding.estimate, contents.words.one
-    beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
+    estimate, unit_name = finding.estimate, contents.words.one
+    beside = f"what a release has beside both sums, where it does not hide the {unit_name}; {_EXACT}"
     if not contents.plan.federation.mechanism.noise.has_gaussian_llr:
         beside = f"what a release has beside its sum, in all coordinates; {_EXACT}"
-    along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
+    along = f"what a release has beside its sum, where it hides the {unit_name}; {_EXACT}"
     rows = []
-    if found.total is not None:
-        noise = found.ratio, found.low, found.high
-        of = found.total, TestName.NOISE_TOTAL.level
-        rows.append(_row("Noise, measured over claimed", noise, beside, found, of))
-    if found.along is not None:
-        noise = found.along_record, found.along_low, found.along_high
-        of = found.along, TestName.NOISE_ALONG_RECORD.level
-        rows.append(_row(f"Noise where it hides the {one}", noise, along, found, of))
+    if estimate.total is not None:
+        noise = estimate.ratio, estimate.low, estimate.high
+        of = estimate.total, TestName.NOISE_TOTAL.level
+        rows.append(_row("Noise, measured over claimed", noise, beside, estimate, of))
+    if estimate.along is not None:
+        noise = estimate.along_record, estimate.along_low, estimate.along_high
+        of = estimate.along, TestName.NOISE_ALONG_RECORD.level
+        rows.append(_row(f"Noise where it hides the {unit_name}", noise, along, estimate, of))
     return rows
 
 
 def _tables(finding: NoiseFinding, contents: ReportContents) -> list[Table]:
-    found = finding.estimate
-    if not found.tensors:
+    estimate = finding.estimate
+    if not estimate.tensors:
         return []
     columns = ("Parameter tensor", "Measured over claimed noise", "Lower end", "Upper end", "Reading")
     level = TestName.NOISE_TENSOR.level
     numbers = [
-        _row(name, noise, "", found, (found.on_tensors[name], level / len(found.tensors)))
-        for name, *noise in found.tensors
+        _row(name, noise, "", estimate, (estimate.on_tensors[name], level / len(estimate.tensors)))
+        for name, *noise in estimate.tensors
     ]
     told = [replace(row, is_violated=contents.is_violated) for row in numbers]
     rows = tuple((row.name, *row.cells, row.reading_text) for row in told)
-    return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
+    return [Table(f"Noise on each tensor (intervals at {percent(estimate.confidence)})", columns, rows)]
 
 
 def excess_text(details: VerdictDetails) -> str:
@@ -140,23 +140,23 @@ def _said(finding: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
 
 
 def _caption(finding: NoiseFinding, _: ReportContents) -> str:
-    found = finding.estimate
-    left_out = len(found.tensors) - MOST_TENSORS
-    fewer = f" Of {len(found.tensors)} tensors the {MOST_TENSORS} with least noise." if left_out > 0 else ""
+    estimate = finding.estimate
+    left_out = len(estimate.tensors) - MOST_TENSORS
+    fewer = f" Of {len(estimate.tensors)} tensors the {MOST_TENSORS} with least noise." if left_out > 0 else ""
     return (
-        f"Spread of the noise over the claimed one, with exact {percent(found.confidence)} intervals. Left of the "
+        f"Spread of the noise over the claimed one, with exact {percent(estimate.confidence)} intervals. Left of the "
         f"line noise is missing, right of it is more than needed; some intervals miss by chance.{fewer}"
     )
 
 
 def _noise_figure(figure: Figure, finding: NoiseFinding, contents: ReportContents) -> None:
     """Draw the ratios of measured to claimed noise with intervals: in total, along the unit's direction, by tensor."""
-    found = finding.estimate
-    tensors_shown = {row[0] for row in sorted(found.tensors, key=lambda tensor: tensor[1])[:MOST_TENSORS]}
-    rows_of_tensors = [(*tensor, "s", MUTED) for tensor in reversed(found.tensors) if tensor[0] in tensors_shown]
+    estimate = finding.estimate
+    tensors_shown = {row[0] for row in sorted(estimate.tensors, key=lambda tensor: tensor[1])[:MOST_TENSORS]}
+    rows_of_tensors = [(*tensor, "s", MUTED) for tensor in reversed(estimate.tensors) if tensor[0] in tensors_shown]
     hides = f"Where it hides\nthe {contents.words.one}"
-    rows_of_tensors.append((hides, found.along_record, found.along_low, found.along_high, "v", INK))
-    rows_of_tensors.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
+    rows_of_tensors.append((hides, estimate.along_record, estimate.along_low, estimate.along_high, "v", INK))
+    rows_of_tensors.append(("All parameters", estimate.ratio, estimate.low, estimate.high, "o", BIT_STYLES[1].colour))
     rows = [row for row in rows_of_tensors if math.isfinite(row[1])]
     figure.set_figheight(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()

@@ -88,34 +88,36 @@ def _broken(contents: ReportContents) -> str:
 
 def unanswered_text(finding: VerdictFinding, words: UnitWords) -> str:
     """Return a sentence on what could not be computed, or on an open exact question; empty if there is none."""
-    found = finding.judged
+    judged = finding.judged
     if finding.errors:
-        parts = ", ".join(uncapital(error.part) for error in finding.errors)
-        return f"A part of the report could not be computed, and what could be found nothing. Not computed: {parts}."
-    if found.not_computed:
-        names = ", ".join(uncapital(title_of(name, words)) for name in found.not_computed)
+        parts_text = ", ".join(uncapital(error.part) for error in finding.errors)
+        return (
+            f"A part of the report could not be computed, and what could be found nothing. Not computed: {parts_text}."
+        )
+    if judged.not_computed:
+        names = ", ".join(uncapital(title_of(name, words)) for name in judged.not_computed)
         return f"Not every test could be computed, and the others found nothing. Not computed: {names}."
-    if unanswered := open_answers(found.exact):
+    if unanswered := open_answers(judged.exact):
         return f"No test failed, and a question is open: {unanswered[0].reason}."
     return ""
 
 
 def _too_little(finding: VerdictFinding, words: UnitWords) -> str:
     """Return a sentence on why the run is inconclusive: the breaches that it could not have found."""
-    found = finding.judged
+    judged = finding.judged
     if finding.judges_scores:
         return (
             "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
-            f"could have passed unseen. {_largest_detectable_epsilon_text(found.tests[0], finding.claimed)}"
+            f"could have passed unseen. {_largest_detectable_epsilon_text(judged.tests[0], finding.claimed)}"
         )
-    if not math.isfinite(found.limit_of_detection):
+    if not math.isfinite(judged.limit_of_detection):
         return finding.words.blind or (
             f"The trials cannot tell: {words.differing} made hardly any difference in any round, so the noise that has "
             "to hide it could not be tested. The other tests found no breach."
         )
-    if found.conclusive and found.signal is not None:
+    if judged.conclusive and judged.signal is not None:
         return (
-            f"Too few trials to tell whether the {words.one} counts once: {_counted(found.signal.limit)} what the "
+            f"Too few trials to tell whether the {words.one} counts once: {_counted(judged.signal.limit)} what the "
             "clipping norm allows could have passed, and nothing was found."
         )
     return "Too few trials to tell: only a gross breach could have been found, and none was."
@@ -136,22 +138,22 @@ def _largest_detectable_epsilon_text(result: TestResult, claimed: float) -> str:
 
 def trials_needed_text(finding: VerdictFinding, words: UnitWords) -> str:
     """Return a sentence on the trials, and the time, that a run needs to find a breach of 1.5 times the guarantee."""
-    found = finding.judgement
+    judgement = finding.judgement
     if finding.words.to_find_more is not None:
         return finding.words.to_find_more
     if finding.judges_scores:
         return "More trials can show a breach; no number of them shows by such scores alone that there is none."
-    if found is None or found.trials_for_conclusive_verdict is None:
-        of_signal = found is not None and found.conclusive
+    if judgement is None or judgement.trials_for_conclusive_verdict is None:
+        of_signal = judgement is not None and judgement.conclusive
         breach = f"a {words.one} that counts {BREACH:g} times" if of_signal else "a breach"
         return f"No number of trials would find {breach} here: choose another one to protect (neighbour in [audit])."
     time = "" if finding.seconds_needed is None else f", {duration(finding.seconds_needed)} here,"
-    trials = plural(found.trials_for_conclusive_verdict, "trial")
+    trials = plural(judgement.trials_for_conclusive_verdict, "trial")
     breach = _BREACH_OF_SIZE if finding.claimed > 0 else "it if only two thirds of the noise were there"
-    if found.signal is None:
+    if judgement.signal is None:
         return f"{trials}{time} would find {breach}."
     breach_text = f"a {words.one} that counts {BREACH:g} times"
-    if found.conclusive:
+    if judgement.conclusive:
         return f"{trials}{time} would find {breach_text}."
     return f"{trials}{time} would find {breach}, and {breach_text}."
 
@@ -245,18 +247,18 @@ def looks_text(details: VerdictDetails | None, run: FinishedRun) -> str:
 
 def _scope(finding: VerdictFinding, plan: RunPlan, covers: str) -> str:
     """Return the text for the key `scope` of `summary.json`: what the verdict covers, and its limits."""
-    found, guarantee = finding.judgement, plan.guarantee
-    if found is None or guarantee is None:
+    details, guarantee = finding.judgement, plan.guarantee
+    if details is None or guarantee is None:
         why = "No insider took part, so nothing was held against the guarantee."
         if guarantee is None:
             of_training = "" if plan.federation.local_randomizer is None else " of the training"
             why = f"The models were trained without clipping and noise: nothing was claimed{of_training}."
         seen_text = "What was measured of the released models, from their outputs and losses"
         return f"{why} {seen_text}, is no test of a guarantee."
-    seen_text = _detection_text(found, guarantee, unit_words(plan.adjacency))
-    smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
-    questions = f" {questions_text(found, unit_words(plan.adjacency))}" if found.words.lists_questions else ""
-    return f"{covers} {seen_text}{smaller}{questions}{exact_scope(found.exact)}"
+    seen_text = _detection_text(details, guarantee, unit_words(plan.adjacency))
+    smaller = " A smaller breach may pass." if math.isfinite(details.limit_of_detection) else ""
+    questions = f" {questions_text(details, unit_words(plan.adjacency))}" if details.words.lists_questions else ""
+    return f"{covers} {seen_text}{smaller}{questions}{exact_scope(details.exact)}"
 
 
 def _detection_text(details: VerdictDetails, guarantee: Guarantee, unit: UnitWords) -> str:
@@ -327,27 +329,27 @@ def _finding_of(test: TestResult) -> Reading:
 
 
 def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
-    found, words = finding.judgement, contents.words
+    details, words = finding.judgement, contents.words
     scope = str(contents.summary["scope"])
     covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableKind.PAIRS)
-    if found is None:
+    if details is None:
         return [covers]
     columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")
     rows = tuple(
         (message.title, str(_finding_of(message.test)), message.words.measured, message.words.claimed,
          message.words.limit or DASH, p_text(message.test.p_value), f"{message.test.level:.3g}")
-        for message in (TestMessage(test, words) for test in found.tests)
+        for message in (TestMessage(test, words) for test in details.tests)
     )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "
     tables = [
         covers,
-        *_signal_tables(found.signal, words),
-        Table(f"{title}{_alarms(found, contents.run)}", columns, rows, TableKind.TESTS),
+        *_signal_tables(details.signal, words),
+        Table(f"{title}{_alarms(details, contents.run)}", columns, rows, TableKind.TESTS),
     ]
-    if found.exact:
-        tables.append(exact_table(found.exact))
-    if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in found.not_offered):
+    if details.exact:
+        tables.append(exact_table(details.exact))
+    if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in details.not_offered):
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
     return tables
 

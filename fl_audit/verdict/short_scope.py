@@ -15,10 +15,10 @@ def short_scope(finding: VerdictFinding, run: FinishedRun, covers: str) -> list[
 
     The list is empty if nothing was tested.
     """
-    if (found := finding.judgement) is None:
+    if (details := finding.judgement) is None:
         return []
-    questions = questions_in_short(found) if found.words.lists_questions else []
-    looks = looks_text(found, run).strip()
+    questions = questions_in_short(details) if details.words.lists_questions else []
+    looks = looks_text(details, run).strip()
     where = 'The section "The tests of the guarantee" of report.html has every test with the breach that it would find.'
     return [covers, _smallest_breach(finding), *questions, *filter(None, [looks]), where]
 

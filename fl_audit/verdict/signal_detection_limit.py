@@ -132,10 +132,10 @@ def signal_limit(noise_sum: NoiseSumAlongTarget | None, lengths: Floats, trials:
     limits = [limit_of(noise_sum, unit) for unit in (max(noise_sum.claimed or 0.0, noise_sum.unit), noise_sum.unit)]
     positive_lengths = lengths[lengths > 0]
     typical_length = math.sqrt(float(np.mean(np.square(positive_lengths)))) if positive_lengths.size else 0.0
-    found = _limits(limits[0], trials, noise_sum.freedom, typical_length, positive_lengths.size / trials)
+    limit = _limits(limits[0], trials, noise_sum.freedom, typical_length, positive_lengths.size / trials)
     reserve = 1 + _RESERVE / math.sqrt(trials)
-    advised = None if found.trials_needed is None else rounded_up(reserve * found.trials_needed)
-    return replace(found, times=limits[1], counted=1 + noise_sum.value / noise_sum.unit, trials_with_reserve=advised)
+    advised = None if limit.trials_needed is None else rounded_up(reserve * limit.trials_needed)
+    return replace(limit, times=limits[1], counted=1 + noise_sum.value / noise_sum.unit, trials_with_reserve=advised)
 
 
 def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalDetectionLimit:

@@ -70,8 +70,8 @@ def limit_of_run(measurements: NoiseMeasurements) -> SignalDetectionLimit:
 
     An honest unit counts once. The result also has the number of trials that find a unit that counts 1.5 times.
     """
-    length, known = measurements.own_length, measurements.own_length > 0
-    strength_of_trial = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
+    length, is_known = measurements.own_length, measurements.own_length > 0
+    strength_of_trial = length.sum(axis=1) / np.sqrt(np.maximum(1, is_known.sum(axis=1)))
     return signal_limit(drift_of_run(measurements), strength_of_trial, measurements.trials)
 
 
@@ -138,9 +138,9 @@ def signal_of(noise_sum: NoiseSumAlongTarget | None) -> TestResult:
     only_if(noise_sum.unit != 0, NotTestedReason.NO_DIFFERENCE)
     only_if(noise_sum.freedom + 1 >= _FEWEST, NotTestedReason.TOO_FEW)
     t = noise_sum.student
-    counted = 1 + noise_sum.value / noise_sum.unit
+    count = 1 + noise_sum.value / noise_sum.unit
     limit = limit_of(noise_sum, noise_sum.unit)
-    return TestResult(TestName.SIGNAL, t, float(stdtr(noise_sum.freedom, -t)), counted, 1.0, limit)
+    return TestResult(TestName.SIGNAL, t, float(stdtr(noise_sum.freedom, -t)), count, 1.0, limit)
 
 
 class _NormalDriftSums(NamedTuple):
@@ -163,7 +163,7 @@ def signal_round(measurements: NoiseMeasurements) -> TestResult:
     only_if(measurements.trials > 1, NotTestedReason.ONE_TRIAL)
     noise = reduced_noise(measurements.own_noise / measurements.excess)
     values, units = _standard_normal_by_round(noise, measurements.own_length)
-    along, drawn, sides = (
+    along, means_by_side, sides = (
         reduced_noise(measurements.innovations / measurements.excess),
         [values[units > 0]],
         measurements.members,
@@ -172,7 +172,7 @@ def signal_round(measurements: NoiseMeasurements) -> TestResult:
     for rows, side in ((sides, "D"), (~sides, "D'")):
         side_noise = along[rows]
         counts = np.sum(~np.isnan(side_noise), axis=0)
-        drawn.append(np.nansum(side_noise, axis=0)[counts > 0] / np.sqrt(counts[counts > 0]))
+        means_by_side.append(np.nansum(side_noise, axis=0)[counts > 0] / np.sqrt(counts[counts > 0]))
         names += [f"round {at + 1} of the trials with {side}" for at in np.flatnonzero(counts)]
     residual_squares, freedom = _beside_rounds(along)
     only_if(bool(names), NotTestedReason.NO_DIFFERENCE)
@@ -182,7 +182,7 @@ def signal_round(measurements: NoiseMeasurements) -> TestResult:
     limit = 1 + shift / float(lengths.min()) if lengths.size else math.inf
     return _test_of_largest_sum(
         TestName.SIGNAL_ROUND,
-        _NormalDriftSums(np.concatenate(drawn), names),
+        _NormalDriftSums(np.concatenate(means_by_side), names),
         residual_squares / freedom,
         freedom,
         limit,
@@ -225,8 +225,8 @@ def signal_trial(measurements: NoiseMeasurements) -> TestResult:
     noise = reduced_noise(measurements.target_noise / measurements.excess)
     is_known = ~np.isnan(noise)
     sums, squares = np.nansum(noise, axis=1), np.nansum(np.square(noise), axis=1)
-    own = np.nansum(np.where(np.isnan(measurements.own_noise), np.nan, measurements.own_length), axis=1)
-    return signal_trial_of(NoiseAlongTarget(squares, is_known.sum(axis=1), measurements.members, sums, own))
+    own_lengths = np.nansum(np.where(np.isnan(measurements.own_noise), np.nan, measurements.own_length), axis=1)
+    return signal_trial_of(NoiseAlongTarget(squares, is_known.sum(axis=1), measurements.members, sums, own_lengths))
 
 
 def signal_trial_of(along: NoiseAlongTarget) -> TestResult:

@@ -49,9 +49,9 @@ def sample_features(measurements: NoiseMeasurements) -> Features:
 
     The tested trials are those of `measured.sampled_trials`. Tensors and rounds are combined into a few groups.
     """
-    groups, known = _tensor_groups(measurements.tensor_of_coordinates), measurements.sampled_trials
+    groups, sampled = _tensor_groups(measurements.tensor_of_coordinates), measurements.sampled_trials
     neighbours = np.diff([number for number, _ in measurements.noise.places]) == 1
-    grain, sigma = float(np.max(measurements.noise.grain)), measurements.sigma[known]
+    grain, sigma = float(np.max(measurements.noise.grain)), measurements.sigma[sampled]
     steps = _grid_steps(sigma, grain)
     features_of_parts = []
     for start in range(0, len(measurements.sample), _TRIALS_AT_ONCE):
@@ -67,7 +67,7 @@ def sample_features(measurements: NoiseMeasurements) -> Features:
         name: np.concatenate([features_of_part[name] for features_of_part in features_of_parts])
         for name in features_of_parts[0]
     }
-    return features | _class_features(measurements, known) | _low_bits_features(measurements, known)
+    return features | _class_features(measurements, sampled) | _low_bits_features(measurements, sampled)
 
 
 def direction_features(measurements: NoiseMeasurements) -> Features:
@@ -229,8 +229,8 @@ def _magnitude_features(values: Floats, first: Integers) -> Features:
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:
         pairs["consecutive rounds"] = scores[:, :-1], scores[:, 1:]
-    for name, (one, second) in pairs.items():
-        features[f"correlation of magnitudes of {name}"] = _correlation(one, second)
+    for name, (first_values, second) in pairs.items():
+        features[f"correlation of magnitudes of {name}"] = _correlation(first_values, second)
     return features
 
 
@@ -275,14 +275,14 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
     return steps
 
 
-def _class_features(measurements: NoiseMeasurements, known: Flags) -> Features:
+def _class_features(measurements: NoiseMeasurements, sampled: Flags) -> Features:
     """Return features of each trial from its noise: the logarithm of the noise's scale, and how the scale changes.
 
     The scale is computed for each class of coordinates, over all classes, and for each round. A class consists of
     evenly spaced coordinates.
     """
     names, sizes = stride_names(measurements.noise.parameters), stride_sizes(measurements.noise.parameters)
-    squares, rounds = measurements.noise.strides[known][:, :, 0], measurements.rounds
+    squares, rounds = measurements.noise.strides[sampled][:, :, 0], measurements.rounds
     features = {
         f"scale of {name}": _log_scale(squares[:, :, at].sum(axis=1), rounds * int(size))
         for at, (name, size) in enumerate(zip(names, sizes, strict=True))
@@ -308,13 +308,13 @@ def _log_scale(squares: Floats, freedom: int) -> Floats:
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 
-def _low_bits_features(measurements: NoiseMeasurements, known: Flags) -> Features:
+def _low_bits_features(measurements: NoiseMeasurements, sampled: Flags) -> Features:
     """Return features that reveal noise of half precision, by the low bits that half precision lacks.
 
     Each feature is a sum of cosines of low bits, standardised. There is one for each kind of number (`LOW_BITS_KINDS`)
     of which every trial has enough known values.
     """
-    sums, counts = measurements.noise.low_bits[known][:, :, 0], measurements.noise.low_bits_count[known][:, :, 0]
+    sums, counts = measurements.noise.low_bits[sampled][:, :, 0], measurements.noise.low_bits_count[sampled][:, :, 0]
     offered = ~np.isnan(sums)
     total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)
     return {

@@ -22,10 +22,10 @@ server_app = ServerApp()
 
 def network(arrays: ArrayRecord | None = None) -> nn.Module:
     """Return a network with one hidden layer for images of 8 by 8 pixels, with the given weights if there are any."""
-    made = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    sequential = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     if arrays is not None:
-        made.load_state_dict(arrays.to_torch_state_dict())
-    return made
+        sequential.load_state_dict(arrays.to_torch_state_dict())
+    return sequential
 
 
 @cache
@@ -36,9 +36,9 @@ def _digits() -> tuple[Tensor, Tensor]:
 
 def client_records(context: Context) -> tuple[Tensor, Tensor]:
     """Return the images, float32 (n, 64), and the labels, int64 (n,), of a client; 300 images are left for tests."""
-    part, parts = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
+    partition, partitions = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
     images, labels = _digits()
-    return images[_TEST + part :: parts], labels[_TEST + part :: parts]
+    return images[_TEST + partition :: partitions], labels[_TEST + partition :: partitions]
 
 
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:

@@ -87,11 +87,9 @@ def figure_of_models(datasets: Sequence[DatasetModels]) -> ItemResult:
     return ItemResult(
         table(row for dataset in datasets for row in _rows_of(dataset)),
         figure,
-        "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
-        "Accuracy of the models (means over trials with 95 % intervals), AUC of the black-box attack (shadow models) "
-        "and of the white-box attack, phi of the white-box attack, where it is there. Grey: guessing; phi of 1. "
-        "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all trials "
-        f"and the trade-off are those of {models.data.title}.",
+        "Left central, right local DP, over the epsilon of a record: accuracy (means with 95 % intervals), AUC of the "
+        "black-box and of the white-box attack, phi of the white-box attack. Grey: guessing; phi of 1. Diamonds: as "
+        f"printed. ROC curves and the trade-off are those of {models.data.title}.",
         tuple(_remarks(study, datasets)),
         shown_rows=90,
         data=tuple(dataset.data.title for dataset in datasets),

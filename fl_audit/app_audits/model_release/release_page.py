@@ -96,20 +96,22 @@ def release_text(result: AuditResult, finding: ReleaseFinding, member_losses: Fl
 def _headline(finding: ReleaseFinding) -> str:
     verdict, claim = capital(str(finding.verdict)), finding.claim
     bound = finding.certain if finding.contradicts else finding.bounds[0]
-    least = f"epsilon {number_text(bound.epsilon, 3)} at least at delta {finding.delta:g}"
+    bound_text = f"epsilon {number_text(bound.epsilon, 3)} at least at delta {finding.delta:g}"
     sure = f"{percent(bound.confidence)} confidence"
     if claim is None:
-        return f"{verdict}: nothing is claimed, and the losses of this model show {least} ({sure})."
+        return f"{verdict}: nothing is claimed, and the losses of this model show {bound_text} ({sure})."
     claimed = f"epsilon {claim.epsilon:g}"
     if finding.verdict is Verdict.VIOLATED:
-        return f"{verdict}: the losses of this model prove {least} ({sure}), and {claimed} is claimed."
+        return f"{verdict}: the losses of this model prove {bound_text} ({sure}), and {claimed} is claimed."
     if finding.contradicts:
         return (
-            f"{verdict}: the losses of this model show {least} ({sure}), and {claimed} is claimed. They refute the "
+            f"{verdict}: the losses of this model show {bound_text} ({sure}), and {claimed} is claimed. They "
+            "refute the "
             "claim if members and other records are alike in all else, and their losses independent."
         )
     return (
-        f"{verdict}: the losses of this model show {least} ({sure}), which does not contradict the claimed {claimed}. "
+        f"{verdict}: the losses of this model show {bound_text} ({sure}), which does not contradict the claimed "
+        f"{claimed}. "
         "Losses of one model can refute a claim, and cannot confirm it."
     )
 
@@ -117,7 +119,7 @@ def _headline(finding: ReleaseFinding) -> str:
 def _lines(finding: ReleaseFinding) -> list[tuple[str, str]]:
     star, attacks, model = finding.star, finding.star.attacks, finding.model
     sizes = f"{plural(model.tensors, 'tensor')}, {plural(model.parameters, 'parameter')}"
-    least = "at least " if star.is_lower_bound else ""
+    prefix = "at least " if star.is_lower_bound else ""
     lines = [
         ("Model", f"{model.file}, {sizes}, SHA-256 {model.sha256}"),
         ("Losses", f"of {plural(finding.members, 'member')} and of {plural(finding.others, 'other record')}"),
@@ -126,7 +128,7 @@ def _lines(finding: ReleaseFinding) -> list[tuple[str, str]]:
         ("Its assumption", _assumption(finding)),
         (
             f"Epsilon* ({star.method})",
-            f"{least}{number_text(star.epsilon_star, 3)}, over {star.cut_name} ({star.interval_name} "
+            f"{prefix}{number_text(star.epsilon_star, 3)}, over {star.cut_name} ({star.interval_name} "
             f"{interval_text(*star.interval)})",
         ),
         ("Its fit", _fit_text(star)),
@@ -178,12 +180,14 @@ def _outstanding_text(finding: ReleaseFinding) -> str:
     outstanding = finding.outstanding
     number = len(outstanding.indices)
     expected = f"{number_text(outstanding.expected, 2)} by chance"
-    found = f"{number:,} of {plural(finding.members, 'member')} at {percent(FALSE_ALARMS)} false alarms, {expected}"
+    counts_text = (
+        f"{number:,} of {plural(finding.members, 'member')} at {percent(FALSE_ALARMS)} false alarms, {expected}"
+    )
     if outstanding.p_value > _CHANCE:
-        return f"{found}: no more than chance may give"
+        return f"{counts_text}: no more than chance may give"
     listed = ", ".join(map(str, outstanding.indices[:_MOST_LISTED]))
-    more = f" and {number - _MOST_LISTED:,} more, in summary.json" if number > _MOST_LISTED else ""
-    return f"{found}: those at {listed}{more} (places in the file, from 0)"
+    remark = f" and {number - _MOST_LISTED:,} more, in summary.json" if number > _MOST_LISTED else ""
+    return f"{counts_text}: those at {listed}{remark} (places in the file, from 0)"
 
 
 def _next(finding: ReleaseFinding) -> str:

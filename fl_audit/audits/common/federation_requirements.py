@@ -17,13 +17,16 @@ def require_clients(federation: Federation, fewest: int) -> None:
     If noise is added inside the clients' training and a client attacks, the attacker and the victim do not count as
     colluders: at most `clients` - 2 clients can collude.
     """
-    who = " (a victim and an insider; with insider = false in [audit], 1 is too)" if federation.with_insider else ""
-    require(federation.clients >= fewest, f"clients is {federation.clients}: accepted are {fewest} and more{who}")
+    parties = " (a victim and an insider; with insider = false in [audit], 1 is too)" if federation.with_insider else ""
+    require(federation.clients >= fewest, f"clients is {federation.clients}: accepted are {fewest} and more{parties}")
     is_inside = federation.mechanism.noise.origin is NoiseOrigin.TRAINING
     if is_inside and federation.threat_model.adversary is Adversary.CLIENT:
-        most, colluders = federation.clients - 2, federation.threat_model.colluders
-        found = f"colluders is {colluders} and there are {federation.clients} clients"
-        require(colluders <= most, f"{found}: accepted are 0 to {most}, all but the insider and the victim")
+        most_colluders, colluders = federation.clients - 2, federation.threat_model.colluders
+        problem = f"colluders is {colluders} and there are {federation.clients} clients"
+        require(
+            colluders <= most_colluders,
+            f"{problem}: accepted are 0 to {most_colluders}, all but the insider and the victim",
+        )
 
 
 def require_computable_llr(federation: Federation) -> None:
@@ -71,12 +74,12 @@ def require_candidates(federation: Federation) -> None:
     Candidates are the possible targets, of which exactly one is in each trial. They may be the possible values of one
     column of a record, but only in the reconstruction audit, and only for records that are not randomised.
     """
-    shares, found = federation.prior_of_candidates, f"candidates have the shares {federation.candidate_prior}"
+    shares, problem = federation.prior_of_candidates, f"candidates have the shares {federation.candidate_prior}"
     is_exact = federation.membership_scheme is MembershipScheme.EXACTLY_ONE
     is_distribution = is_exact or not federation.candidate_prior
     is_distribution &= len(shares) == federation.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9
     accepted = f"accepted are {federation.targets} numbers from 0 with a sum of 1, in the reconstruction audit"
-    require(is_distribution, f"{found}: {accepted}")
+    require(is_distribution, f"{problem}: {accepted}")
     if federation.candidate_column is not None:
         of_records = federation.mechanism.unit is Unit.RECORD and is_exact and federation.local_randomizer is None
         accepted = "accepted are records that are not randomised, in the reconstruction audit"

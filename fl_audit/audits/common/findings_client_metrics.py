@@ -58,8 +58,8 @@ class ClientMetricsFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `client_metrics`, for `summary.json`."""
-        known = self.known
-        ends = {"worst": known[0].client, "best": known[-1].client} if known else {"worst": None, "best": None}
+        metrics = self.known
+        ends = {"worst": metrics[0].client, "best": metrics[-1].client} if metrics else {"worst": None, "best": None}
         values = {
             "headline": self.headline,
             "is_private": False,

@@ -103,8 +103,8 @@ class ModelAccuracyFinding:
         best = None
         if self.best_round is not None:
             best = {"round": self.best_round[0], "value": finite(self.best_round[1]), "is_private": False}
-        named = {"headline": str(self.headline[0]), "metrics": metrics, "best_round": best}
-        return {"utility": accuracy | references | named}
+        headline_values = {"headline": str(self.headline[0]), "metrics": metrics, "best_round": best}
+        return {"utility": accuracy | references | headline_values}
 
 
 def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:

@@ -69,9 +69,9 @@ def _rows(finding: evidence.ModelAccuracyFinding, _: ReportContents) -> list[Rep
     if finding.commonest is not None:
         basis = "share of the most frequent class among the test records"
         rows.append(ReportNumber("Accuracy of naming one class", finding.commonest, basis, is_share=True, on_page=True))
-    if (other := finding.unprotected) is not None and finding.is_of_classes:
-        basis = f"the same of {other.run}, without clipping and noise, {plural(other.trials, 'trial')}; {_UNUSED}"
-        rows.append(ReportNumber("Test accuracy without privacy", other.final, basis, is_share=True, on_page=True))
+    if (accuracy := finding.unprotected) is not None and finding.is_of_classes:
+        basis = f"the same of {accuracy.run}, without clipping and noise, {plural(accuracy.trials, 'trial')}; {_UNUSED}"
+        rows.append(ReportNumber("Test accuracy without privacy", accuracy.final, basis, is_share=True, on_page=True))
     is_headline = finding.headline[0] == Metric.AUROC
     if math.isfinite(finding.test_auroc):
         area = ReportNumber(TEST_AUROC, finding.test_auroc, f"area under the ROC {final}", on_page=is_headline)
@@ -171,10 +171,10 @@ def _upper(metric: str) -> str:
 
 def _draw_metric(axes: Axes, metric: str, finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
     draw_spread(axes, contents.releases, metric_column(metric), 100.0 if is_share(metric) else 1.0)
-    is_accuracy, other = metric == Metric.ACCURACY, finding.unprotected
-    if is_accuracy and other is not None:
-        shares = [100.0 * share for share in other.accuracy]
-        axes.plot(other.rounds, shares, color=INK, linestyle="--", linewidth=1.5, label="without privacy (mean)")
+    is_accuracy, accuracy = metric == Metric.ACCURACY, finding.unprotected
+    if is_accuracy and accuracy is not None:
+        shares = [100.0 * share for share in accuracy.accuracy]
+        axes.plot(accuracy.rounds, shares, color=INK, linestyle="--", linewidth=1.5, label="without privacy (mean)")
     if is_accuracy and finding.commonest is not None:
         axes.axhline(100.0 * finding.commonest, color=MUTED, linestyle=":", linewidth=1.8, label="most frequent class")
     if metric == finding.headline[0] and best_round_text(finding, contents):

@@ -17,11 +17,13 @@ _MOST_NAMED = 10
 
 
 def _sentence(finding: evidence.ClientMetricsFinding, _: ReportContents) -> str:
-    metric, known = finding.headline, finding.known
+    metric, metrics = finding.headline, finding.known
     title = metric_title(metric)
     text = f"On all training records together the {title} is {metric_text(metric, finding.pooled[metric])}. "
-    if known:
-        ends = [f"{metric_text(metric, end.metrics[metric])} (client {end.client})" for end in (known[0], known[-1])]
+    if metrics:
+        ends = [
+            f"{metric_text(metric, end.metrics[metric])} (client {end.client})" for end in (metrics[0], metrics[-1])
+        ]
         text += f"By client it goes from {ends[0]} to {ends[1]}. "
     return f"{text}{one_class_text(finding)}All of this is {NOT_PRIVATE}: keep it inside."
 
@@ -31,19 +33,19 @@ def one_class_text(finding: evidence.ClientMetricsFinding) -> str:
     alone = finding.of_one_class
     if not alone:
         return ""
-    named = ", ".join(map(str, alone[:_MOST_NAMED])) + (", ..." if len(alone) > _MOST_NAMED else "")
-    clients = f"Client {named} has" if len(alone) == 1 else f"Clients {named} have"
+    names_text = ", ".join(map(str, alone[:_MOST_NAMED])) + (", ..." if len(alone) > _MOST_NAMED else "")
+    clients = f"Client {names_text} has" if len(alone) == 1 else f"Clients {names_text} have"
     return f"{clients} records of one class only, for which the {metric_title(finding.headline)} is not defined. "
 
 
 def client_rows(finding: evidence.ClientMetricsFinding) -> list[ReportNumber]:
     """Return the rows of the section: the worst client, each metric on all training records, and the spread."""
-    metric, known = finding.headline, finding.known
+    metric, metrics = finding.headline, finding.known
     title, share = metric_title(metric), is_share(metric)
     final = f"of the final release, mean over trials; {NOT_PRIVATE}"
     rows = list[ReportNumber]()
-    if known:
-        worst = finite(known[0].metrics[metric])
+    if metrics:
+        worst = finite(metrics[0].metrics[metric])
         rows.append(ReportNumber(f"Training {title}, worst client", worst, final, is_share=share, on_page=True))
     for name, value in finding.pooled.items():
         basis = f"all training records together, {final}"
@@ -53,23 +55,23 @@ def client_rows(finding: evidence.ClientMetricsFinding) -> list[ReportNumber]:
             )
         )
     if math.isfinite(finding.spread):
-        spread = f"standard deviation over {len(known)} clients, {final}"
+        spread = f"standard deviation over {len(metrics)} clients, {final}"
         rows.append(ReportNumber(f"Training {title}, spread of clients", finding.spread, spread))
     return rows
 
 
 def _tables(finding: evidence.ClientMetricsFinding, _: ReportContents) -> list[Table]:
-    named = list(finding.pooled)
+    pooled_names = list(finding.pooled)
     undefined = [client for client in finding.clients if math.isnan(client.metrics[finding.headline])]
-    shown = [*finding.known, *undefined][:_MOST_ROWS]
+    metrics = [*finding.known, *undefined][:_MOST_ROWS]
     rows = tuple(
-        (client.client, client.records, client.classes, *(finite(client.metrics[metric]) for metric in named))
-        for client in shown
+        (client.client, client.records, client.classes, *(finite(client.metrics[metric]) for metric in pooled_names))
+        for client in metrics
     )
-    columns = ("Client", "Records", "Classes", *(capital(metric_title(metric)) for metric in named))
-    left_out = len(finding.clients) - len(shown)
-    rest = f"; {left_out:,} further clients are in summary.json" if left_out else ""
-    return [Table(f"The final model on each client's training records, the worst first{rest}", columns, rows)]
+    columns = ("Client", "Records", "Classes", *(capital(metric_title(metric)) for metric in pooled_names))
+    left_out = len(finding.clients) - len(metrics)
+    remark = f"; {left_out:,} further clients are in summary.json" if left_out else ""
+    return [Table(f"The final model on each client's training records, the worst first{remark}", columns, rows)]
 
 
 def _figure(figure: Figure, finding: evidence.ClientMetricsFinding, _: ReportContents) -> None:

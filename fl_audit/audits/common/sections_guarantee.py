@@ -130,8 +130,8 @@ def _rows(finding: evidence.GuaranteeFinding, contents: ReportContents) -> list[
     noise = plan.federation.mechanism.noise
     if guarantee.noise_multiplier is not None and noise.distribution is NoiseDistribution.GAUSSIAN:
         quoted = mechanism_messages.noise_over_norm(plan.federation.mechanism, guarantee.noise_multiplier)
-        told = "the same noise, as Opacus, TensorFlow Privacy and dp-accounting quote it"
-        over_norm = [ReportNumber("Noise over the clipping norm", quoted, told)] if quoted is not None else []
+        usage_text = "the same noise, as Opacus, TensorFlow Privacy and dp-accounting quote it"
+        over_norm = [ReportNumber("Noise over the clipping norm", quoted, usage_text)] if quoted is not None else []
     if guarantee.rho_alpha is not None:
         theorem = "the score of Bernau et al. 2021, theorem 3 and Eq. (6): a bound of noise by the classic formula only"
         score = [ReportNumber("rho_alpha", guarantee.rho_alpha, theorem)]
@@ -194,8 +194,11 @@ def _other_guarantees_tables(alternatives: evidence.AlternativeGuarantees, _: Re
     here = alternatives.claim.noise_over_sensitivity
     assert here is not None, "only claims with noise on sums are looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
-    found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in alternatives.guarantees]
-    rows = tuple((*row, row[2] / here) for row in found)
+    rows_of_claims = [
+        (percent(guarantee.belief), guarantee.epsilon, guarantee.noise_multiplier)
+        for guarantee in alternatives.guarantees
+    ]
+    rows = tuple((*row, row[2] / here) for row in rows_of_claims)
     title = f"What other guarantees would cost, at delta = {alternatives.claim.delta:g}, by {alternatives.accountant}"
     return [Table(title, columns, rows)] if rows else []
 
@@ -208,8 +211,8 @@ def _other_guarantees_figure(
 ) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
-    beliefs = np.array([100 * one.belief for one in alternatives.guarantees])
-    noise = np.array([one.noise_multiplier for one in alternatives.guarantees])
+    beliefs = np.array([100 * guarantee.belief for guarantee in alternatives.guarantees])
+    noise = np.array([guarantee.noise_multiplier for guarantee in alternatives.guarantees])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
     for belief, height, one in zip(beliefs, noise, alternatives.guarantees, strict=True):
         axes.annotate(number_text(one.epsilon, 2), (belief, height), (4, 5), textcoords="offset points",
@@ -299,8 +302,10 @@ def _colluders_tables(finding: evidence.ColludersFinding, contents: ReportConten
     epsilon = f"Epsilon at delta {guarantee.delta:g} ({guarantee.accountant}, nats)"
     columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
     names = {1: "a client alone, its own"}
-    rows = [(names.get(one.clients, f"{one.clients:,} clients together"), one.noise_multiplier, finite(one.epsilon))
-            for one in finding.groups]  # fmt: skip
+    rows = [
+        (names.get(group.clients, f"{group.clients:,} clients together"), group.noise_multiplier, finite(group.epsilon))
+        for group in finding.groups
+    ]
     server = ("the server, which sees every contribution by itself", *list(asdict(finding.server).values())[1:])
     title = "What is left of noise that clients add, where clients tell each other theirs"
     return [Table(title, columns, (*rows, server))]

@@ -45,8 +45,13 @@ def _tables(finding: PrivacyUnitsFinding, contents: ReportContents) -> list[Tabl
                "Epsilon shown at least (nats)")  # fmt: skip
     relation = contents.plan.adjacency
     rows = tuple(
-        (_WHOSE[one.unit], _follows(one, relation), _epsilon(one), "not asked" if one.shown is None else one.shown)
-        for one in finding.levels
+        (
+            _WHOSE[level.unit],
+            _follows(level, relation),
+            _epsilon(level),
+            "not asked" if level.shown is None else level.shown,
+        )
+        for level in finding.levels
     )
     return [Table(with_standing_in_brackets(_TITLE, standing_of_claim(contents)), columns, rows)]
 
@@ -57,7 +62,9 @@ def larger_unit_sentence(finding: PrivacyUnitsFinding, unit: Unit) -> str:
     The order of units is record, user, client.
     """
     order = list(Unit)
-    larger = [one for one in finding.levels if order.index(one.unit) > order.index(unit) and one.epsilon is not None]
+    larger = [
+        level for level in finding.levels if order.index(level.unit) > order.index(unit) and level.epsilon is not None
+    ]
     if not larger or larger[0].size in (None, 1):
         return ""
     level, epsilon = larger[0], larger[0].epsilon

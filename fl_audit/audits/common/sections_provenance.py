@@ -32,8 +32,10 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
 
 
 def _origin_tables(finding: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
-    found, timing = finding.provenance, finding.timing
-    rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found, contents.plan.federation.records)
+    provenance, timing = finding.provenance, finding.timing
+    rows = (
+        (("Origin", NOT_NOTED),) if provenance is None else _origin_rows(provenance, contents.plan.federation.records)
+    )
     times = (
         ("Setup (s)", timing.setup_seconds),
         ("Training (s)", timing.training_seconds),
@@ -60,7 +62,7 @@ def _origin_rows(provenance: Provenance, records: int) -> tuple[tuple[str, str],
         ("Commit of the sources", first.commit or "not under version control"),
         ("Versions", _pairs(first.versions)),
         ("Machine", _pairs(first.hardware)),
-        *(("Gone on with", "; ".join(parts)) for parts in gone_on),
+        *(("Gone on with", "; ".join(parts_of_line)) for parts_of_line in gone_on),
         _fingerprint(provenance),
         *(() if provenance.pool is None else (("Records that train", _drawn_text(records, provenance.pool)),)),
         ("To make it again", "Not noted." if first.command is None else again),

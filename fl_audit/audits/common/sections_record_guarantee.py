@@ -33,11 +33,15 @@ def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
 
 
 def _record_sentence(finding: evidence.LocalDPFinding, _: ReportContents) -> str:
-    one, what = evidence.unit_of(finding.local_randomizer), mechanism_messages.randomizer_text(finding.local_randomizer)
-    own, whole = map(_factor, (finding.epsilon, finding.whole_epsilon))
+    unit_name, randomizer = (
+        evidence.unit_of(finding.local_randomizer),
+        mechanism_messages.randomizer_text(finding.local_randomizer),
+    )
+    own_factor, whole = map(_factor, (finding.epsilon, finding.whole_epsilon))
     return (
-        f"Before anything was trained, every owner {what}, once. So whatever anybody sees later, evidence about one "
-        f"{one} stays within a factor of {own}, and about a whole record within {whole}."
+        f"Before anything was trained, every owner {randomizer}, once. So whatever anybody sees later, evidence "
+        "about one "
+        f"{unit_name} stays within a factor of {own_factor}, and about a whole record within {whole}."
     )
 
 
@@ -48,11 +52,11 @@ def _factor(epsilon: float) -> str:
 
 
 def _record_rows(finding: evidence.LocalDPFinding, contents: ReportContents) -> list[ReportNumber]:
-    counted, whole = _phrases(finding.local_randomizer)[1:]
-    one = evidence.unit_of(finding.local_randomizer)
+    counted_text, whole = _phrases(finding.local_randomizer)[1:]
+    unit_name = evidence.unit_of(finding.local_randomizer)
     rows = [
-        ReportNumber(f"Epsilon of one {one} (nats)", finding.epsilon, f"chosen before the run; {_INDEPENDENT}"),
-        ReportNumber(f"Epsilon counted over {counted} (nats)", finding.counted_epsilon,
+        ReportNumber(f"Epsilon of one {unit_name} (nats)", finding.epsilon, f"chosen before the run; {_INDEPENDENT}"),
+        ReportNumber(f"Epsilon counted over {counted_text} (nats)", finding.counted_epsilon,
             f"{finding.counted:,} times that of one, as Bernau et al. 2019 count"),
         ReportNumber("Epsilon of any two records (nats)", finding.whole_epsilon, f"largest log-odds, of {whole}"),
     ]  # fmt: skip

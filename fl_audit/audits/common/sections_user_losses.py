@@ -24,9 +24,11 @@ def _users_rows(finding: evidence.UserEpsilonStarFinding, contents: ReportConten
     if star is None:
         return rows
     chance = "the same of release 0, which cannot leak: what chance reaches"
-    how = f"of the final release, {mean}, whose fit was not tested{at_delta(finding.delta)}, {cut_text(star.cut)}"
+    basis_text = (
+        f"of the final release, {mean}, whose fit was not tested{at_delta(finding.delta)}, {cut_text(star.cut)}"
+    )
     return [
-        ReportNumber("Epsilon* of users, mean over trials (nats)", finite(star.mean), how),
+        ReportNumber("Epsilon* of users, mean over trials (nats)", finite(star.mean), basis_text),
         ReportNumber("Epsilon* of users, largest trial (nats)", finite(star.max), "an extreme value"),
         ReportNumber("Epsilon* of users of untrained models, mean (nats)", finite(star.untrained_mean), chance),
         *rows,

@@ -79,17 +79,17 @@ def observe(
     """
     mechanism, rounding = federation.public.mechanism, observed.rounding(federation.public.mechanism)
     question = likelihood_ratio_input(federation, observed, batch_trials, insider)
-    found = log_likelihood_ratio(federation, question.hypotheses, question.observed, observed.side.norms_array)
+    evidence = log_likelihood_ratio(federation, question.hypotheses, question.observed, observed.side.norms_array)
     refuse = refuse_blurred
     if mechanism.noise.origin is NoiseOrigin.TRAINING:
         observer, refuse = federation.insider if insider is None else insider, refuse_blurred_updates
         rounding = rounding_of_steps(federation, observed, observer)
     if rounding is None:
-        return found
-    share = rounding.cpu().numpy() / mechanism.noise_scale(found.local_sensitivity, federation.public.threat_model)
-    refuse(share[found.local_sensitivity > 0])
+        return evidence
+    share = rounding.cpu().numpy() / mechanism.noise_scale(evidence.local_sensitivity, federation.public.threat_model)
+    refuse(share[evidence.local_sensitivity > 0])
     # If D and D' do not differ, noise that is scaled to the difference may be smaller than rounding, and tells nothing.
-    return replace(found, residuals=found.residuals.of_recovered(is_too_inaccurate(share)))
+    return replace(evidence, residuals=evidence.residuals.of_recovered(is_too_inaccurate(share)))
 
 
 def log_likelihood_ratio(

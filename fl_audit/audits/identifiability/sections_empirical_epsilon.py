@@ -79,11 +79,11 @@ def _rows(finding: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
         ),
         _estimate("From the advantage (nats)", finding.from_advantage, advantage),
     ]
-    if (found := finding.from_sensitivity) is not None:
+    if (estimate := finding.from_sensitivity) is not None:
         method = (
             f"section 5.3 (i): sensitivities over the noise that the mechanism names{delta}, by {guarantee.accountant}"
         )
-        rows.append(_estimate("From sensitivities (nats)", found, f"{method}; tests the bookkeeping"))
+        rows.append(_estimate("From sensitivities (nats)", estimate, f"{method}; tests the bookkeeping"))
     return rows
 
 

@@ -250,9 +250,13 @@ def _innovations_tables(finding: evidence.LlrIncrementTestFinding, _: ReportCont
         "Serial correlation (distribution: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
     rows = tuple(
-        (f"b = {bit}", one.count, *numbers_of_test) if one.count else (f"b = {bit}", 0, *[None] * len(numbers_of_test))
-        for bit, one in finding.groups
-        for numbers_of_test in ((one.mean, one.variance, one.serial_correlation, one.ks_p_value),)
+        (f"b = {bit}", statistics.count, *numbers_of_test)
+        if statistics.count
+        else (f"b = {bit}", 0, *[None] * len(numbers_of_test))
+        for bit, statistics in finding.groups
+        for numbers_of_test in (
+            (statistics.mean, statistics.variance, statistics.serial_correlation, statistics.ks_p_value),
+        )
     )
     return [Table("Innovations against independent N(0, 1)", columns, rows)]
 
@@ -292,11 +296,14 @@ def _insiders_tables(finding: evidence.SeveralInsidersFinding, contents: ReportC
     columns = ("Client", "Right guesses", "Trials", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
     level = READING_LEVEL / len(finding.each)  # Bonferroni: together they have the level of one row
-    each = [(one, one.estimate, replace(advantage_row(one.estimate, contents), level=level)) for one in finding.each]
+    entries = [
+        (advantage, advantage.estimate, replace(advantage_row(advantage.estimate, contents), level=level))
+        for advantage in finding.each
+    ]
     rows = tuple(
         (f"{advantage.client}", wins.wins, wins.trials, *row.cells, wins.confidence,
          advantage.max_belief, row.reading_text)
-        for advantage, wins, row in each
+        for advantage, wins, row in entries
     )  # fmt: skip
     return [Table(f"The insiders, each by itself (intervals at {percent(contents.plan.confidence)})", columns, rows)]
 

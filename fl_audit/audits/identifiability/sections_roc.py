@@ -42,9 +42,14 @@ def _scores_rows(finding: evidence.ScoreAucFinding, contents: ReportContents) ->
         ReportNumber("AUC of the scores", area.value, basis_text, area.low, area.high, area.confidence, on_page=True),
         *(
             ReportNumber(
-                f"AUC of the scores of client {client}", one.value, "likewise", one.low, one.high, one.confidence
+                f"AUC of the scores of client {client}",
+                confidence.value,
+                "likewise",
+                confidence.low,
+                confidence.high,
+                confidence.confidence,
             )
-            for client, one in finding.of_each.items()
+            for client, confidence in finding.of_each.items()
         ),
         ReportNumber(
             "Lower bound from the scores (nats)",

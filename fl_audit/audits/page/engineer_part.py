@@ -47,8 +47,8 @@ def _broken(message: TestMessage) -> Fact:
         where = f" on {message.test.place}" if message.test.name is TestName.NOISE_TENSOR else ""
         return Fact("Noise really added", percent(message.test.statistic), f"of what was claimed{where}", " ")
     if message.test.name in (TestName.SCORES, TestName.CANARIES):
-        shown = f"≥ {number_text(message.test.statistic, 3)}"
-        return Fact("Epsilon, by scores alone", shown, f"claimed: {message.words.claimed}")
+        bound_text = f"≥ {number_text(message.test.statistic, 3)}"
+        return Fact("Epsilon, by scores alone", bound_text, f"claimed: {message.words.claimed}")
     return Fact(
         "If the guarantee were kept", p_as_chance(message.test.p_value), "audits would show so clear a sign", " "
     )

@@ -129,18 +129,18 @@ def _of_verdict(finding: VerdictFinding) -> str:
 
     They disagree if only one of them says that the guarantee is broken.
     """
-    found = finding.judged
-    shows_breach = found.epsilon_lower_bound > finding.claimed
+    judged = finding.judged
+    shows_breach = judged.epsilon_lower_bound > finding.claimed
     is_broken = finding.verdict is Verdict.VIOLATED
     if is_broken and not shows_breach:
         return "This scale shows one kind of breach only; what broke the guarantee is named above."
     if shows_breach and not is_broken:
-        chance = one_in(1 - found.confidence).removeprefix("about ")
+        chance = one_in(1 - judged.confidence).removeprefix("about ")
         return (
-            f"What is shown at {percent(found.confidence)} passes the guarantee, as it does for at most {chance} "
-            f"guarantees that are kept; the verdict asks for a sign as rare as {one_in(found.level)}."
+            f"What is shown at {percent(judged.confidence)} passes the guarantee, as it does for at most {chance} "
+            f"guarantees that are kept; the verdict asks for a sign as rare as {one_in(judged.level)}."
         )
-    if is_broken or found.epsilon_lower_bound <= 0:
+    if is_broken or judged.epsilon_lower_bound <= 0:
         return ""
     return (
         "Shown is what the insider was proved to learn. That it comes close to what is claimed is no alarm: this "

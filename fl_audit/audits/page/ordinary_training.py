@@ -61,8 +61,8 @@ def audit_text(contents: ReportContents) -> str:
     audit = contents.plan.config.audit
     missing = [] if audit.insider else ["insider = true"]
     missing += [] if audit.trials >= _ENOUGH_TRIALS else [f"trials = {_ENOUGH_TRIALS}"]
-    how = " and ".join(missing)
-    return f"Not asked for. Set {how} in [audit] to hold the guarantee against what an insider learns."
+    remedy = " and ".join(missing)
+    return f"Not asked for. Set {remedy} in [audit] to hold the guarantee against what an insider learns."
 
 
 def model_text(contents: ReportContents) -> str:
@@ -84,12 +84,12 @@ def training_rows(contents: ReportContents) -> list[list[tuple[str, str]]]:
                 numbers.headline[0]: accuracy.metrics.get(numbers.headline[0]),
                 Metric.ACCURACY: accuracy.final,
             }
-            known = {
+            known_metrics = {
                 metric: value for metric, value in metrics_found.items() if value is not None and math.isfinite(value)
             }
             rows += [
                 (f"{capital(metric_title(metric))} without privacy", metric_text(metric, value))
-                for metric, value in known.items()
+                for metric, value in known_metrics.items()
             ]
         if numbers.commonest is not None:
             rows.append(("Accuracy of naming one class", metric_text("accuracy", numbers.commonest)))

@@ -68,8 +68,8 @@ def _draw_densities(axes: Axes, estimate: StarEstimate, scores: tuple[Floats, Fl
 
 
 def _draw_roc(axes: Axes, estimate: StarEstimate, counts: ThresholdCounts) -> None:
-    counted = np.flatnonzero(counts.last)
-    rates = np.stack([counts.fpr[counted], 1 - counts.fnr[counted]])
+    counted_bins = np.flatnonzero(counts.last)
+    rates = np.stack([counts.fpr[counted_bins], 1 - counts.fnr[counted_bins]])
     floor = 0.5 / max(counts.member_total, counts.population_total)
     # Even steps in both rates' logarithms keep the corner that matters, whatever the number of losses.
     keys = np.unique(np.round(np.log(np.maximum(rates, floor)) * 200), axis=1, return_index=True)[1]
@@ -89,13 +89,13 @@ def _draw_roc(axes: Axes, estimate: StarEstimate, counts: ThresholdCounts) -> No
 
 def _draw_epsilon(axes: Axes, estimate: StarEstimate, counts: ThresholdCounts) -> None:
     inside = counts.last & within_cut(counts.fpr, counts.fnr, estimate.cut)
-    counted = np.flatnonzero(inside if inside.any() else counts.last)
-    counted = counted[:: max(1, counted.size // _SHOWN)]
-    tpr, tnr = 1 - counts.fnr[counted], 1 - counts.fpr[counted]
-    ratios = definition_ratios(counts.fpr[counted], tnr, counts.fnr[counted], tpr, estimate.delta)
+    counted_bins = np.flatnonzero(inside if inside.any() else counts.last)
+    counted_bins = counted_bins[:: max(1, counted_bins.size // _SHOWN)]
+    tpr, tnr = 1 - counts.fnr[counted_bins], 1 - counts.fpr[counted_bins]
+    ratios = definition_ratios(counts.fpr[counted_bins], tnr, counts.fnr[counted_bins], tpr, estimate.delta)
     values = np.log(np.maximum(ratios, 1.0))
     finite = np.isfinite(values)
-    at = -counts.thresholds[counted]
+    at = -counts.thresholds[counted_bins]
     axes.plot(at[finite], values[finite], ".", color=MUTED, markersize=2.5, label="losses, within the cut")
     if estimate.distributions is not None:
         x = _thresholds(estimate)

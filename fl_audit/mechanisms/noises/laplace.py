@@ -79,8 +79,8 @@ class CentralLaplace(MechanismNoise):
         from fl_audit.mechanisms.likelihood_ratio import ReleaseLlrs  # noqa: PLC0415
 
         assert hypotheses.weight == 1, "units are not sampled with Laplace noise"
-        rest = release.release - release.shared
-        noises = [rest - release.present, rest - release.absent]
+        tensor = release.release - release.shared
+        noises = [tensor - release.present, tensor - release.absent]
         log_odds = (noises[1].abs() - noises[0].abs()).sum(dim=1) / scale
         residuals = [self.standard_residuals(noise / scale.unsqueeze(1)) for noise in noises]
         along = [(residual * release.difference).sum(dim=1) / distance for residual in residuals]

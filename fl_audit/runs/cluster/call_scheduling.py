@@ -166,9 +166,9 @@ class CallScheduler:
     def _end(self, queue: _CallQueue, error: Exception) -> None:
         """Report an error as the outcome of all waiting calls of a queue, because the error ends the queue's thread."""
         with self._changed:
-            left, queue.calls = queue.calls, []
+            calls, queue.calls = queue.calls, []
             queue.threads, queue.idle = queue.threads - 1, queue.idle - 1
-        self._settle([(call.identity, _failure(error)) for call in left])
+        self._settle([(call.identity, _failure(error)) for call in calls])
 
     def _part(self, queue: _CallQueue, process: ClientProcess) -> list[_Call]:
         """Take the next calls for a process out of a queue, and return them.

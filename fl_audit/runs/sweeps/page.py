@@ -122,14 +122,15 @@ def better_than_no_privacy_texts(sweep: SweepResults) -> list[str]:
     better = points[private & (points["utility"] > best)]
     if better.empty:
         return []
-    numbers = ", ".join(str(int(str(place)) + 1) for place in better.index)
+    numbers = ", ".join(str(int(str(position)) + 1) for position in better.index)
     are = f"Point {numbers} is" if len(better) == 1 else f"Points {numbers} are"
     gain = number_text(float(better["utility"].max()) - best, 2)
     repeated = points[points["models"] > 1]
     width = float((repeated["utility_high"] - repeated["utility_low"]).max()) if len(repeated) else math.nan
-    known = f" Models of one point differ by up to {number_text(width, 2)}." if math.isfinite(width) else ""
+    width_text = f" Models of one point differ by up to {number_text(width, 2)}." if math.isfinite(width) else ""
     return [
-        f"{are} better than the best without privacy, by {gain} at most.{known} Noise improves no training, so this is "
+        f"{are} better than the best without privacy, by {gain} at most.{width_text} Noise improves no training, "
+        "so this is "
         f"chance, the choice among {plural(len(points), 'point')}, or a training without privacy whose settings can be "
         "improved; audit.trials repeats each point more often, and --baseline-over tries more settings without privacy."
     ]

@@ -224,7 +224,7 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
     figure.draw_without_rendering()
     pixels = figure.dpi / 72
     positions = axes.transData.transform(frame[[column, "utility"]].to_numpy(dtype=np.float64))
-    taken = [Bbox.from_extents(*(position - 5 * pixels), *(position + 5 * pixels)) for position in positions]
+    taken_boxes = [Bbox.from_extents(*(position - 5 * pixels), *(position + 5 * pixels)) for position in positions]
     for location, rows in frame.groupby([column, "utility"]):
         text = ", ".join(str(int(str(index)) + 1) for index in rows.index)
         width, height = pixels * _DIGIT * len(text), pixels * _DIGIT * 1.6
@@ -234,9 +234,11 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
                                           corner[1] + pixels * up - height / 2, width, height)
             for right, up in _PLACES
         }  # fmt: skip
-        free = [offset for offset, box in boxes.items() if not any(box.overlaps(other) for other in taken)]
+        free = [
+            offset for offset, box in boxes.items() if not any(box.overlaps(taken_box) for taken_box in taken_boxes)
+        ]
         right, up = (free or _PLACES)[0]
-        taken.append(boxes[right, up])
+        taken_boxes.append(boxes[right, up])
         annotation = axes.annotate(
             text, location, (right, up), textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK,
             ha="right" if right < 0 else "left", va="center",
@@ -246,8 +248,8 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
 
 def _list_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
     """Add the number and the settings of each point to the legend, unless there are more than 12."""
-    shown = points[np.isfinite(points[column])]
-    for index, settings in shown["settings"].items() if len(shown) <= _MOST_LABELS else ():
+    frame = points[np.isfinite(points[column])]
+    for index, settings in frame["settings"].items() if len(frame) <= _MOST_LABELS else ():
         label = f"{int(str(index)) + 1}: {_without_sections(str(settings))}"
         axes.plot([], [], linestyle="none", label=literal(label))
 

@@ -110,9 +110,9 @@ def _require_utility(plan: RunPlan, utility: str | None) -> None:
     """Raise `InputError` if the runs of a sweep do not compute a metric, or a smaller value of it is better."""
     classes = load_source(plan.federation.data).pool.classes
     always = [metric for metric in (Metric.ACCURACY, Metric.AUROC) if metric.suits(classes)]
-    known = [str(metric) for metric in dict.fromkeys((*plan.metrics, *always)) if not is_smaller_better(metric)]
-    accepted = ", ".join(known)
-    is_known = utility is None or utility in known
+    known_metrics = [str(metric) for metric in dict.fromkeys((*plan.metrics, *always)) if not is_smaller_better(metric)]
+    accepted = ", ".join(known_metrics)
+    is_known = utility is None or utility in known_metrics
     more = "those of training.metrics of which more is better"
     require(is_known, f"utility is {utility}: accepted for {plan.config.data.name} are {accepted}, and {more}")
 
