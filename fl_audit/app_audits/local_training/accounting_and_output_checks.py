@@ -42,6 +42,8 @@ def unasked(trainings: RecordedTrainings) -> dict[Pitfall, str]:
         (trainings.measured is not None,
          "the steps are taken without Opacus, and state no noise multiplier and no norm",
          (Pitfall.SMALL_NOISE, Pitfall.LAYER_CLIPPING)),
+        (trainings.has_dependent_noise, "the noise is not independent at the coordinates, so its size is not known",
+         (Pitfall.CLAIMED_EPSILON, Pitfall.NOISE_DISTRIBUTION)),
         (trainings.measured is not None and any(effect.coupling is None for effect in trainings.measured.effects),
          "no second record was found whose values move the same step", (Pitfall.COUPLED,)),
         (trainings.measured is not None, "no engine of Opacus made a model private", _OF_ENGINES),

@@ -191,7 +191,9 @@ def _done_words(evidence: RecordedTrainings) -> str:
         if step.noise is not None and step.noise_multiplier > 0
     ]
     count = sum(step.noise.count for step in noise if step.noise is not None)
-    if count and evidence.measured is not None:
+    if evidence.has_dependent_noise:
+        text += "; the size of the noise along the effect of a record is not known"
+    elif count and evidence.measured is not None:
         text += f"; {_measured_noise_words(evidence.measured)}"
     elif count:
         squares = sum(
@@ -218,7 +220,8 @@ def _measured_noise_words(measured: MeasuredSteps) -> str:
 def _composed_words(assessment: Assessment) -> str:
     composed = assessment.composed
     if composed is None:
-        return "no step with noise was taken."
+        is_unknown = assessment.evidence.has_dependent_noise
+        return "epsilon is not known." if is_unknown else "no step with noise was taken."
     text = f"over {plural(composed.rounds, 'round')}: {_line(composed)}"
     privacy = assessment.evidence.composed_of(is_least=True)
     if assessment.evidence.measured is not None and privacy is not None and math.isfinite(privacy.epsilon):
@@ -252,10 +255,11 @@ def _measured_effect_words(measured: MeasuredSteps) -> str:
     against = (
         "the same record without an effect" if effect.has_absence else "other values of it (half of the difference)"
     )
+    over_noise = "" if measured.has_dependent_noise else f", {max(effect.over_noise):.3g} times the noise"
     return (
         f"{plural(effect.compared, 'step')} again with other values of record {effect.index}, which moved "
-        f"{effect.taking} of them by up to {effect.length:.4g}, {max(effect.over_noise):.3g} times the noise, against "
-        f"{against}; values 100 times as large moved them {effect.growth:.3g} times as far."
+        f"{effect.taking} of them by up to {effect.length:.4g}{over_noise}, against {against}; values 100 times as "
+        f"large moved them {effect.growth:.3g} times as far."
     )
 
 
@@ -294,9 +298,10 @@ def _measured_json(measured: MeasuredSteps | None) -> dict[str, Any] | None:
         "steps": [
             {
                 "step": step.number + 1,
-                "noise_multiplier": finite(step.multiplier),
-                "largest_noise_multiplier": finite(step.largest_multiplier),
+                "noise_multiplier": None if step.dependent_tensors else finite(step.multiplier),
+                "largest_noise_multiplier": None if step.dependent_tensors else finite(step.largest_multiplier),
                 "tensors_without_noise": [tensor + 1 for tensor in step.bare_tensors],
+                "tensors_with_dependent_noise": [tensor + 1 for tensor in step.dependent_tensors],
             }
             for step in measured.steps
         ],

@@ -22,6 +22,9 @@ class MeasuredStep:
     bare_tensors: tuple[int, ...]  # numbers, from 0, of the tensors that follow the records and have no noise
     shapes: tuple[tuple[int, ...], ...]  # shapes of the tensors
     samples: tuple[Floats, ...]  # independent samples of the noise, (parameters,), in units of its scale
+    # Numbers, from 0, of the tensors whose noise is not independent at the coordinates: its size along the effect of a
+    # record is not known.
+    dependent_tensors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ class MeasuredSteps:
     def bare(self) -> tuple[MeasuredStep, ...]:
         """Steps in which a tensor that follows the records has no noise."""
         return tuple(step for step in self.steps if step.bare_tensors)
+
+    @property
+    def has_dependent_noise(self) -> bool:
+        """Whether the noise of some step is not independent at the coordinates of a tensor."""
+        return any(step.dependent_tensors for step in self.steps)
 
     @property
     def has_bound(self) -> bool:

@@ -74,7 +74,7 @@ def _small_noise(trainings: RecordedTrainings) -> str:
 
 
 def _noise_distribution(trainings: RecordedTrainings) -> str:
-    if _no_noise(trainings):
+    if _no_noise(trainings) or trainings.has_dependent_noise:
         return ""
     for training in trainings.private_trainings:
         standardised = [step.noise.sample / step.noise.scale for step in training.noised if step.noise is not None]
@@ -131,6 +131,8 @@ def _repeated(trainings: RecordedTrainings) -> str:
         return ""
     if has_equal_values(trainings, LEVEL):
         return "values of the noise are used again, at other places or with another sign"
+    if trainings.has_dependent_noise:
+        return ""
     test_result = None if _small_noise(trainings) else rejected(trainings, OF_COPIES, LEVEL)
     return (
         ""

@@ -185,6 +185,11 @@ class RecordedTrainings:
         is_measured = self.measured is None or self.measured.has_bound
         return is_measured and not is_coupled and all(replay.is_kept for replay in self.replays)
 
+    @property
+    def has_dependent_noise(self) -> bool:
+        """Whether noise was measured that is not independent at the coordinates, so that its size is not known."""
+        return self.measured is not None and self.measured.has_dependent_noise
+
     @cached_property
     def has_bare_output(self) -> bool:
         """Whether arrays leave that follow the records without any noise.
@@ -197,13 +202,16 @@ class RecordedTrainings:
     def composed_of(
         self, rounds: int | None = None, of_user: bool = False, is_least: bool = False, factor: float = 1.0
     ) -> ComposedPrivacy | None:
-        """Return the privacy loss of the client with the largest composed epsilon; None if no client took noised
-        steps.
+        """Return the privacy loss of the client with the largest composed epsilon.
+
+        None if no client took noised steps, or if the size of the noise is not known.
 
         `is_least`: True for the least loss that chance leaves possible where noise was measured.
 
         `factor`: A record is taken to have `factor` times the effect that it has.
         """
+        if self.has_dependent_noise and self.measured is not None and not self.measured.bare:
+            return None
         unit = self.records_per_user if of_user else 1
         is_amplified = not any(replay.acts_undrawn for replay in self.replays)
         epsilons = []

@@ -30,6 +30,7 @@ from fl_audit.app_audits.local_training.gradient_statistics import (
 )
 from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS, Edit
 from fl_audit.app_audits.local_training.measured_steps import MeasuredStep, MeasuredSteps, RecordEffect
+from fl_audit.app_audits.local_training.noise_independence import dependent_tensors
 from fl_audit.app_audits.local_training.output_tracing import TracedRun
 from fl_audit.app_audits.local_training.record_effect import RecordEffectSearch
 from fl_audit.app_audits.local_training.replay_state import NotRepeatableError
@@ -39,6 +40,7 @@ from fl_audit.errors import InputError
 
 _MOST_NUMBERS = 30_000_000  # numbers of gradients that are kept
 _NOISE_NUMBERS = 20_000  # numbers of noise from which scales are estimated
+_FEWEST_REDRAWS = 10  # so that noise in few directions is told from noise that is independent at the coordinates
 _MOST_REDRAWS = 20
 _FAILURES = (InputError, IndexError, TypeError, KeyError, ValueError)
 
@@ -221,6 +223,13 @@ def _measured_group(
     if any(bare) and first_run.moves_weights:
         unseen.append("the noise of weights that are changed beside the steps, which apply gradients without noise")
         return [], None, unseen
+    shapes = first_run.applied[noised_steps[0]].shapes
+    p_values = {
+        tensor: p_value
+        for tensor, p_value in dependent_tensors(samples, shapes).items()
+        if (scales.scales[:, tensor] > 0).all()
+    }
+    unseen += [_dependence_words(tensor, p_value, shapes) for tensor, p_value in list(p_values.items())[:1]]
     effect = RecordEffectSearch(
         trainings.gradients_of, dataset, dict(zip(noised_steps, first_run.gradients(noised_steps), strict=True)),
         {step: np.repeat(row, sizes) for step, row in zip(noised_steps, scales.scales, strict=True)},
@@ -229,7 +238,18 @@ def _measured_group(
     ).effect()  # fmt: skip
     if effect is None:
         unseen.append("the effect of a record: none was found whose values move a step")
-    return _steps(noised_steps, first_run, samples, scales, bare, effect), effect, unseen
+    return _steps(noised_steps, first_run, samples, scales, bare, effect, tuple(p_values)), effect, unseen
+
+
+def _dependence_words(tensor: int, p_value: float, shapes: Sequence[tuple[int, ...]]) -> str:
+    """Return what was seen of noise that is not independent at the coordinates, and why its size is not known."""
+    size = " x ".join(map(str, shapes[tensor]))
+    return (
+        f"how large the noise is along the effect of a record, and with it epsilon: in tensor {tensor + 1} of "
+        f"{len(shapes)} ({size}) the noise is not independent at the coordinates (p-value {p_value:.1g}), as where "
+        "noise of few dimensions is multiplied out, and its size is measured at each coordinate; audit the step on "
+        "what the noise is added to"
+    )
 
 
 def _places(run: ObservedRun, steps: Sequence[int]) -> dict[int, list[int]]:
@@ -254,7 +274,8 @@ def _can_leave_out(run: ObservedRun, steps: Sequence[int]) -> bool:
 
 def _short_redraws(trainings: _Trainings, steps: Sequence[int], size: int, redraws: int) -> list[ObservedRun]:
     """Return more runs of the first steps with other noise, as many as its scale needs to be known well."""
-    count = min(_MOST_REDRAWS, -(-_NOISE_NUMBERS // (size * min(len(steps), KEPT_STEPS)))) - redraws
+    needed = -(-_NOISE_NUMBERS // (size * min(len(steps), KEPT_STEPS)))
+    count = min(_MOST_REDRAWS, max(_FEWEST_REDRAWS, needed)) - redraws
     last = steps[:KEPT_STEPS][-1] + 1
     return [trainings.first_steps(last, redraw=redraws + number) for number in range(max(0, count))]
 
@@ -282,6 +303,7 @@ def _steps(
     scales: NoiseScales,
     bare: Sequence[tuple[int, ...]],
     effect: RecordEffect | None,
+    dependent: tuple[int, ...],
 ) -> list[MeasuredStep]:
     measured_steps_found = list[MeasuredStep]()
     for row, step in enumerate(steps):
@@ -299,7 +321,7 @@ def _steps(
         ]
         measured_steps_found.append(
             MeasuredStep(
-                step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit),
+                step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit), dependent,
             )
         )  # fmt: skip
     return measured_steps_found

@@ -294,7 +294,7 @@ def added_to_the_last(model: nn.Module, gradients: Gradients) -> None:
         value.grad = _gradient(value) + left[name] / EXPECTED
 
 
-BROKEN: dict[str, tuple[Apply, set[Pitfall], float]] = {
+BROKEN: dict[str, tuple[Apply, set[Pitfall], float | None]] = {
     "plain gradient of a tensor": (_plain_bias, {Pitfall.NO_NOISE}, math.inf),
     "added to the plain gradient": (_added_to_plain, {Pitfall.OVER_NORM}, math.inf),
     "added to the gradient of the last record": (added_to_the_last, {Pitfall.OVER_NORM}, math.inf),
@@ -306,7 +306,10 @@ BROKEN: dict[str, tuple[Apply, set[Pitfall], float]] = {
     "the same noise in every step": (_same_noise, {Pitfall.NO_NOISE}, math.inf),
     "clipping of each tensor to the whole norm": (_clipped_by_tensor, {Pitfall.CLAIMED_EPSILON}, 3.1),
     "noise over the root of the coordinates": (_noise_by_dimension, {Pitfall.CLAIMED_EPSILON}, 6.0),
-    "one draw for all coordinates": (_shared_noise, {Pitfall.REPEATED_NOISE}, 0.0),
+    "one draw for all coordinates": (_shared_noise, {Pitfall.REPEATED_NOISE}, None),
     "division by the size of the sample": (_divided_by_the_sample, {Pitfall.NOISE_FOLLOWS}, 2.0),
 }
-"""Ways of applying gradients that break the claim, what is found, and the least epsilon of all steps."""
+"""Ways of applying gradients that break the claim, what is found, and the least epsilon of all steps.
+
+The epsilon is None where none is stated, since the noise is not independent at the coordinates.
+"""
