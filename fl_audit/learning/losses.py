@@ -1,7 +1,6 @@
 """The loss that models are trained with: cross-entropy for classes, squared error for quantities."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, assert_never
 
 import torch
@@ -101,7 +100,9 @@ def label_targets(labels: Tensor, classes: int, dtype: torch.dtype, loss: Traini
     return own_shares + by_class * (loss.label_smoothing / classes)
 
 
-@lru_cache(maxsize=16)
 def _weights(loss: TrainingLoss, dtype: torch.dtype, device: torch.device) -> Tensor | None:
-    """Return the class weights, (classes,), or None without any; kept, since a CUDA graph may not copy them."""
+    """Return the class weights, (classes,), or None without any.
+
+    They are not kept: a tensor that is made within a transform of `torch.func` belongs to that transform.
+    """
     return torch.tensor(loss.class_weights, dtype=dtype, device=device) if loss.class_weights else None

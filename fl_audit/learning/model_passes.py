@@ -166,7 +166,9 @@ class ModelPasses:
 
         microbatch = sum_pass.microbatch
         is_large = len(sum_pass.models) * microbatch.examples * self.activations >= pass_budgets.GRAPHED_BELOW
-        if is_large or microbatch.groups is not None or isinstance(sum_pass.clipping_norm, Tensor):
+        # Class weights are copied to the card in every pass, which no graph may do.
+        is_changing = isinstance(sum_pass.clipping_norm, Tensor) or bool(self.loss.class_weights)
+        if is_large or microbatch.groups is not None or is_changing:
             self.clipped_sum_fast(sum_pass, total, centred_bits)
             return
         inputs = sum_pass.models, microbatch.features, microbatch.labels, microbatch.sample_weights

@@ -22,6 +22,7 @@ from fl_audit.runs.stored_run import read_run
 
 _ALL = {"class-weights": [4.0, 0.5], "label-smoothing": 0.1, "learning-rate-decay": 0.7}
 _LOCAL = {"strategy": "dp-fedavg", "local-learning-rate": 0.3, "learning-rate": 1.0}
+_FULL_BATCHES = _LOCAL | {"local-batch": 60, "local-learning-rate": 0.5}
 _BY_CLIENT = {"privacy": {"adjacency": "add-remove-client", "sensitivity": "global"}}
 
 
@@ -52,16 +53,18 @@ def test_an_audit_is_honest_and_replays(
 
 
 @pytest.mark.parametrize(("decay", "shares"), [(0.5, (1, 0.5, 0.25)), ("cosine", (1, 0.75, 0.25))])
+@pytest.mark.parametrize(("training", "trials"), [({"learning-rate": 0.5}, 1), (_FULL_BATCHES, 1), (_FULL_BATCHES, 2)])
 def test_a_run_without_privacy_takes_the_steps_of_a_torch_loop(
-    decay: float | str, shares: tuple[float, ...], tmp_path: Path
+    training: dict[str, Any], trials: int, decay: float | str, shares: tuple[float, ...], tmp_path: Path
 ) -> None:
+    """Clients with equally many records that take one step each move together as the pooled records do."""
     open_privacy = {"private": False, "belief": None, "delta": None, "clipping-norm": None, "sensitivity": None}
     plan = plan_run(
         parse_config(
             small_settings(
                 privacy=open_privacy,
-                training=_ALL | {"rounds": 3, "learning-rate": 0.5, "learning-rate-decay": decay},
-                audit={"insider": False, "trials": 1, "epsilon-star": False, "membership": False},
+                training=_ALL | training | {"rounds": 3, "learning-rate-decay": decay},
+                audit={"insider": False, "trials": trials, "epsilon-star": False, "membership": False},
             )
         )
     )

@@ -9,12 +9,13 @@ import torch
 import torch.nn.functional as F
 from learning.test_learning_ways import FAST, GENERIC
 from torch import Tensor, nn
+from torch.func import grad, vmap
 
 from fl_audit.errors import InputError
 from fl_audit.learning import dense_chain_training
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates, member_updates
-from fl_audit.learning.losses import TrainingLoss, loss_of
+from fl_audit.learning.losses import TrainingLoss, label_targets, loss_of
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
 from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
 from fl_audit.learning.rate_decay import CosineDecay, ExponentialDecay, RateDecay, share_of_rate
@@ -114,6 +115,15 @@ def test_sums_and_means_are_those_of_the_records_losses(loss: TrainingLoss) -> N
     each = loss_of(outputs, labels, "none", loss)
     torch.testing.assert_close(loss_of(outputs, labels, "sum", loss), each.sum())
     torch.testing.assert_close(loss_of(outputs, labels, "mean", loss), each.mean())
+
+
+def test_weights_that_a_transform_of_torch_asks_for_first_can_be_used_after_it() -> None:
+    loss, outputs, labels = TrainingLoss((0.25, 3.0, 1.0), 0.1), torch.randn(4, 3), torch.tensor([0, 1, 2, 1])
+    each = vmap(grad(lambda output, label: loss_of(output[None], label[None], "sum", loss)))(outputs, labels)
+    inputs = outputs.clone().requires_grad_()
+    truth = torch.autograd.grad(loss_of(inputs, labels, "sum", loss), inputs)[0]
+    torch.testing.assert_close(each, truth)
+    assert label_targets(labels, 3, torch.float32, loss).numpy().shape == (4, 3)
 
 
 @pytest.mark.parametrize("decay", [ExponentialDecay(0.8), CosineDecay(9)])

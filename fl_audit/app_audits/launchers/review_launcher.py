@@ -21,14 +21,20 @@ from fl_audit.words import capital
 
 _PROGRAM = "fl_audit.app_audits.launchers.review_program"
 _START_PROGRAM = "fl_audit.app_audits.launchers.fresh_start_program"
-_OF_START = 0.15  # share of the time limit in which a fresh start of the app must end
+_OF_START = 1 / 3  # share of the time limit in which the first fresh start of the app must end
+_OF_FIRST_START = 4.0  # a second start may take as many times the time of the first one, on a machine that is busy
 _LEAST_START = 30.0  # seconds in which an app may start, at most half of the time limit: imports alone take some
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
 _LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
 _SWITCHES = TRACKERS_OFF | {
-    "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0",
-    "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
-}  # fmt: skip
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "CUDA_VISIBLE_DEVICES": "",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 """Environment variables that keep trackers and hubs quiet, and the trials on their processors."""
 
 
@@ -74,9 +80,8 @@ def reviewed(app: Path, options: ReviewOptions, out: Path | None = None) -> dict
 
 def _fresh_starts(app: Path, options: ReviewOptions, path: Path, environment: Mapping[str, str]) -> list[Any]:
     """Return the trace of a start of the app in another process, or of two of its clients; [] without a claim."""
-    limit = max(_OF_START * options.seconds, min(_LEAST_START, options.seconds / 2))
 
-    def start(name: str, of_clients: bool) -> dict[str, Any] | None:
+    def start(name: str, of_clients: bool, limit: float) -> dict[str, Any] | None:
         copy = _copied(app, path / name)
         request = {"wishes": asdict(options), "of_clients": of_clients}
         with (path / f"log of {name}").open("wb") as log:
@@ -86,12 +91,25 @@ def _fresh_starts(app: Path, options: ReviewOptions, path: Path, environment: Ma
         trace: dict[str, Any] | None = {"failure": failure} if failure or values is None else values["trace"]
         return trace
 
-    server = start("start", of_clients=False)
+    began = time.monotonic()
+    server = start("start", False, start_limit(options.seconds))
     if server is None:
         return []
     if server.get("awaits_clients"):
-        return [start(f"clients {number}", of_clients=True) for number in (1, 2)]
+        limit = start_limit(options.seconds, time.monotonic() - began)
+        return [start(f"clients {number}", True, limit) for number in (1, 2)]
     return [server]
+
+
+def start_limit(seconds: float, first_seconds: float = 0.0) -> float:
+    """Return the seconds in which a fresh start of an app must end.
+
+    `seconds`: Time limit of the whole review.
+
+    `first_seconds`: Time that the first start took; 0 before it. It counts four times, up to half of the time limit.
+    """
+    limit = max(_OF_START * seconds, min(_LEAST_START, seconds / 2))
+    return max(limit, min(_OF_FIRST_START * first_seconds, seconds / 2))
 
 
 def _copied(app: Path, path: Path) -> Path:

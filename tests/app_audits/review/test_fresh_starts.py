@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from apps import CLIENT, write_app
 
-from fl_audit.app_audits.launchers.review_launcher import reviewed
+from fl_audit.app_audits.launchers import review_launcher
+from fl_audit.app_audits.launchers.isolated_process import ProcessResult
+from fl_audit.app_audits.launchers.review_launcher import reviewed, start_limit
 from fl_audit.app_audits.review.fresh_starts import StartTrace, compared_starts, repeated_noise, trace_of_clients
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import trace_start
@@ -129,3 +131,31 @@ def test_a_review_starts_the_app_in_two_processes(tmp_path: Path) -> None:
     found = reviewed(app, ReviewOptions(is_quick=True, seconds=60.0))
     assert found["verdict"] == "violated"
     assert "numpy.random" in found["repeated_noise"]
+
+
+def test_the_limit_of_a_second_start_is_four_times_the_first_one() -> None:
+    assert start_limit(300) == 100
+    assert start_limit(60) == 30  # imports alone take some seconds
+    assert start_limit(20) == 10
+    assert start_limit(300, 5) == 100
+    assert start_limit(300, 30) == 120
+    assert start_limit(300, 90) == 150  # half of the review's limit
+
+
+def test_clients_are_started_with_the_limit_that_the_start_of_the_server_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, limits = [0.0], list[float]()
+
+    def took_30_seconds(module: str, request: object, room: Path, seconds: float, *_: object) -> ProcessResult:
+        now[0] += 30
+        limits.append(seconds)
+        return ProcessResult({"trace": {"awaits_clients": True}}, "")
+
+    monkeypatch.setattr(review_launcher, "run_isolated", took_30_seconds)
+    monkeypatch.setattr(review_launcher.time, "monotonic", lambda: now[0])
+    app, room = tmp_path / "app", tmp_path / "room"
+    app.mkdir()
+    room.mkdir()
+    review_launcher._fresh_starts(app, ReviewOptions(seconds=300.0), room, {})
+    assert limits == [100, 120, 120]
