@@ -16,7 +16,8 @@ from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import LARGEST_FILE, open_file, readable, require_size
 from fl_audit.words import name_list
 
-_ZIP, _NPY = b"PK", b"\x93NUMPY"
+_ZIP = b"PK"
+_NPY = b"\x93NUMPY"
 _ENCRYPTED = 1  # flag of a member of a zip archive
 _SUFFIX = ".npy"
 

@@ -20,13 +20,17 @@ def largest_kept(is_kept: Callable[[float], bool], start: float) -> float:
     `is_kept`: It must be true for all smaller numbers.
     """
     # `low` and `high` are inverses of numbers: the smallest of them that is kept is looked for.
-    low, high, factor = 1 / start, 1 / start, 1 + 1e-6
+    low = 1 / start
+    high = 1 / start
+    factor = 1 + 1e-6
     if is_kept(1 / low):
         while is_kept(1 / (low := low / factor)):
-            high, factor = low, min(factor**4, 4.0)
+            high = low
+            factor = min(factor**4, 4.0)
     else:
         while not is_kept(1 / (high := high * factor)):
-            low, factor = high, min(factor**4, 4.0)
+            low = high
+            factor = min(factor**4, 4.0)
             require(high <= _LARGEST, f"no noise multiplier up to {_LARGEST:g} keeps the guarantee")
     while high > low * (1 + 1e-10):
         middle = math.sqrt(low * high)
@@ -47,17 +51,22 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
     at_low = at_high = gap(start)
     factor = 1 + 64 * relative
     while at_high > 0:
-        low, at_low = high, at_high
+        low = high
+        at_low = at_high
         high *= factor
-        at_high, factor = gap(high), min(factor**3, 4.0)
+        at_high = gap(high)
+        factor = min(factor**3, 4.0)
         require(high <= _LARGEST, f"no noise multiplier up to {_LARGEST:g} keeps the guarantee")
     while at_low <= 0:
         if low == lowest:
             return lowest
-        high, at_high = low, at_low
+        high = low
+        at_high = at_low
         low = max(low / factor, lowest)
-        at_low, factor = gap(low), min(factor**3, 4.0)
-    weight_low, weight_high = at_low, at_high
+        at_low = gap(low)
+        factor = min(factor**3, 4.0)
+    weight_low = at_low
+    weight_high = at_high
     while high > low * (1 + relative):
         share = weight_low / (weight_low - weight_high)
         margin = relative / (4 * math.log(high / low))
@@ -66,10 +75,14 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
         at_middle = gap(middle)
         if at_middle <= 0:
             weight_low = weight_low / 2 if at_high <= 0 else weight_low
-            high, at_high, weight_high = middle, at_middle, at_middle
+            high = middle
+            at_high = at_middle
+            weight_high = at_middle
         else:
             weight_high = weight_high / 2
-            low, at_low, weight_low = middle, at_middle, at_middle
+            low = middle
+            at_low = at_middle
+            weight_low = at_middle
     return high
 
 
@@ -79,25 +92,34 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
     The method of Chandrupatla (1997) is as reliable as bisection and about as fast as `scipy.optimize.brentq`, whose
     import takes longer than most searches.
     """
-    newest, other_point = low, high
-    at_newest, at_other = function(low), function(high)
+    newest = low
+    other_point = high
+    at_newest = function(low)
+    at_other = function(high)
     share = 0.5
     while True:
         point = newest + share * (other_point - newest)
         value = function(point)
         if (value > 0) == (at_newest > 0):
-            before, at_before = newest, at_newest
+            before = newest
+            at_before = at_newest
         else:
-            before, at_before, other_point, at_other = other_point, at_other, newest, at_newest
-        newest, at_newest = point, value
+            before = other_point
+            at_before = at_other
+            other_point = newest
+            at_other = at_newest
+        newest = point
+        at_newest = value
         best, at_best = min((newest, at_newest), (other_point, at_other), key=lambda pair: abs(pair[1]))
         near = (xtol + rtol * abs(best)) / abs(other_point - newest) if other_point != newest else 1.0
         if at_best == 0 or near > 0.5:
             return best
-        along, up = (newest - other_point) / (before - other_point), (at_newest - at_other) / (at_before - at_other)
+        along = (newest - other_point) / (before - other_point)
+        up = (at_newest - at_other) / (at_before - at_other)
         share = 0.5
         if up * up < along and (1 - up) ** 2 < 1 - along:
-            back, ahead = before - newest, other_point - newest
+            back = before - newest
+            ahead = other_point - newest
             share = at_newest / (at_other - at_newest) * at_before / (at_other - at_before)
             share += back / ahead * at_newest / (at_before - at_newest) * at_other / (at_before - at_other)
         share = min(1 - near, max(near, share))

@@ -125,7 +125,8 @@ def one_in(chance: float) -> str:
         return f"1 in {inverse:,}"
     mantissa, exponent = f"{chance:.1e}".split("e")
     digits = mantissa.rstrip("0").rstrip(".")
-    count, power = int(digits.replace(".", "")), len(digits.partition(".")[2]) - int(exponent)
+    count = int(digits.replace(".", ""))
+    power = len(digits.partition(".")[2]) - int(exponent)
     about = "" if math.isclose(chance, count / 10**power, rel_tol=1e-9) else "about "
     return f"{about}{count} in {10**power:,}"
 
@@ -217,7 +218,8 @@ def rounded(
     """
     numbers = [_snapped(number, claim) for number in (value, low, high)]
     scale = _Scale.of([*numbers, claim], is_share)
-    exact_claim, (exact, low_end, high_end) = scale.exact(claim), map(scale.exact, numbers)
+    exact_claim = scale.exact(claim)
+    exact, low_end, high_end = map(scale.exact, numbers)
     decimals = _decimals_of_width(low_end, high_end, exact, scale.digits)
     for claimed in _written(exact_claim, None if exact_claim is None else _decimals_of(exact_claim, scale.digits)):
         told = [scale.rounded_text(number, decimals, exact_claim, claimed) for number in numbers]

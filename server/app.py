@@ -87,7 +87,8 @@ class _ReleaseRecorder:
         """
         if self._kept(batch) == 0:
             return {}
-        trials, rounds = torch.tensor(list(batch.trials)[: self._kept(batch)]), self.rounds[batch.name]
+        trials = torch.tensor(list(batch.trials)[: self._kept(batch)])
+        rounds = self.rounds[batch.name]
         tensors = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
         named = {name: value for round in rounds for name, value in round.items()}
         return tensors | {
@@ -154,7 +155,8 @@ def _play_wave(
     on_release: OnRelease | None,
 ) -> None:
     config = plan.config
-    public, threads = plan.federation, plan.federation.threads
+    public = plan.federation
+    threads = plan.federation.threads
     prior = public.prior_of_candidates if public.candidate_prior else None
     with evaluation.one_thread(threads) as drawing, evaluation.one_thread(threads) as evaluating:
         challenger = PrefetchingChallenger(

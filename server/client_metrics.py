@@ -27,8 +27,10 @@ class ClientMetrics:
 
     def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
         """Return pooled metrics of a release, and with the last release those of each client in every release."""
-        federation, name = release.federation, release.batch.name
-        training, label_range = federation.training, federation.test_records.label_range
+        federation = release.federation
+        name = release.batch.name
+        training = federation.training
+        label_range = federation.test_records.label_range
         logits = federation.model.logits(release.models, training.features)
         outputs = [TestOutputs(logits[:, shard], training.labels[shard], label_range) for shard in federation.shards]
         every = TestOutputs(logits, training.labels, label_range)

@@ -150,7 +150,8 @@ def pooled_epsilon_star(star: StarSettings, release: ReleaseWithOutputs) -> Tria
     the normal fits are added.
     """
     fitted, counted_records, smallest, fit = (np.full(release.batch.count, np.nan) for _ in range(4))
-    trials, seed = np.array(release.batch.trials), release.federation.public.data_seed
+    trials = np.array(release.batch.trials)
+    seed = release.federation.public.data_seed
     for rows, members, population in release.members_and_population():
         fitted[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
         if release.is_last or release.number == 0:
@@ -208,7 +209,9 @@ class CheckpointSelector:
             self._models[batch.name] = models.clone()
         if self.is_over(batch):
             return
-        mean, best, waited = losses().mean(axis=1), self._best[batch.name], self._waited[batch.name]
+        mean = losses().mean(axis=1)
+        best = self._best[batch.name]
+        waited = self._waited[batch.name]
         runs = ~self.ended(batch)
         better = runs & (mean < best)
         waited[runs & ~better] += 1
@@ -279,7 +282,9 @@ class ReleaseEvaluator:
         With early stopping, a trial that has ended keeps the model that it had then. The release of the last round has
         the models that early stopping selected.
         """
-        membership, stopping, is_last = self.challenger.membership(batch.trials), self.stopping, False
+        membership = self.challenger.membership(batch.trials)
+        stopping = self.stopping
+        is_last = False
         if stopping is not None:
             is_last = number == self.federation.public.rounds
             if stopping.is_over(batch) and not is_last:

@@ -51,7 +51,8 @@ class ReplyTimeoutGrid(DelegatingGrid):
 
         Waiting also ends if no further reply arrives within the time limit of this grid. `timeout` is not used.
         """
-        unsent, waiting = list(messages), set[str]()
+        unsent = list(messages)
+        waiting = set[str]()
         wait = getattr(self.grid, "wait_for_replies", None)
         most_messages = _UNDER_WAY if wait is None else len(unsent)
         replies: list[Message] = []
@@ -83,7 +84,8 @@ def discover_clients(grid: ReplyTimeoutGrid, federation: LoadedFederation) -> Cl
     A client's number is its partition. If the engine does not know the partitions, every client is asked for its own.
     Otherwise only clients that will be needed early are asked, so that they load their data.
     """
-    expected, deadline = federation.public.nodes, time.monotonic() + _REGISTRATION_SECONDS
+    expected = federation.public.nodes
+    deadline = time.monotonic() + _REGISTRATION_SECONDS
     while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:
         if grid.is_interrupted():
             raise FederationError("the run was interrupted while its clients started")

@@ -75,7 +75,8 @@ def run_queries(
     """Return the queries of a run besides training: for states of accountants, for answers of insiders, and for
     losses.
     """
-    round_queries, public = list[RunQuery](), plan.federation
+    round_queries = list[RunQuery]()
+    public = plan.federation
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
         round_queries.append(AccountantStateCollector(plan.evaluated_releases, shards, private_steps(public.mechanism)))

@@ -48,7 +48,8 @@ class BatchResult:
         `prior` is the insider's prior belief in D, in (0, 1). It affects beliefs and wins, because the insider guesses
         the data set with the larger posterior belief.
         """
-        batch_columns, rounds = self.columns, range(1, self.rounds + 1)
+        batch_columns = self.columns
+        rounds = range(1, self.rounds + 1)
         in_rounds = {
             **nan_columns(columns_of(ResultTable.ROUNDS), (self.batch.count, self.rounds)),
             **batch_columns.rounds,
@@ -113,7 +114,8 @@ def _believed(log_odds: Floats, bits: Flags, prior: float) -> dict[str, Floats |
     return {"belief": expit(np.where(bits, 1.0, -1.0) * posterior), "won": (posterior > 0) == (bits != 0)}
 
 
-LOGITS, POPULATION = "logits", "population"
+LOGITS = "logits"
+POPULATION = "population"
 """Names of outputs of a batch: logits on the targets' records, and log p_y on the population sample."""
 WHITE_BOX = ("signals", "inputs", "log_probabilities", "losses")
 """Names of the features of a white-box attacker, see `WhiteBoxFeatures`."""
@@ -149,7 +151,9 @@ class TargetOutputsCollector:
         one value for each trial and target. If a target has several records, their values are averaged. With
         `is_active`, a third column holds the mean loss over the releases.
         """
-        federation, records, name = release.federation, release.federation.differing, release.batch.name
+        federation = release.federation
+        records = release.federation.differing
+        name = release.batch.name
         if release.number in self._looked_at:
             self._seen[name] += [white_box_features(federation.model, release.models, records.features, records.labels)]
         if self.is_active and release.number > 0:
@@ -157,9 +161,12 @@ class TargetOutputsCollector:
         return self._of_last(release) if release.is_last else TrialBatchColumns()
 
     def _of_last(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
-        federation, records, name = release.federation, release.federation.differing, release.batch.name
+        federation = release.federation
+        records = release.federation.differing
+        name = release.batch.name
         logits = federation.model.logits(release.models, records.features).cpu()
-        wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
+        wide = logits.double().numpy()
+        labels = records.labels.cpu().numpy()
         scores = label_scores(wide, labels)
         means = {name: means_by_unit(values, federation.target_of_records) for name, values in scores.items()}
         if self.is_active:
@@ -184,7 +191,8 @@ class TargetOutputsCollector:
         """
         if self.attribute is None:
             return {}
-        records, losses = federation.differing, list[Tensor]()
+        records = federation.differing
+        losses = list[Tensor]()
         labels = records.labels.cpu().numpy()
         for value in torch.from_numpy(self.attribute.values):
             features = records.features.clone()

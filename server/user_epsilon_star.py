@@ -33,7 +33,8 @@ def means_by_unit(values: Floats, units: Integers) -> Floats:
     [[2.0, 5.0]]
     """
     _, unit_index, counts = np.unique(units, return_inverse=True, return_counts=True)
-    order, starts = np.argsort(unit_index, kind="stable"), np.cumsum(counts) - counts
+    order = np.argsort(unit_index, kind="stable")
+    starts = np.cumsum(counts) - counts
     if not counts.size:
         return values[..., :0]
     means: Floats = np.add.reduceat(values[..., order], starts, axis=-1) / counts
@@ -52,7 +53,8 @@ class UserLosses:
     @classmethod
     def of(cls, release: ReleaseWithOutputs) -> "UserLosses":
         """Return the mean losses of users for a release of a run whose privacy unit is the user."""
-        federation, instead = release.federation, release.replacement_losses
+        federation = release.federation
+        instead = release.replacement_losses
         users = _required(federation.user)[federation.common_records]
         return cls(
             release.membership,
@@ -88,7 +90,8 @@ def of_users(star: StarSettings | None, release: ReleaseWithOutputs) -> TrialBat
             if members.shape[1] >= _FEWEST:
                 values[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
         columns_found["epsilon_star_user"] = values
-    users, accuracy = release.federation.test_records.user, {}
+    users = release.federation.test_records.user
+    accuracy = {}
     is_of_classes = not release.federation.test_records.has_quantities
     if users is not None and is_of_classes and release.federation.public.mechanism.unit is Unit.USER:
         right = (release.logits.argmax(dim=2) == release.federation.test.labels).double().cpu().numpy()

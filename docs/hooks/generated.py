@@ -207,7 +207,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "commands": commands,
     "contributing": contributing,
-    "columns": columns,
+    "run-directory": columns,
 }
 
 if __name__ == "__main__":

@@ -52,7 +52,9 @@ def _play(command: tuple[str, ...], rounds: int) -> tuple[list[float], float]:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch)
         # A copy, since Flower writes into the project's file.
-        app, out, home = shutil.copytree(_APP, path / "digits"), path / "rounds.json", path / "flower"
+        app = shutil.copytree(_APP, path / "digits")
+        out = path / "rounds.json"
+        home = path / "flower"
         words = [str(app) if word == "APP" else word for word in command]
         words += ["--run-config", f'num-server-rounds={rounds} out="{out}"']
         switches = {"FLWR_HOME": str(home), "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1"}

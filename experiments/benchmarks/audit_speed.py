@@ -42,7 +42,8 @@ from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
-_ROUNDS, _PASSES = 30, 3
+_ROUNDS = 30
+_PASSES = 3
 _WARM_UP = 3  # on a graphics card a pass of one shape is a graph from the third one on
 _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accountant": "rdp-classic"}
 
@@ -65,18 +66,39 @@ class AuditSpeedSetting(NamedTuple):
 SETTINGS = {
     "adult": AuditSpeedSetting(
         {"name": "adult", "records": 1000},
-        "adult-mlp", (104,), 2, 0.001, 1000, 30.0, {Engine.LOCAL: "", Engine.RAY: "1.5 of the floor"}, local_actors=2,
+        "adult-mlp",
+        (104,),
+        2,
+        0.001,
+        1000,
+        30.0,
+        {Engine.LOCAL: "", Engine.RAY: "1.5 of the floor"},
+        local_actors=2,
     ),
     "mnist": AuditSpeedSetting(
         {"name": "mnist", "records": 100, "test-records": 100, "population-records": 100},
-        "mnist-cnn", (1, 28, 28), 10, 0.01, 100, 145.0, {Engine.RAY: "300x"}, evaluate_every=_ROUNDS,
+        "mnist-cnn",
+        (1, 28, 28),
+        10,
+        0.01,
+        100,
+        145.0,
+        {Engine.RAY: "300x"},
+        evaluate_every=_ROUNDS,
     ),
     "dense": AuditSpeedSetting(
         {"name": "npz", "records": 1000},
-        "dense-128", (600,), 100, 0.001, 100, 283.0, {Engine.LOCAL: "1200x", Engine.RAY: "700x"},
-        local_actors=2, evaluate_every=_ROUNDS,
+        "dense-128",
+        (600,),
+        100,
+        0.001,
+        100,
+        283.0,
+        {Engine.LOCAL: "1200x", Engine.RAY: "700x"},
+        local_actors=2,
+        evaluate_every=_ROUNDS,
     ),
-}  # fmt: skip
+}
 
 
 class MeasuredAudit(NamedTuple):
@@ -103,7 +125,8 @@ def configuration(
 
     `uses_all_cores`: Otherwise it makes the fixed number of the setting.
     """
-    setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
+    setting = SETTINGS[name]
+    is_threaded = engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}
     if data_dir is not None:
         data["data-dir"] = str(data_dir.absolute())
@@ -135,9 +158,18 @@ def main() -> None:
     parser.add_argument("--engines", choices=list(Engine), type=Engine, nargs="+", help="default: those with a target")
     options = parser.parse_args()
     columns = (
-        "setting", "engine", "device", "trials", "median", "range", "of the floor", "authors' code", "target",
-        "first round s", "card MiB",
-    )  # fmt: skip
+        "setting",
+        "engine",
+        "device",
+        "trials",
+        "median",
+        "range",
+        "of the floor",
+        "authors' code",
+        "target",
+        "first round s",
+        "card MiB",
+    )
     table = table_of(columns, f"Milliseconds a trial, {os.cpu_count()} cores")
     for name in [options.only] if options.only else SETTINGS:
         trials = options.trials or SETTINGS[name].trials
@@ -147,9 +179,15 @@ def main() -> None:
         for _ in range(options.repeat):
             for (engine, device), measurement in measured.items():
                 configured = partial(
-                    configuration, name, trials, engine, options.data_dir,
-                    device=device, has_random_records=options.random_records, uses_all_cores=options.all_cores,
-                )  # fmt: skip
+                    configuration,
+                    name,
+                    trials,
+                    engine,
+                    options.data_dir,
+                    device=device,
+                    has_random_records=options.random_records,
+                    uses_all_cores=options.all_cores,
+                )
                 measurement.append(_measured(configured, engine))
         for (engine, device), measurement in measured.items():
             actors = "" if options.all_cores or device is Device.CUDA else f", {SETTINGS[name].local_actors} actor(s)"
@@ -163,15 +201,11 @@ def _cells(
 ) -> tuple[str, ...]:
     """Return the cells of an audit's table row, from repeated measurements of this audit."""
     trials = [measured_audit.trial for measured_audit in measured_audits]
-    spread, floors = (
-        f"{min(trials):.1f} - {max(trials):.1f}",
-        median(measured_audit.trial / measured_audit.floor for measured_audit in measured_audits),
-    )
+    spread = f"{min(trials):.1f} - {max(trials):.1f}"
+    floors = median(measured_audit.trial / measured_audit.floor for measured_audit in measured_audits)
     times = f"{setting.authors_seconds * 1000 / median(trials):.0f}x the time"
-    first, memory = (
-        median(measured_audit.first for measured_audit in measured_audits),
-        max(measured_audit.memory for measured_audit in measured_audits),
-    )
+    first = median(measured_audit.first for measured_audit in measured_audits)
+    memory = max(measured_audit.memory for measured_audit in measured_audits)
     target = setting.targets.get(engine, "") if device is Device.CPU else "2 of the floor"
     return f"{median(trials):.1f}", spread, f"{floors:.2f}", times, target, f"{first:.1f}", f"{memory:.0f}"
 
@@ -185,13 +219,15 @@ def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> Measur
     noted = at_each_round(lambda: over.append(time.perf_counter()))
     with tempfile.TemporaryDirectory() as directory:
         plan = plan_run(configured(Path(directory)))
-        on_card, floor = plan.federation.device is Device.CUDA, _floor(plan)
+        on_card = plan.federation.device is Device.CUDA
+        floor = _floor(plan)
         if on_card:
             torch.cuda.reset_peak_memory_stats()
         begun = time.perf_counter()
         contents = run_audit(plan, Path(directory) / "run", engine, progress=noted)
     memory = torch.cuda.max_memory_allocated() / 2**20 if on_card else 0.0
-    seconds, trials = float(contents.summary["timing"]["training_seconds"]), plan.config.audit.trials
+    seconds = float(contents.summary["timing"]["training_seconds"])
+    trials = plan.config.audit.trials
     return MeasuredAudit(1000 * seconds / trials, floor, over[0] - begun, memory)
 
 
@@ -200,8 +236,11 @@ def _floor(plan: RunPlan) -> float:
 
     It is the shortest time of several passes, because other programs can make a pass twenty times as long.
     """
-    federation, trials = load_federation(plan.federation), plan.config.run.trials_per_batch or 1
-    size, common, seconds = federation.model.layout.size, federation.common, list[float]()
+    federation = load_federation(plan.federation)
+    trials = plan.config.run.trials_per_batch or 1
+    size = federation.model.layout.size
+    common = federation.common
+    seconds = list[float]()
     models = 0.05 * torch.randn(size, generator=torch.Generator().manual_seed(0)).expand(trials, size)
     models = models.contiguous().to(plan.federation.device)
     threads = torch.get_num_threads()

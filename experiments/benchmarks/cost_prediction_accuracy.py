@@ -32,7 +32,8 @@ from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
-_FACTOR, _TARGET = 1.5, 0.8
+_FACTOR = 1.5
+_TARGET = 0.8
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 Values = dict[str, dict[str, Any]]
@@ -47,41 +48,77 @@ class PredictedSetting(NamedTuple):
     values: Values  # the configuration; `data.path` is added
 
 
-_PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "delta": 0.001,
-            "adjacency": "replace-record"}  # fmt: skip
+_PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "delta": 0.001, "adjacency": "replace-record"}
 
 SETTINGS = {
-    "many trials": PredictedSetting((104,), 2, 3000, {
-        "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 500, "population-records": 1000},
-        "model": {"name": "adult-mlp"}, "training": {"rounds": 30, "learning-rate": 0.1}, "privacy": _PRIVACY,
-        "audit": {"trials": 500},
-    }),
-    "wide network": PredictedSetting((600,), 100, 1300, {
-        "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 100, "population-records": 100},
-        "model": {"name": "dense-128"}, "training": {"rounds": 30, "learning-rate": 0.1}, "privacy": _PRIVACY,
-        "audit": {"trials": 25, "evaluate-every": 30},
-    }),
-    "many clients": PredictedSetting((784,), 10, 50_400, {
-        "data": {"name": "npz", "records": 50_000, "clients": 1000, "test-records": 100, "population-records": 100},
-        "model": {"name": "dense-128"},
-        "training": {"strategy": "dp-fedavg", "cohort": 50, "rounds": 100, "local-batch": 10,
-                     "local-learning-rate": 0.1},
-        "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-4},
-        "audit": {"trials": 1, "insider": False, "epsilon-star": False, "membership": False, "evaluate-every": 100},
-    }),
-    "membership": PredictedSetting((), 0, 0, {
-        "data": {"name": "digits", "records": 500, "clients": 2, "population-records": 500},
-        "model": {"name": "logistic"}, "training": {"rounds": 5, "learning-rate": 2.0},
-        "privacy": {"epsilon": 8.0, "adjacency": "add-remove-record", "clipping-norm": 1.0},
-        "audit": {"kind": "membership", "targets": 500, "trials": 512, "epsilon-star": False, "evaluate-every": 5},
-        "run": {"trials-per-batch": 64},
-    }),
-    "convolutions": PredictedSetting((1, 28, 28), 10, 400, {
-        "data": {"name": "npz", "records": 100, "clients": 4, "test-records": 100, "population-records": 100},
-        "model": {"name": "mnist-cnn"}, "training": {"rounds": 10, "learning-rate": 0.1},
-        "privacy": _PRIVACY | {"delta": 0.01}, "audit": {"trials": 20, "evaluate-every": 10},
-    }),
-}  # fmt: skip
+    "many trials": PredictedSetting(
+        (104,),
+        2,
+        3000,
+        {
+            "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 500, "population-records": 1000},
+            "model": {"name": "adult-mlp"},
+            "training": {"rounds": 30, "learning-rate": 0.1},
+            "privacy": _PRIVACY,
+            "audit": {"trials": 500},
+        },
+    ),
+    "wide network": PredictedSetting(
+        (600,),
+        100,
+        1300,
+        {
+            "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 100, "population-records": 100},
+            "model": {"name": "dense-128"},
+            "training": {"rounds": 30, "learning-rate": 0.1},
+            "privacy": _PRIVACY,
+            "audit": {"trials": 25, "evaluate-every": 30},
+        },
+    ),
+    "many clients": PredictedSetting(
+        (784,),
+        10,
+        50_400,
+        {
+            "data": {"name": "npz", "records": 50_000, "clients": 1000, "test-records": 100, "population-records": 100},
+            "model": {"name": "dense-128"},
+            "training": {
+                "strategy": "dp-fedavg",
+                "cohort": 50,
+                "rounds": 100,
+                "local-batch": 10,
+                "local-learning-rate": 0.1,
+            },
+            "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-4},
+            "audit": {"trials": 1, "insider": False, "epsilon-star": False, "membership": False, "evaluate-every": 100},
+        },
+    ),
+    "membership": PredictedSetting(
+        (),
+        0,
+        0,
+        {
+            "data": {"name": "digits", "records": 500, "clients": 2, "population-records": 500},
+            "model": {"name": "logistic"},
+            "training": {"rounds": 5, "learning-rate": 2.0},
+            "privacy": {"epsilon": 8.0, "adjacency": "add-remove-record", "clipping-norm": 1.0},
+            "audit": {"kind": "membership", "targets": 500, "trials": 512, "epsilon-star": False, "evaluate-every": 5},
+            "run": {"trials-per-batch": 64},
+        },
+    ),
+    "convolutions": PredictedSetting(
+        (1, 28, 28),
+        10,
+        400,
+        {
+            "data": {"name": "npz", "records": 100, "clients": 4, "test-records": 100, "population-records": 100},
+            "model": {"name": "mnist-cnn"},
+            "training": {"rounds": 10, "learning-rate": 0.1},
+            "privacy": _PRIVACY | {"delta": 0.01},
+            "audit": {"trials": 20, "evaluate-every": 10},
+        },
+    ),
+}
 
 
 class MeasuredCosts(NamedTuple):
@@ -94,7 +131,8 @@ class MeasuredCosts(NamedTuple):
 
 def _written(name: str, scratch: Path) -> Path:
     """Write a setting's configuration and random records, and return the path of the configuration."""
-    setting, draw = SETTINGS[name], np.random.default_rng(0)
+    setting = SETTINGS[name]
+    draw = np.random.default_rng(0)
     values = json.loads(json.dumps(setting.values))
     if setting.records:
         features = draw.standard_normal((setting.records, *setting.shape), dtype=np.float32)
@@ -127,7 +165,8 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
     run = subprocess.Popen(
         [sys.executable, "-c", program, str(file), engine], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    busy, peak = dict[int, float](), 0
+    busy = dict[int, float]()
+    peak = 0
     while run.poll() is None:
         peak = max(peak, _measure_process_tree(run.pid, busy))
         threading.Event().wait(_SECONDS_BETWEEN_LOOKS)
@@ -152,7 +191,8 @@ def _measure_process_tree(pid: int, busy: dict[int, float]) -> int:
     try:
         parent = psutil.Process(pid)
         for process in (parent, *parent.children(recursive=True)):
-            times, memory = process.cpu_times(), process.memory_info()
+            times = process.cpu_times()
+            memory = process.memory_info()
             busy[process.pid] = times.user + times.system
             resident += memory.rss - memory.shared
     except psutil.Error:
@@ -174,13 +214,16 @@ def main() -> None:
         _run_in_child(options.child, options.engine)
         return
     columns = ("setting", "engine", "s predicted", "s", "ratio", "processor s", "MiB predicted", "MiB", "ratio ")
-    table, ratios = table_of(columns, words=columns[:2]), list[tuple[float, float]]()
+    table = table_of(columns, words=columns[:2])
+    ratios = list[tuple[float, float]]()
     for name in options.only or SETTINGS:
         for engine in [options.engine] if options.engine else (Engine.LOCAL, Engine.RAY):
             with tempfile.TemporaryDirectory() as scratch:
                 file = _written(name, Path(scratch))
-                prediction, costs = _predicted(file, engine), _costs(file, engine)
-            seconds, mib = prediction["command_seconds"], prediction["memory"] / 2**20
+                prediction = _predicted(file, engine)
+                costs = _costs(file, engine)
+            seconds = prediction["command_seconds"]
+            mib = prediction["memory"] / 2**20
             ratios.append((seconds / costs.seconds, mib / costs.mib))
             times = (f"{seconds:.1f}", f"{costs.seconds:.1f}", f"{ratios[-1][0]:.2f}", f"{costs.processor:.1f}")
             row = (name, str(engine), *times, f"{mib:,.0f}", f"{costs.mib:,.0f}", f"{ratios[-1][1]:.2f}")

@@ -45,13 +45,22 @@ from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
-_FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
+_FEATURES = 784
+_HIDDEN = 128
+_CLASSES = 10
+_BATCH = 10
+_RATE = 0.1
 _MANY_TRIALS = 50
 _OTHERS = 400  # records beside those of the clients, for tests and as a population
 
-STOCK, RAY_ONE, RAY_MANY = "stock Flower, Ray", "ours, Ray, 1 trial", f"ours, Ray, {_MANY_TRIALS} trials"
-LOCAL_ONE, LOCAL_MANY = "ours, local, 1 trial", f"ours, local, {_MANY_TRIALS} trials"
-LOOP, PFL_ONE, PFL_ALL = "torch loop, 1 thread", "pfl, 1 process", "pfl, a process a core"
+STOCK = "stock Flower, Ray"
+RAY_ONE = "ours, Ray, 1 trial"
+RAY_MANY = f"ours, Ray, {_MANY_TRIALS} trials"
+LOCAL_ONE = "ours, local, 1 trial"
+LOCAL_MANY = f"ours, local, {_MANY_TRIALS} trials"
+LOOP = "torch loop, 1 thread"
+PFL_ONE = "pfl, 1 process"
+PFL_ALL = "pfl, a process a core"
 
 TARGETS = (
     ("client updates a second on Ray with one trial over stock Flower's", RAY_ONE, STOCK, ">= 12"),
@@ -120,8 +129,10 @@ def _loop(federation: FederationSizes) -> list[float]:
     """Train in a plain torch loop in one thread, and return the end of each round in seconds of the monotonic clock."""
     torch.set_num_threads(1)
     features, labels = (record.to(federation.device) for record in load_records(str(federation.path)))
-    module, over = network(_FEATURES, _HIDDEN, _CLASSES).to(federation.device), list[float]()
-    current, parameters = nn.utils.parameters_to_vector(module.parameters()).detach(), list(module.parameters())
+    module = network(_FEATURES, _HIDDEN, _CLASSES).to(federation.device)
+    over = list[float]()
+    current = nn.utils.parameters_to_vector(module.parameters()).detach()
+    parameters = list(module.parameters())
     draw = np.random.default_rng(0)
     for _ in range(federation.rounds):
         total = torch.zeros_like(current)
@@ -212,7 +223,8 @@ def main() -> None:
         implementation for implementation in WAYS if options.pfl or implementation not in (PFL_ONE, PFL_ALL)
     ]
     with tempfile.TemporaryDirectory() as scratch:
-        path, cohort = Path(scratch) / "random.npz", min(50, options.clients - 1)
+        path = Path(scratch) / "random.npz"
+        cohort = min(50, options.clients - 1)
         rounds = options.rounds or (5 if quick else 12)
         federation = FederationSizes(
             path, options.clients, options.records, cohort, rounds, usable_cores(), options.pfl, options.device
@@ -222,7 +234,8 @@ def main() -> None:
 
 
 def _write_records(federation: FederationSizes) -> None:
-    source, count = np.random.default_rng(0), federation.clients * federation.records + _OTHERS
+    source = np.random.default_rng(0)
+    count = federation.clients * federation.records + _OTHERS
     features = source.random((count, _FEATURES), dtype=np.float32)
     np.savez(federation.path, x=features, y=source.integers(_CLASSES, size=count))
 

@@ -55,7 +55,8 @@ def train(message: Message, context: Context) -> Message:
     """Return a message with the received model after one epoch of training on the client's own records."""
     torch.set_num_threads(1)
     config = message.content.config_records["config"]
-    records, batch = int(str(config["records"])), int(str(config["batch"]))
+    records = int(str(config["records"]))
+    batch = int(str(config["batch"]))
     first = int(context.node_config["partition-id"]) * records
     features, labels = load_records(str(config["path"]))
     module = network(features.shape[1], int(str(config["hidden"])), int(str(config["classes"])))

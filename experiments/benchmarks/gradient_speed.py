@@ -133,8 +133,10 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(records, *spec.feature_shape, generator=source)
-    labels, order = torch.randint(spec.classes, (records,), generator=source), torch.randperm(records, generator=source)
-    models, stacked = initial_models(spec, 0, range(trials)), StackedModel.of(spec)
+    labels = torch.randint(spec.classes, (records,), generator=source)
+    order = torch.randperm(records, generator=source)
+    models = initial_models(spec, 0, range(trials))
+    stacked = StackedModel.of(spec)
 
     def of_users(size: int) -> Callable[[], object]:
         sizes = torch.full((records,), size) if size else torch.randint(1, 17, (records,), generator=source)
@@ -168,7 +170,8 @@ def main() -> None:
     table = table_of(columns, f"Milliseconds a trial and step, {options.threads} thread(s)")
     for setting in SETTINGS:
         clipped, at_once, one_by_one, opacus = _measured(setting, options.repeat)
-        plain, a_trial = min(at_once, one_by_one), 1000 / setting.trials
+        plain = min(at_once, one_by_one)
+        a_trial = 1000 / setting.trials
         target = "" if setting.fastest_to_opacus is None else f" (target >= {setting.fastest_to_opacus:g})"
         to_plain = f"{clipped / plain:.2f} (target <= {setting.slowest_to_plain:g})"
         times = [f"{seconds * a_trial:.2f}" for seconds in (clipped, plain, opacus)]

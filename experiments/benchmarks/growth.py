@@ -49,11 +49,15 @@ from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 Values = dict[str, dict[str, Any]]
 
 _OTHERS = 200  # records beside those of the clients, for tests and as a population
-_CSV, _FIGURE = Path("docs/reference/growth.csv"), Path("docs/pictures/growth.png")
+_CSV = Path("docs/reference/growth.csv")
+_FIGURE = Path("docs/pictures/growth.png")
 _COLUMNS = ("axis", "size", "seconds", "processor_seconds", "mib", "kind")
-_MEASURED, _ON_PAPER = "measured", "on paper"
+_MEASURED = "measured"
+_ON_PAPER = "on paper"
 
-_COHORT, _CORE_ROUNDS, _LINK = 500, 4, 1.25e9
+_COHORT = 500
+_CORE_ROUNDS = 4
+_LINK = 1.25e9
 """Clients and rounds of the runs on one and two cores, and bytes a second over the driver's link on paper."""
 _PAPER = (("64", 64, 1), ("512", 64, 8))
 """Cores in all, as the figure names them; cores of a node, and nodes."""
@@ -86,7 +90,8 @@ def _values(clients: int, records: int, trials: int, rounds: int, model: str, **
     }
 
 
-_DENSE_FEATURES, _CLASSES = 100, 10
+_DENSE_FEATURES = 100
+_CLASSES = 10
 
 
 def _dense(parameters: int) -> str:
@@ -128,7 +133,8 @@ class RunCosts(NamedTuple):
 def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> RunCosts:
     """Measure a run of configuration `values` on random records with `features` features; 0 `cores` are all cores."""
     with tempfile.TemporaryDirectory() as scratch:
-        draw, records = np.random.default_rng(0), values["data"]["records"] + _OTHERS + 2
+        draw = np.random.default_rng(0)
+        records = values["data"]["records"] + _OTHERS + 2
         samples = draw.standard_normal((records, features), dtype=np.float32)
         classes = _CLASSES if features > _CLASSES else 2
         np.savez(Path(scratch) / "data.npz", x=samples, y=np.arange(records) % classes)
@@ -150,7 +156,8 @@ def _run_in_child(scratch: Path, engine: Engine, cores: int) -> None:
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     began = psutil.Process().create_time()
-    busy, over = list[float](), list[tuple[float, float, float]]()
+    busy = list[float]()
+    over = list[tuple[float, float, float]]()
 
     def timed(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         before = time.thread_time()
@@ -163,7 +170,8 @@ def _run_in_child(scratch: Path, engine: Engine, cores: int) -> None:
     plan = plan_run(parse_config(json.loads((scratch / "run.json").read_text())))
     parties = ClientAppAndStrategy(build_app([timed])) if engine is Engine.LOCAL else ClientAppAndStrategy()
     run_audit(plan, scratch / "run", engine, progress=noted, parties=parties, with_report=False)
-    used, steps = resource.getrusage(resource.RUSAGE_SELF), max(1, len(over) - 1)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    steps = max(1, len(over) - 1)
     rounds = [(last - first) / steps for first, last in zip(over[0], over[-1], strict=True)]
     costs = (time.time() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
     print(json.dumps([*costs, *rounds]))
@@ -185,7 +193,8 @@ def _measured(axis: str, quick: bool) -> Iterator[Row]:
 
 def _cores() -> Iterator[Row]:
     """Yield the rows over the number of cores: measured on one and two, extrapolated for larger machines."""
-    values, features = _on_cores(), 784
+    values = _on_cores()
+    features = 784
     for cores in (1, 2):
         costs = min((_played(values, features, cores=cores) for _ in range(2)), key=lambda costs: costs.round_seconds)
         yield "cores", str(cores), costs.round_seconds, costs.round_processor, costs.mib, _MEASURED

@@ -12,7 +12,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from fl_audit.array_types import Floats
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
-_HEIGHT, _WIDTH = 6.2, 13.0
+_HEIGHT = 6.2
+_WIDTH = 13.0
 _FLAT = 0.05
 """Share of the smallest run's cost below which a cost does not grow."""
 _UNITS = {"clients": "clients", "trials": "trials", "parameters": "parameters", "rounds": "rounds"}
@@ -84,7 +85,8 @@ def growth_figure(table: pd.DataFrame) -> Figure:
 
 
 def _draw_time(axes: Axes, frame: pd.DataFrame, name: str) -> None:
-    sizes, processor = frame["size"].to_numpy(np.float64), frame["processor_seconds"].to_numpy(np.float64)
+    sizes = frame["size"].to_numpy(np.float64)
+    processor = frame["processor_seconds"].to_numpy(np.float64)
     axes.loglog(sizes, frame["seconds"], "o", color=INK, markerfacecolor="white", label="by the clock")
     axes.loglog(sizes, processor, "s", color=INK, markersize=4, label="processor seconds")
     _draw_slope(axes, sizes, processor)
@@ -93,7 +95,8 @@ def _draw_time(axes: Axes, frame: pd.DataFrame, name: str) -> None:
 
 
 def _draw_memory(axes: Axes, frame: pd.DataFrame, name: str) -> None:
-    sizes, memory = frame["size"].to_numpy(np.float64), frame["mib"].to_numpy(np.float64)
+    sizes = frame["size"].to_numpy(np.float64)
+    memory = frame["mib"].to_numpy(np.float64)
     axes.loglog(sizes, memory, "s", color=INK, markersize=4)
     _draw_slope(axes, sizes, memory)
     axes.set_ylim(100, max(2_000.0, 2 * memory.max()))
@@ -111,7 +114,8 @@ def _label_plainly(axes: Axes) -> None:
 def _draw_slope(axes: Axes, sizes: Floats, costs: Floats) -> None:
     if len(sizes) < 2:
         return
-    fit, fine = fit_scaling(sizes, costs), np.geomspace(sizes[0], sizes[-1], 60)
+    fit = fit_scaling(sizes, costs)
+    fine = np.geomspace(sizes[0], sizes[-1], 60)
     axes.loglog(fine, fit.at(fine), "--", color=MUTED, linewidth=1.2, label="fitted, above the smallest run")
     axes.text(0.05, 0.95, fit.words, transform=axes.transAxes, va="top", fontsize=SMALL_TEXT_SIZE, color=INK)
 

@@ -55,7 +55,8 @@ def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float,
 
     Each speed is the median of `repeat` measurements.
     """
-    source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
+    source = torch.Generator().manual_seed(0)
+    model = StackedModel.of(setting.spec)
     features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.records,), generator=source)
     batches = local_batches(setting.records, SCHEDULE, generator(0, Purpose.LOCAL_ORDER))

@@ -29,7 +29,8 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.runs.expected_errors import guarded
 
-_RATE, _BATCH = 0.001, 64
+_RATE = 0.001
+_BATCH = 64
 
 
 class ShadowSpeedSetting(NamedTuple):
@@ -62,7 +63,8 @@ class ModelTimes(NamedTuple):
 
 def _timed(work: Callable[[], object], count: int) -> ModelTimes:
     """Return the seconds per model of `work`, which trains `count` models."""
-    clock, processor = time.perf_counter(), time.process_time()
+    clock = time.perf_counter()
+    processor = time.process_time()
     work()
     return ModelTimes((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
@@ -71,12 +73,14 @@ def _compared(setting: ShadowSpeedSetting, trials: int, epochs: int, loops: int)
     """Measure the time per model in seconds: in a plain loop over `loops` models, and in `trials` trained together."""
     torch.set_num_threads(1)
     spec = ModelSpec(setting.model, (setting.features,), setting.classes)
-    model, source = StackedModel.of(spec), np.random.default_rng(0)
+    model = StackedModel.of(spec)
+    source = np.random.default_rng(0)
     features = torch.from_numpy(source.random((setting.records, setting.features), dtype=np.float32))
     labels = torch.from_numpy(source.integers(setting.classes, size=setting.records))
     present = source.random((trials, setting.records)) < 0.5
     schedule = LocalSchedule(_RATE, _BATCH, epochs=epochs, optimizer=LocalOptimizer.ADAM)
-    models, batches = initial_models(spec, 0, range(trials)), member_batches(present, schedule, source)
+    models = initial_models(spec, 0, range(trials))
+    batches = member_batches(present, schedule, source)
 
     def one_by_one() -> None:
         for trial in range(loops):
@@ -106,13 +110,15 @@ def _whole(epochs: int, trials: int) -> None:
     """Run a complete audit with the attack LiRA on Location-30."""
     local = {"local-epochs": epochs, "local-batch": _BATCH, "local-optimizer": "adam", "local-learning-rate": _RATE}
     audit = {"kind": "membership", "targets": 2000, "trials": trials, "attacks": ["lira"], "epsilon-star": False}
-    results_of_run({
-        "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
-        "model": {"name": "dense-128"},
-        "training": {"strategy": "dp-fedavg", "rounds": 1} | local,
-        "privacy": {"private": False, "adjacency": "add-remove-record"},
-        "audit": audit,
-    })  # fmt: skip
+    results_of_run(
+        {
+            "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
+            "model": {"name": "dense-128"},
+            "training": {"strategy": "dp-fedavg", "rounds": 1} | local,
+            "privacy": {"private": False, "adjacency": "add-remove-record"},
+            "audit": audit,
+        }
+    )
 
 
 def main() -> None:
@@ -122,7 +128,8 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help=whole)
     options = parser.parse_args()
     columns = ("network", "loop, clock", "trials, clock", "loop, processor", "trials, processor", "ratio", "target")
-    console, table = Console(width=120), table_of(columns, "Seconds of a shadow model, one thread")
+    console = Console(width=120)
+    table = table_of(columns, "Seconds of a shadow model, one thread")
     trials, epochs, loops = (32, 3, 4) if options.quick else (64, 20, 6)
     for shape in SHAPES:
         turns = [_compared(shape, trials, epochs, loops) for _ in range(options.repeat)]

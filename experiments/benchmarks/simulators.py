@@ -38,7 +38,11 @@ from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
-_CLIENTS, _RECORDS, _HIDDEN, _BATCH, _RATE = 10, 140, 128, 10, 0.1
+_CLIENTS = 10
+_RECORDS = 140
+_HIDDEN = 128
+_BATCH = 10
+_RATE = 0.1
 _CONFIG = """
 [data]
 name = "npz"
@@ -60,8 +64,10 @@ evaluate-every = {rounds}
 epsilon-star = false
 membership = false
 """
-OURS_LOCAL, OURS_RAY = "fl-audit run --engine local", "fl-audit run --engine ray"
-FLOWER, PFL = "Flower's simulation", "pfl-research, 1 process"
+OURS_LOCAL = "fl-audit run --engine local"
+OURS_RAY = "fl-audit run --engine ray"
+FLOWER = "Flower's simulation"
+PFL = "pfl-research, 1 process"
 
 
 @dataclass(frozen=True)
@@ -177,8 +183,15 @@ def rows_of(measureds: dict[str, Measured]) -> list[tuple[str, ...]]:
     for name, measured in measureds.items():
         spread = f" ± {stdev(measured.accuracies):.3f}" if len(measured.accuracies) > 1 else ""
         speed = median(measured.updates)
-        rows.append((name, f"{mean(measured.accuracies):.3f}{spread}", f"{speed:.0f}", f"{speed / base:.1f}",
-                     str(lines_of_user(name))))  # fmt: skip
+        rows.append(
+            (
+                name,
+                f"{mean(measured.accuracies):.3f}{spread}",
+                f"{speed:.0f}",
+                f"{speed / base:.1f}",
+                str(lines_of_user(name)),
+            )
+        )
     return rows
 
 

@@ -33,11 +33,13 @@ from fl_audit.app_audits.live.observer_store import seed_in
 
 APP = Path(__file__).parent / "hospitals"
 ROOT = Path(__file__).resolve().parents[2]
-HOSPITALS, PORT = 4, 9443
+HOSPITALS = 4
+PORT = 9443
 _BIN = Path(sys.executable).parent
 _START = 60.0
 """Seconds in which a SuperLink answers."""
-_COMMAND, _ROUND = 600.0, 60.0
+_COMMAND = 600.0
+_ROUND = 60.0
 """Seconds in which a command of Flower ends, and more for each round of a training; a machine may be busy."""
 
 
@@ -91,7 +93,8 @@ def write_shards(path: Path, hospitals: int) -> None:
     """
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))
-    pixels, labels = digits.data[order] / 16, digits.target[order]
+    pixels = digits.data[order] / 16
+    labels = digits.target[order]
     np.savez(path / "test.npz", pixels=pixels[:400], digits=labels[:400])
     for index in range(hospitals):
         shard = slice(400 + index, None, hospitals)
@@ -152,9 +155,13 @@ class LocalFlowerFederation:
         """
         with (self.place / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [str(_BIN / command[0]), *command[1:]], env=self.environment, cwd=self.place, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                [str(_BIN / command[0]), *command[1:]],
+                env=self.environment,
+                cwd=self.place,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def start_superlink(self) -> None:
         """Start the SuperLink, which keeps its state in a file, and wait until it listens.
@@ -165,10 +172,23 @@ class LocalFlowerFederation:
             If it does not listen within 60 seconds.
         """
         self.start(
-            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port), "--enable-supernode-auth",
-            "--ssl-ca-certfile", "ca.pem", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key",
-            "--database", "state.db", "--disable-runtime-dependency-installation",
-        )  # fmt: skip
+            "superlink",
+            "flower-superlink",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--enable-supernode-auth",
+            "--ssl-ca-certfile",
+            "ca.pem",
+            "--ssl-certfile",
+            "server.pem",
+            "--ssl-keyfile",
+            "server.key",
+            "--database",
+            "state.db",
+            "--disable-runtime-dependency-installation",
+        )
         end = time.monotonic() + _START
         while time.monotonic() < end:
             with socket.socket() as probe:
@@ -183,11 +203,19 @@ class LocalFlowerFederation:
         if hospital < self.canaries:
             node_config += f' canary={hospital} canary-coins="{self.place / "coins"}"'
         self.start(
-            f"node-{hospital}", "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates",
+            f"node-{hospital}",
+            "flower-supernode",
+            "--superlink",
+            f"127.0.0.1:{self.port}",
+            "--root-certificates",
             "ca.pem",
-            "--auth-supernode-private-key", f"node-{hospital}", "--node-config", node_config, "--port",
+            "--auth-supernode-private-key",
+            f"node-{hospital}",
+            "--node-config",
+            node_config,
+            "--port",
             str(_free_port()),
-        )  # fmt: skip
+        )
 
     def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
         """Run the command `flwr`, and return its standard output.

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from fl_audit.runs.flower_review import read_flower_reviews
 
-_QUESTION, _BUNDLE = "/hub/fetch-fab", "/bundle.fab"
+_QUESTION = "/hub/fetch-fab"
+_BUNDLE = "/bundle.fab"
 
 
 def review_server(bundle: Path, reviews: Path, port: int = 0) -> ThreadingHTTPServer:

@@ -19,7 +19,9 @@ from fl_audit.experiments.examples.shared_digits_parts import (
     train_settings,
 )
 
-NOISE, NORM, CLIENTS = 1.0, 0.5, 3
+NOISE = 1.0
+NORM = 0.5
+CLIENTS = 3
 
 client_app = ClientApp()
 server_app = ServerApp()

@@ -47,7 +47,8 @@ def shard(context: Context, largest: int = 100) -> tuple[np.ndarray[Any, Any], n
     tuple
         Images with values from 0 to 1, float32 of shape (n, 64), and labels from 0 to 9, shape (n,).
     """
-    partition, partitions = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
+    partition = int(context.node_config["partition-id"])
+    partitions = int(context.node_config["num-partitions"])
     images, labels = _digits()
     chosen = np.arange(_TEST + partition, len(images), partitions)[:largest]
     return images[chosen], labels[chosen]
@@ -108,7 +109,8 @@ def seeded(message: Message, context: Context) -> None:
     """
     config = message.content.config_records["config"]
     if "seed" in config:
-        round, partition = int(str(config["server-round"])), int(context.node_config["partition-id"])
+        round = int(str(config["server-round"]))
+        partition = int(context.node_config["partition-id"])
         torch.manual_seed(int(str(config["seed"])) + 1000 * round + partition)
 
 

@@ -77,8 +77,9 @@ class PaperClaim:
         failed = [premise for premise in self.premises if premise.verdict is ClaimVerdict.FAILS]
         return self.why or "; ".join(
             f"not so: {claim.statement} ({claim.quantity} {claim.interval.value:.3f}, {claim.interval.low:.3f} to "
-            f"{claim.interval.high:.3f}, where {claim.range_text} would count)" for claim in failed
-        )  # fmt: skip
+            f"{claim.interval.high:.3f}, where {claim.range_text} would count)"
+            for claim in failed
+        )
 
     @property
     def verdict(self) -> ClaimVerdict:

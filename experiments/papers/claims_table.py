@@ -79,11 +79,19 @@ def _limit(claim: PaperClaim) -> float:
 
 def _draw(axes: Axes, claims: Sequence[PaperClaim], limit: float) -> None:
     numbers = [end for claim in claims for end in (claim.interval.value, claim.interval.low, claim.interval.high)]
-    low_end, high_end = min(-0.05 * limit, *filter(isfinite, numbers)), max(limit, *filter(isfinite, numbers))
+    low_end = min(-0.05 * limit, *filter(isfinite, numbers))
+    high_end = max(limit, *filter(isfinite, numbers))
     for index, claim in enumerate(claims):
         low, high = max(claim.lowest, low_end), min(claim.highest, high_end)
-        axes.barh(index, max(high - low, 0.004 * (high_end - low_end)), left=low, height=0.62, color=MUTED, alpha=0.22,
-                  linewidth=0)  # fmt: skip
+        axes.barh(
+            index,
+            max(high - low, 0.004 * (high_end - low_end)),
+            left=low,
+            height=0.62,
+            color=MUTED,
+            alpha=0.22,
+            linewidth=0,
+        )
         marker, colour, fill = _MARKS[claim.verdict]
         ends = np.nan_to_num(
             [claim.interval.low, claim.interval.high], nan=claim.interval.value, posinf=high_end, neginf=low_end

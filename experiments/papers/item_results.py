@@ -45,9 +45,15 @@ def measured_row(
 ) -> ItemRow:
     """Return the table row of a measured number."""
     return ItemRow(
-        setting, quantity, measured=interval.value, low=interval.low, high=interval.high, repetitions=repetitions,
-        note=note, **details,
-    )  # fmt: skip
+        setting,
+        quantity,
+        measured=interval.value,
+        low=interval.low,
+        high=interval.high,
+        repetitions=repetitions,
+        note=note,
+        **details,
+    )
 
 
 def table(rows: Iterable[ItemRow]) -> pd.DataFrame:
@@ -109,8 +115,9 @@ class ItemResult:
         lines = (
             f"{row['setting']}: {row['quantity']} is {number_text(row['published'], 6)} in print, "
             f"{number_text(row['theory'], 6)} by theory"
-            for row in rows.to_dict("records") if not _agrees(row["theory"], row["published"])
-        )  # fmt: skip
+            for row in rows.to_dict("records")
+            if not _agrees(row["theory"], row["published"])
+        )
         return len(rows), tuple(lines)
 
 

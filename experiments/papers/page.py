@@ -40,9 +40,14 @@ def render_page(
     body = (
         *map(warning_html, paper_results.warnings),
         *(paragraph_html(line, "notice") for line in notices),
-        heading_html("Contents"), contents, heading_html("What was played"), paper_results.played, *items,
-        heading_html("Paper"), paragraph_html(paper.reference),
-    )  # fmt: skip
+        heading_html("Contents"),
+        contents,
+        heading_html("What was played"),
+        paper_results.played,
+        *items,
+        heading_html("Paper"),
+        paragraph_html(paper.reference),
+    )
     form = "quick form" if extent is ComputeExtent.QUICK else "full form"
     return html_page(
         title=f"Reproduction: {name}",

@@ -20,8 +20,12 @@ from fl_audit.statistics.interval_estimates import IntervalEstimate
 PUBLISHED = "as published"
 THEORY = "theory"
 _DIAMOND: dict[str, Any] = {
-    "linestyle": "none", "marker": "D", "markersize": 6.5, "markerfacecolor": "white", "label": PUBLISHED,
-}  # fmt: skip
+    "linestyle": "none",
+    "marker": "D",
+    "markersize": 6.5,
+    "markerfacecolor": "white",
+    "label": PUBLISHED,
+}
 _DOTS = 60  # as many outliers fit beside each other over the range of a box
 
 
@@ -64,9 +68,18 @@ def draw_measured(
     is_open = np.isinf(top)
     spread = np.stack([value - bottom, np.where(is_open, value, top) - value])
     axes.errorbar(
-        x, value, yerr=np.maximum(np.nan_to_num(spread), 0), fmt=look.marker, color=look.colour, capsize=3,
-        linestyle=look.line if joined else "none", linewidth=1.4, markersize=5, label=label, zorder=3,
-    )  # fmt: skip
+        x,
+        value,
+        yerr=np.maximum(np.nan_to_num(spread), 0),
+        fmt=look.marker,
+        color=look.colour,
+        capsize=3,
+        linestyle=look.line if joined else "none",
+        linewidth=1.4,
+        markersize=5,
+        label=label,
+        zorder=3,
+    )
     axes.errorbar(
         np.asarray(x, dtype=np.float64)[is_open], value[is_open], yerr=0.0, lolims=True, fmt="none", ecolor=look.colour
     )
@@ -117,9 +130,14 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
     for handle in extra:
         entries.setdefault(str(handle.get_label()), handle)
     figure.legend(
-        list(entries.values()), list(entries), loc="outside lower center", frameon=False, ncols=columns,
-        fontsize=SMALL_TEXT_SIZE, handlelength=3.0,
-    )  # fmt: skip
+        list(entries.values()),
+        list(entries),
+        loc="outside lower center",
+        frameon=False,
+        ncols=columns,
+        fontsize=SMALL_TEXT_SIZE,
+        handlelength=3.0,
+    )
 
 
 def empty_panel(axes: Axes, title: str, reason: str) -> None:

@@ -80,9 +80,11 @@ def _write(records_by_paper: Mapping[str, Sequence[Record]], files: dict[Path, b
 def stale_pages(docs: Path = DOCS) -> list[str]:
     """Return a sentence on each published table or figure that was made with another version's schema or settings."""
     return [
-        f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
+        f"{key}-{record['item']}: {why}"
+        for key, records in _made(docs).items()
+        for record in records
         if (why := _stale(record))
-    ]  # fmt: skip
+    ]
 
 
 def _stale(record: Record) -> str:

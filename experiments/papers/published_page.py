@@ -99,8 +99,9 @@ def _origin(record: Record) -> str:
     minutes = "" if record["minutes"] is None else f", {record['minutes']:,} minutes"
     runs = (
         f"{plural(record['trials'], 'trial')}{minutes}, played at commit {' and '.join(record['run_commits']) or '?'}"
-        if record["trials"] else "no runs"
-    )  # fmt: skip
+        if record["trials"]
+        else "no runs"
+    )
     form = "full form" if record["extent"] == ComputeExtent.FULL else "quick form"
     origin = f"made at commit {record['commit'] or '?'} on {record['made']}"
     return f"*{capital(form)}; {runs}; {origin}.*"

@@ -40,8 +40,15 @@ def _search_and_rank(config: RunConfig) -> tuple[tuple[Any, ...], int]:
     data = config.data
     audit = config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
-    search = (data_spec(data), data.records, data.test_records, data.seed, config.privacy.adjacency,
-              audit.dissimilarity, farthest)  # fmt: skip
+    search = (
+        data_spec(data),
+        data.records,
+        data.test_records,
+        data.seed,
+        config.privacy.adjacency,
+        audit.dissimilarity,
+        farthest,
+    )
     return search, audit.neighbour_rank or 1
 
 

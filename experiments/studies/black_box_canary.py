@@ -39,7 +39,9 @@ from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.roc import area_under_curve
 
-EPSILON, DELTA, CONFIDENCE = 10.0, 1e-5, 0.95
+EPSILON = 10.0
+DELTA = 1e-5
+CONFIDENCE = 0.95
 PUBLISHED = 7.21
 CANARIES = ("ordinary", "blank", "crafted")
 METHODS = (BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC, BoundMethod.GDP)
@@ -50,9 +52,13 @@ _MODEL_SEED = 0
 def small_cnn(classes: int) -> nn.Module:
     """Return a network of two strided convolutions (8 and 16 channels) and a dense layer: 2,914 parameters on MNIST."""
     return nn.Sequential(
-        nn.Conv2d(1, 8, 6, stride=3), nn.Tanh(), nn.Conv2d(8, 16, 3, stride=2), nn.Tanh(), nn.Flatten(),
+        nn.Conv2d(1, 8, 6, stride=3),
+        nn.Tanh(),
+        nn.Conv2d(8, 16, 3, stride=2),
+        nn.Tanh(),
+        nn.Flatten(),
         nn.Linear(144, classes),
-    )  # fmt: skip
+    )
 
 
 class CanaryTrainingSetting(NamedTuple):
@@ -80,13 +86,23 @@ def _plan_of(
         "data": data if data_dir is None else data | {"data-dir": data_dir},
         "model": {"name": setting.model, "initial": str(weights_source), "seed": _MODEL_SEED},
         "training": {"rounds": setting.rounds, "learning-rate": setting.learning_rate},
-        "privacy": {"epsilon": EPSILON, "delta": DELTA, "clipping-norm": 1.0, "accountant": "gdp",
-                    "adjacency": "add-remove-record"},
+        "privacy": {
+            "epsilon": EPSILON,
+            "delta": DELTA,
+            "clipping-norm": 1.0,
+            "accountant": "gdp",
+            "adjacency": "add-remove-record",
+        },
         # Nobody looks at the rounds: whoever sees the final model alone is the adversary.
-        "audit": {"trials": setting.trials, "insider": False, "epsilon-star": False, "evaluate-every": setting.rounds,
-                  "neighbour": "crafted" if canary == "crafted" else "random"},
+        "audit": {
+            "trials": setting.trials,
+            "insider": False,
+            "epsilon-star": False,
+            "evaluate-every": setting.rounds,
+            "neighbour": "crafted" if canary == "crafted" else "random",
+        },
         "run": {"seed": 1, "keep-releases": 0, "keep-final-models": False, "actors": 2},
-    }  # fmt: skip
+    }
     plan = plan_run(parse_config(values))
     if canary != "blank":
         return plan
@@ -104,7 +120,8 @@ def _play(
 ) -> list[str]:
     """Carry out all trials for one row of the table, and return the cells of this row."""
     plan = _plan_of(setting, weights_source, canary, data_dir)
-    federation, norm = load_federation(plan.federation), plan.federation.mechanism.clipping_norm
+    federation = load_federation(plan.federation)
+    norm = plan.federation.mechanism.clipping_norm
     models = starting_models(federation, weights_source, _MODEL_SEED, trials_to_craft_on(weights_source))
     ordinary = gradient_norms_and_products(
         federation.model, models, federation.common.features, federation.common.labels
@@ -112,24 +129,44 @@ def _play(
     tensor = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
     contents = results_of_run(plan, progress=progress_bar)
     scores = contents.trials["record_score"].to_numpy(dtype=np.float64)
-    members, nonmembers = scores[contents.run.bits], scores[~contents.run.bits]
+    members = scores[contents.run.bits]
+    nonmembers = scores[~contents.run.bits]
     bounds = [epsilon_lower_bound(members, nonmembers, DELTA, CONFIDENCE, method) for method in METHODS]
     return [
-        setting.model.rpartition(":")[2], str(setting.rounds), str(setting.trials), str(weights_source),
-        f"{float(ordinary.mean()) / norm:.3f}", canary, f"{float(tensor.norm(dim=1).mean()) / norm:.3f}",
+        setting.model.rpartition(":")[2],
+        str(setting.rounds),
+        str(setting.trials),
+        str(weights_source),
+        f"{float(ordinary.mean()) / norm:.3f}",
+        canary,
+        f"{float(tensor.norm(dim=1).mean()) / norm:.3f}",
         f"{contents.trials['test_accuracy'].mean():.1%}",
         f"{area_under_curve(members, nonmembers, CONFIDENCE).value:.3f}",
-        *(f"{bound.epsilon:.2f}" for bound in bounds), f"{bounds[1].limit_of_detection:.2f}",
-    ]  # fmt: skip
+        *(f"{bound.epsilon:.2f}" for bound in bounds),
+        f"{bounds[1].limit_of_detection:.2f}",
+    ]
 
 
 def main() -> None:
     parser = parser_of(__doc__, "logistic regression alone, few trials")
     parser.add_argument("--data-dir", help="directory of published data files; FL_AUDIT_DATA unless given")
-    options, console = parser.parse_args(), Console(width=170)
+    options = parser.parse_args()
+    console = Console(width=170)
     torch.set_num_threads(1)
-    columns = ("model", "rounds", "trials", "weights", "others' gradients / C", "record", "its gradient / C",
-               "accuracy", "AUC", *map(str, METHODS[:2]), "gdp *", "ceiling")  # fmt: skip
+    columns = (
+        "model",
+        "rounds",
+        "trials",
+        "weights",
+        "others' gradients / C",
+        "record",
+        "its gradient / C",
+        "accuracy",
+        "AUC",
+        *map(str, METHODS[:2]),
+        "gdp *",
+        "ceiling",
+    )
     title = f"The final model alone: lower bounds on epsilon {EPSILON:g} (delta {DELTA:g}) at {CONFIDENCE:.0%}"
     table = table_of(columns, title, ("model", "weights", "record"))
     settings = list(product(QUICK if options.quick else FULL, InitialWeightsSource, CANARIES))

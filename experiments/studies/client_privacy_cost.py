@@ -69,7 +69,9 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
     sizes = {"clients": clients, "records": 50 * clients, "test-records": 2000}
     data = {"name": "mnist", "data-dir": str(data_dir)} | sizes
     mnist: Values = {"data": data, "training": local | {"rounds": rounds}}
-    sampled, cohorts, delta = {"sampling-rate": 0.1}, {"cohort": clients // 10}, float(clients) ** -1.1
+    sampled = {"sampling-rate": 0.1}
+    cohorts = {"cohort": clients // 10}
+    delta = float(clients) ** -1.1
     return (
         ClientFederation("FEMNIST, 12 natural clients", femnist, {}, {}, 12**-1.1),
         ClientFederation(f"MNIST, {clients} clients", mnist, sampled, cohorts, delta),
@@ -155,7 +157,8 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     sentences = []
     for name, frame in table.groupby("federation", sort=False):
         is_private = np.isfinite(frame["epsilon"])
-        best, private = frame.loc[~is_private, "accuracy"].max(), frame[is_private]
+        best = frame.loc[~is_private, "accuracy"].max()
+        private = frame[is_private]
         near = f"within 0.1 of the accuracy without privacy, {best:.3f}"
         good = private[private["accuracy"] >= best - 0.1]
         if good.empty:
@@ -173,7 +176,9 @@ def main() -> None:
     parser.add_argument("--data-dir", help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--out", type=Path, default=Path("runs/client-accuracy"), help="where table and figure go")
     arguments = parser.parse_args()
-    directory, console, rows = data_directory(arguments.data_dir), Console(), []
+    directory = data_directory(arguments.data_dir)
+    console = Console()
+    rows = []
     if directory is None:
         parser.error("no data directory: name one by --data-dir, or set FL_AUDIT_DATA")
     for row in _points(directory, arguments.quick, arguments.trials):

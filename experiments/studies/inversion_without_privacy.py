@@ -108,7 +108,8 @@ def _scene(setting: InvertedUpdateSetting, directory: str | None, pictures: int)
     # Grey pictures have one channel, as the model reads them.
     shape = true.shape if len(true.shape) == 3 else (1, *true.shape)
     spec = ModelSpec(setting.model, shape, pool.classes)
-    model, start = StackedModel.of(spec), initial_models(spec, 0, [0])[0].detach()
+    model = StackedModel.of(spec)
+    start = initial_models(spec, 0, [0])[0].detach()
     shared = UpdateFunction(model, start)
     if setting.is_local:
         schedule = LocalSchedule(0.01, max(1, setting.batch // 2), epochs=2)
@@ -152,10 +153,15 @@ def beside_reference(
     draw = generator(0, Purpose.DRAWING, round=1)
     ours = images_by_descent(scene.shared, scene.seen, scene.labels, draw, descent).numpy()
     measures = {
-        "seen": scene.seen.numpy(), "labels": scene.labels[:, 0].numpy(), "start": scene.shared.start.numpy(),
-        "shape": scene.true.shape[2:], "classes": scene.classes, "model": setting.model,
-        "iterations": descent.iterations, "smoothness": descent.smoothness,
-    }  # fmt: skip
+        "seen": scene.seen.numpy(),
+        "labels": scene.labels[:, 0].numpy(),
+        "start": scene.shared.start.numpy(),
+        "shape": scene.true.shape[2:],
+        "classes": scene.classes,
+        "model": setting.model,
+        "iterations": descent.iterations,
+        "smoothness": descent.smoothness,
+    }
     path = os.pathsep.join(map(str, (Path(__file__).resolve().parents[2], reference)))
     written = arrays_of_script(
         interpreter, _REFERENCE_SCRIPT, measures, "the reference", os.environ | {"PYTHONPATH": path}

@@ -75,13 +75,16 @@ def _client_and_class_guess_rates(
     A client holds a class if `is_share_above_median` says so.
     """
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
-    contents, guarantee = results_of_run(plan, progress=progress_bar), plan.guarantee
-    numbers, targets = contents.find(CandidateRanksFinding), contents.run.tables.targets
+    contents = results_of_run(plan, progress=progress_bar)
+    guarantee = plan.guarantee
+    numbers = contents.find(CandidateRanksFinding)
+    targets = contents.run.tables.targets
     assert guarantee is not None, "an epsilon is claimed"
     assert numbers is not None, "the reconstruction audit has its numbers"
     assert targets is not None, "candidates have a table"
     has_many = is_share_above_median(load_federation(plan.federation))
-    belief, is_in = softmax(by_target(targets, "log_odds"), axis=1), by_target(targets, "is_in").argmax(axis=1)
+    belief = softmax(by_target(targets, "log_odds"), axis=1)
+    is_in = by_target(targets, "is_in").argmax(axis=1)
     right = mean_interval(((belief @ has_many > 0.5) == has_many[is_in]).mean(axis=1), _CONFIDENCE)
     chances = np.maximum(has_many.mean(axis=0), 1 - has_many.mean(axis=0))
     bound = float(np.mean([guarantee.reconstruction_bound(float(chance)) or 1.0 for chance in chances]))
@@ -111,14 +114,18 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")
     parser.add_argument("--trials", type=int, default=400, help="trainings for each line (%(default)s)")
-    options, console, problems = parser.parse_args(), Console(width=140), list[str]()
+    options = parser.parse_args()
+    console = Console(width=140)
+    problems = list[str]()
     data = FEMNIST if options.data_dir is None else FEMNIST | {"data-dir": options.data_dir}
-    attacks, questions = ("epsilon", "attack", "AUC", "allowed"), ("epsilon", "question", "right", "chance", "allowed")
+    attacks = ("epsilon", "attack", "AUC", "allowed")
+    questions = ("epsilon", "question", "right", "chance", "allowed")
     table = table_of(attacks, words=attacks)
     for epsilon in EPSILONS:
         finding = _who_took_part(data, epsilon, options.trials)
         for name, attack_results in finding.achieved.items():
-            auc, largest = attack_results.rates.auc, finding.largest_auc_of(name)
+            auc = attack_results.rates.auc
+            largest = finding.largest_auc_of(name)
             allowed = "" if largest is None else f"{largest:.3f}"
             table.add_row(str(epsilon), name, _interval(auc.value, auc.low, auc.high), allowed)
             if largest is not None and auc.low > largest:

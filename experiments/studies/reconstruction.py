@@ -52,10 +52,14 @@ from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 
-CANDIDATES, DELTA = 100, 1e-5
+CANDIDATES = 100
+DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-TRIALS, QUICK_TRIALS = 2000, 200
-PICTURES, ITERATIONS, QUICK_ITERATIONS = 32, 1000, 60
+TRIALS = 2000
+QUICK_TRIALS = 200
+PICTURES = 32
+ITERATIONS = 1000
+QUICK_ITERATIONS = 60
 
 
 class _HalfNoiseStrategy(TrialBatchStrategy):
@@ -84,7 +88,8 @@ class _RatePoint(NamedTuple):
 
 def _trial(plan: RunPlan, parties: ClientAppAndStrategy) -> _TrialOutcome:
     contents = results_of_run(plan, parties, progress_bar)
-    numbers, verdict = contents.find(CandidateRanksFinding), contents.find(VerdictFinding)
+    numbers = contents.find(CandidateRanksFinding)
+    verdict = contents.find(VerdictFinding)
     assert numbers is not None, "the reconstruction audit has its numbers"
     assert verdict is not None
     assert verdict.judgement is not None, "a guarantee is judged"
@@ -97,8 +102,10 @@ def _simulated(mu: float, trials: int) -> float:
 
     `mu` is the Gaussian-DP parameter of the noise.
     """
-    draw, length = generator(0, Purpose.DRAWING, round=2), mu * math.sqrt(CANDIDATES / (CANDIDATES - 1))
-    truth, products = draw.integers(CANDIDATES, size=trials), draw.normal(size=(trials, CANDIDATES)) * length
+    draw = generator(0, Purpose.DRAWING, round=2)
+    length = mu * math.sqrt(CANDIDATES / (CANDIDATES - 1))
+    truth = draw.integers(CANDIDATES, size=trials)
+    products = draw.normal(size=(trials, CANDIDATES)) * length
     products[np.arange(trials), truth] += length**2
     nobody = np.zeros(products.shape, dtype=np.bool_)
     weighed = increments(products, np.full_like(products, length), None, np.ones(trials), nobody)
@@ -123,7 +130,8 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
     honest, halved = (
         _trial(plan, strategy) for strategy in (HONEST, ClientAppAndStrategy(strategy=_HalfNoiseStrategy))
     )
-    best, simulated = simplex_success(guarantee.mu, CANDIDATES), _simulated(guarantee.mu, trials)
+    best = simplex_success(guarantee.mu, CANDIDATES)
+    simulated = _simulated(guarantee.mu, trials)
     return _RatePoint(epsilon, bound, best, simulated, honest, halved)
 
 
@@ -164,9 +172,11 @@ def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for point in points:
-        trials, shares = (point.honest, point.halved), (point.bound, point.best, point.simulated)
+        trials = (point.honest, point.halved)
+        shares = (point.bound, point.best, point.simulated)
         rate_texts = (f"{rate.share:.4f} ({rate.low:.4f} to {rate.high:.4f})" for rate, _, _ in trials)
-        passed, verdicts = ("yes" if trial.is_passed else "no" for trial in trials), (trial.verdict for trial in trials)
+        passed = ("yes" if trial.is_passed else "no" for trial in trials)
+        verdicts = (trial.verdict for trial in trials)
         texts = (", ".join(passed), ", ".join(verdicts))
         table.add_row(f"{point.epsilon:g}", *(f"{share:.4f}" for share in shares), *rate_texts, *texts)
     console.print(table)
@@ -221,7 +231,8 @@ def _compared(
     """
     interpreter, reference = options.reference
     columns = ("Inverted", "ours, dB", "the reference, dB", "difference, dB")
-    table, problems = table_of(columns, words=columns), list[str]()
+    table = table_of(columns, words=columns)
+    problems = list[str]()
     for setting in (setting for setting in COMPARED if options.setting in str(setting)):
         ours, theirs = beside_reference(setting, directory, pictures, descent, interpreter, Path(reference))
         difference = float(ours.mean() - theirs.mean())
@@ -247,7 +258,9 @@ def main() -> None:
     path = data_directory(options.data_dir)
     directory = None if path is None else str(path)
     studies = (options.only,) if options.only else () if options.reference else ("rates", "pictures", "quality")
-    console, problems, figures = Console(width=150), list[str](), dict[str, Figure]()
+    console = Console(width=150)
+    problems = list[str]()
+    figures = dict[str, Figure]()
     if "rates" in studies:
         points = [_rates(epsilon, QUICK_TRIALS if options.quick else options.trials) for epsilon in EPSILONS]
         problems += _print_rates(points, console)

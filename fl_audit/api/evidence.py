@@ -45,7 +45,8 @@ def lower_bound(
     >>> round(lower_bound(scores + 100, scores, 0.0).epsilon, 2)
     3.05
     """
-    members, nonmembers = as_floats("member scores", member_scores), as_floats("nonmember scores", nonmember_scores)
+    members = as_floats("member scores", member_scores)
+    nonmembers = as_floats("nonmember scores", nonmember_scores)
     return epsilon_lower_bound(members, nonmembers, delta, confidence, choice(BoundMethod, "method", method))
 
 
@@ -88,5 +89,6 @@ def epsilon_star(
     """
     generator = np.random.default_rng(0) if rng is None else rng
     chosen = None if method is None else choice(StarMethod, "method", method)
-    members, population = as_floats("member losses", member_losses), as_floats("population losses", population_losses)
+    members = as_floats("member losses", member_losses)
+    population = as_floats("population losses", population_losses)
     return estimate_epsilon_star(members, population, delta, generator, chosen, confidence, cut)

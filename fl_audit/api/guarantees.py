@@ -68,7 +68,8 @@ def account(
     >>> round(account(1.0, 100, 1e-5, **copied).epsilon, 3)
     0.895
     """
-    over, neighbours = choice(MultiplierReference, "noise over", noise_over), choice(Adjacency, "adjacency", adjacency)
+    over = choice(MultiplierReference, "noise over", noise_over)
+    neighbours = choice(Adjacency, "adjacency", adjacency)
     events = gaussian_rounds(over.over_sensitivity(noise_multiplier, neighbours), rounds, sampling_rate)
     return derive_guarantee(Claim(neighbours, events, delta, prior, accountant, sensitivities))
 
@@ -142,10 +143,17 @@ def calibrate(
     >>> round(guarantee.noise_multiplier, 2)
     9.95
     """
-    target = one_target({
-        "belief": belief, "advantage": advantage, "epsilon": epsilon, "reconstruction": reconstruction,
-        "candidates": candidates, "singling-out": singling_out, "population-share": population_share,
-    })  # fmt: skip
+    target = one_target(
+        {
+            "belief": belief,
+            "advantage": advantage,
+            "epsilon": epsilon,
+            "reconstruction": reconstruction,
+            "candidates": candidates,
+            "singling-out": singling_out,
+            "population-share": population_share,
+        }
+    )
     events = gaussian_rounds(1.0, rounds, sampling_rate)
     claim = Claim(adjacency, events, delta, prior, accountant, sensitivities)
     return derive_guarantee(claim.with_noise(noise_multiplier_for(target, claim)))

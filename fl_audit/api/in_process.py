@@ -99,7 +99,8 @@ def _require_no_ray(engine: Engine) -> None:
 @contextmanager
 def _process_state_restored() -> Iterator[None]:
     """Set up environment, signals and logging of the process for a run, and restore them after the block."""
-    variables, logs = dict(os.environ), [(log, log.level) for log in map(logging.getLogger, _LOGS)]
+    variables = dict(os.environ)
+    logs = [(log, log.level) for log in map(logging.getLogger, _LOGS)]
     is_main = threading.current_thread() is threading.main_thread()
     handlers = [(signal_number, signal.getsignal(signal_number)) for signal_number in _SIGNALS] if is_main else []
     torch = import_module("torch")

@@ -90,9 +90,13 @@ def run_audit(
     chosen = choice(Engine, "engine", engine)
     require(ray_address is None or chosen is Engine.RAY, "ray_address with engine='local': it goes with engine='ray'")
     if isinstance(config, str | Path):
-        text, source_name, place = read_toml(Path(config)), f"configuration {config}", Path(config).absolute().parent
+        text = read_toml(Path(config))
+        source_name = f"configuration {config}"
+        place = Path(config).absolute().parent
     else:
-        text, source_name, place = _written(config), "configuration", Path.cwd()
+        text = _written(config)
+        source_name = "configuration"
+        place = Path.cwd()
     values = values_of(text, source_name, place, _replaced(settings or {}), None if data_dir is None else str(data_dir))
     try:
         if own_process:

@@ -9,19 +9,29 @@ from typing import Any
 from unittest.mock import patch
 
 TRACKERS_OFF = {
-    "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
-}  # fmt: skip
+    "WANDB_MODE": "disabled",
+    "COMET_MODE": "disabled",
+    "NEPTUNE_MODE": "debug",
+    "CLEARML_OFFLINE_MODE": "1",
+}
 """Environment variables, with their values, that disable trackers which are started later."""
 _LOGS = {
     "wandb": ("log", "Run.log"),
     "wandb.sdk.wandb_run": ("Run.log",),
     "mlflow": (
-        "log_metric", "log_metrics", "log_param", "log_params", "log_artifact", "log_artifacts", "log_dict", "log_text",
+        "log_metric",
+        "log_metrics",
+        "log_param",
+        "log_params",
+        "log_artifact",
+        "log_artifacts",
+        "log_dict",
+        "log_text",
     ),
     # The first name is for existing writers, and the second for new ones, which would open a file and start a thread.
     "torch.utils.tensorboard.writer": ("FileWriter.add_event", "FileWriter"),
     "tensorboardX.writer": ("FileWriter.add_event", "FileWriter"),
-}  # fmt: skip
+}
 """Functions and methods, keyed by module, that log to a tracker which the app has already started."""
 
 

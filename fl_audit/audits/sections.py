@@ -51,20 +51,43 @@ VERDICT = verdict_section(
 
 SECTIONS: tuple[Section[Any], ...] = (
     # the verdict and the claim
-    VERDICT, guarantee.GUARANTEE, RECORD_GUARANTEE, NOISE,
+    VERDICT,
+    guarantee.GUARANTEE,
+    RECORD_GUARANTEE,
+    NOISE,
     # the success of insiders and attackers
-    INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
+    INSIDER,
+    SCORES,
+    ONE_RUN,
+    ATTACKS,
+    ATTRIBUTES,
+    RECONSTRUCTION,
+    INVERSION,
     # the accuracy of the models, and the costs of other guarantees
-    RELEASED_MODEL, CLIENT_METRICS, guarantee.OTHER_GUARANTEES,
+    RELEASED_MODEL,
+    CLIENT_METRICS,
+    guarantee.OTHER_GUARANTEES,
     # the insiders' evidence in detail
-    EMPIRICAL_EPSILON, LEVELS, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
+    EMPIRICAL_EPSILON,
+    LEVELS,
+    TRADEOFF,
+    BELIEF_ROUNDS,
+    INNOVATIONS,
+    INSIDERS,
     # the information in models alone, and the claims to and by each client
-    MEMBERSHIP, EPSILON_STAR, USERS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
+    MEMBERSHIP,
+    EPSILON_STAR,
+    USERS,
+    guarantee.CLIENT_GUARANTEES,
+    guarantee.COLLUDERS,
     # the mechanism, and the origin of the run
-    guarantee.CLIPPING, CRAFTED, DISTRIBUTION, ORIGIN,
+    guarantee.CLIPPING,
+    CRAFTED,
+    DISTRIBUTION,
+    ORIGIN,
     # for the data-protection officer
     OFFICER,
-)  # fmt: skip
+)
 """The general sections in their order; a section may use the findings of earlier sections."""
 
 

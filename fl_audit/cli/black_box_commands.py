@@ -153,10 +153,15 @@ def strategy(
     _require_scenarios({"--exclude": exclude, "--include": include})
     rare = settings_of(RareStrategySettings, set_ or [])
     wishes = strategy_audit_launcher.StrategyOptions(
-        factory, str(neighbours), rounds=rounds,
-        exclude=tuple(exclude or ()), include=None if include is None else tuple(include), is_quick=quick,
-        **claim.as_keywords(rare), **rare.as_keywords(),
-    )  # fmt: skip
+        factory,
+        str(neighbours),
+        rounds=rounds,
+        exclude=tuple(exclude or ()),
+        include=None if include is None else tuple(include),
+        is_quick=quick,
+        **claim.as_keywords(rare),
+        **rare.as_keywords(),
+    )
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
         answer = strategy_audit_launcher.audit_in_subprocess(wishes, options.out)
@@ -224,9 +229,14 @@ def review(
         require_named(client_data)
     rare = settings_of(RareSettings, set_ or [])
     wishes = ReviewOptions(
-        adjacency=adjacency, rounds=rounds, seconds=60 * minutes, client_data=client_data,
-        is_quick=quick, **claim.as_keywords(rare), **rare.as_keywords(),
-    )  # fmt: skip
+        adjacency=adjacency,
+        rounds=rounds,
+        seconds=60 * minutes,
+        client_data=client_data,
+        is_quick=quick,
+        **claim.as_keywords(rare),
+        **rare.as_keywords(),
+    )
     with at_work(f"review of {app_dir}"):
         answer = reviewed(app_dir, wishes, options.out)
     options.show(answer)

@@ -69,7 +69,8 @@ def check(
 
 def _rows(check_result: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
 
-    plan, sizes = check_result.plan, check_result.sizes
+    plan = check_result.plan
+    sizes = check_result.sizes
     of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
     records = f"{plural(sizes.records, 'record')} of {of}"
     tested = plural(sizes.test_records, "test record")
@@ -85,7 +86,8 @@ def _rows(check_result: "PlannedRunCheckResult", engine: Engine) -> Iterator[tup
         yield "Columns", "\n".join(column_lines(sizes.columns))
     for caution in check_result.cautions:
         yield "Look at", caution.text
-    trials, batch = plan.config.audit.trials, plan.trials_per_batch
+    trials = plan.config.audit.trials
+    batch = plan.trials_per_batch
     together = "" if trials == 1 else f", {'all' if batch >= trials else f'{batch:,}'} at a time"
     played = f"{plural(trials, 'trial')} of {plural(plan.federation.rounds, 'round')}{together}"
     yield "Model", f"{title_of_named(plan.federation.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
@@ -126,7 +128,8 @@ def _guarantee(check_result: "PlannedRunCheckResult") -> str:
 
 def _limit_of_detection(check_result: "PlannedRunCheckResult") -> str:
 
-    limits, mechanism = check_result.limits, check_result.plan.federation.mechanism
+    limits = check_result.limits
+    mechanism = check_result.plan.federation.mechanism
     if check_result.canaries is not None:
         return _limit_of_canaries(check_result.canaries)
     if limits is None:
@@ -158,7 +161,8 @@ def _limit_of_canaries(limit: "CanaryDetectionLimit") -> str:
     from fl_audit.verdict.declared_tests import DETECTION_POWER
     from fl_audit.verdict.noise_estimate import BREACH
 
-    power, breach = DETECTION_POWER, f"{BREACH:g}"
+    power = DETECTION_POWER
+    breach = f"{BREACH:g}"
     showing = "the canaries show no breach"
     if isfinite(limit.limit_of_detection):
         showing = (
@@ -178,7 +182,8 @@ def _limit_of_canaries(limit: "CanaryDetectionLimit") -> str:
 def _trials_needed(check_result: "PlannedRunCheckResult") -> str:
     """Return how many trials a conclusive verdict needs, and for what."""
 
-    limits, needed = check_result.limits, check_result.trials_for_conclusive_verdict
+    limits = check_result.limits
+    needed = check_result.trials_for_conclusive_verdict
     assert limits is not None, "only limits of detection tell how many trials are needed"
 
     from fl_audit.verdict.noise_estimate import BREACH

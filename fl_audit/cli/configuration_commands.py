@@ -93,7 +93,8 @@ class TrainingOptions:
         is_by_owners
             Whether every owner of records is a client.
         """
-        clients, rounds = self.clients, self.rounds
+        clients = self.clients
+        rounds = self.rounds
         if clients is None and not is_by_owners and can_ask_user():
             clients = int(typer.prompt("Clients", type=int, default=10, err=True))
         if rounds is None:
@@ -186,10 +187,18 @@ def init(
     from fl_audit.runs.new_config import ConfigRequest, new_config
 
     wishes = ConfigRequest(
-        data, name, value, label, table=table, others=other_settings, **vars(training), adjacency=guarantee.adjacency,
-        delta=guarantee.delta, trials=other_settings.get("audit", {}).get("trials"),
+        data,
+        name,
+        value,
+        label,
+        table=table,
+        others=other_settings,
+        **vars(training),
+        adjacency=guarantee.adjacency,
+        delta=guarantee.delta,
+        trials=other_settings.get("audit", {}).get("trials"),
         strategy=other_settings.get("training", {}).get("strategy"),
-    )  # fmt: skip
+    )
     with at_work("loading the data, accounting the guarantee"):
         text, notes = new_config(wishes, parent)
     write_text(file, text)
@@ -202,7 +211,8 @@ def _data_and_label(options: DataOptions, written: Mapping[str, Any]) -> tuple[s
 
     `written` holds given settings about the format of a table, by key.
     """
-    data, label = options.data, options.label
+    data = options.data
+    label = options.label
     if not data:
         require(can_ask_user(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from fl_audit.runs.comparison.rows import RunRow
 
-_NAMES, _CELL = 29, 10
+_NAMES = 29
+_CELL = 10
 """Widths of the column of names and of that of a run: five runs fit side by side into 80 characters."""
 _MARKS = {
     "no contradiction": "~",
@@ -116,7 +117,8 @@ def _in_words(row: "RunRow") -> dict[str, str]:
         return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)
 
     def cell(entry: "Mapping[str, Any]") -> str:
-        mark, claimed = _MARKS.get(entry["reading"] or "", ""), entry["claimed"]
+        mark = _MARKS.get(entry["reading"] or "", "")
+        claimed = entry["claimed"]
         if claimed is None or entry["value"] is None:
             return text(entry["value"], entry["is_share"]) + mark
         # As in the report, so that the text lies on the side of the claim on which the number lies.

@@ -130,7 +130,8 @@ def calibrate(
     noise multiplier: its standard deviation divided by the sensitivity.
     """
 
-    target, rate = options.target(), accounting.sampling_rate
+    target = options.target()
+    rate = accounting.sampling_rate
 
     from fl_audit.privacy.events import gaussian_rounds
 
@@ -265,7 +266,7 @@ def account(
 
     print_guarantee(
         found, events, accounting.accountant, title, format_options, spent=spent if options.per_round else None
-    )  # fmt: skip
+    )
 
 
 def _target_text(target: "Target", adjacency: Adjacency) -> str:

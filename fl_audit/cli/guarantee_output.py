@@ -160,7 +160,8 @@ def _print(rows: list[AccountantResult], best: "Guarantee", title: str, saving: 
 
 def _multiplied(guarantee: "Guarantee") -> str:
     """Return sentences on the quantity that the noise multiplier multiplies, here and in other libraries."""
-    unit, usage = guarantee.adjacency.unit, "as Opacus, TensorFlow Privacy and dp-accounting quote it"
+    unit = guarantee.adjacency.unit
+    usage = "as Opacus, TensorFlow Privacy and dp-accounting quote it"
     over = guarantee.noise_over_clipping_norm
     if over == guarantee.noise_multiplier:
         added = f"which a {unit} that comes or goes adds at most"
@@ -172,7 +173,9 @@ def _multiplied(guarantee: "Guarantee") -> str:
 def _cells(guarantee: "Guarantee | None", largest_noise: float) -> list[str]:
     if guarantee is None:
         return ["-"] * 5
-    noise, belief, advantage = _noise(guarantee), guarantee.belief_bound, guarantee.advantage_bound_exact
+    noise = _noise(guarantee)
+    belief = guarantee.belief_bound
+    advantage = guarantee.advantage_bound_exact
     return [
         f"{noise:.6g}",
         f"{guarantee.epsilon:.6g}",

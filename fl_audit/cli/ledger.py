@@ -74,11 +74,18 @@ def account_ledger(
 
     if as_json:
         nothing = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": 0.0, "delta": delta}
-        values = nothing | _guarantee_values(total) | {
-            "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
-            "budget": budget, "over_budget": over, "added": releases is not None and refused is None,
-            "digest": lines[-1].digest if lines else None, "warnings": warnings,
-        }  # fmt: skip
+        values = (
+            nothing
+            | _guarantee_values(total)
+            | {
+                "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
+                "budget": budget,
+                "over_budget": over,
+                "added": releases is not None and refused is None,
+                "digest": lines[-1].digest if lines else None,
+                "warnings": warnings,
+            }
+        )
         print_json(values)
     else:
         _print_trainings(path, lines)
@@ -121,7 +128,8 @@ def _guarantee_values(spent: SpentPrivacy) -> dict[str, Any]:
 def _print_trainings(path: Path, lines: Sequence[LedgerTraining]) -> None:
     columns, rows = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"), []
     for line in lines:
-        releases, noise = line.terms, f"{line.noise_multiplier:.6g}"
+        releases = line.terms
+        noise = f"{line.noise_multiplier:.6g}"
         called = line.name if line.trainings == 1 else f"{line.name} (each of {line.trainings:,})".strip()
         rows.append((called, str(releases.adjacency), str(releases.rounds), f"{releases.sampling_rate:g}", noise))
     print_table(columns, rows, str(path), numbers=range(2, 5))

@@ -156,9 +156,14 @@ def reproduce(
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = console_for(stderr=True)
     context = ReproductionOptions(
-        directory, data_dir, extent, chosen, runs_progress_bar,
-        lambda line: None if is_quiet() else console.print(line, highlight=False), ray_address,
-    )  # fmt: skip
+        directory,
+        data_dir,
+        extent,
+        chosen,
+        runs_progress_bar,
+        lambda line: None if is_quiet() else console.print(line, highlight=False),
+        ray_address,
+    )
 
     def way_on() -> list[str] | None:
         flags = flags_of(out=directory, data_dir=data_dir, engine=engine, ray_address=ray_address)

@@ -86,7 +86,8 @@ def bound(
     if method is not None:
         choice(methods, "--method with --one-run" if one_run else "--method", method)
     names = columns_for(column)
-    members, nonmembers = read_numbers(in_scores, names[0]), read_numbers(out_scores, names[1])
+    members = read_numbers(in_scores, names[0])
+    nonmembers = read_numbers(out_scores, names[1])
     title = f"epsilon at delta {delta:g}, {len(members)}"
 
     from fl_audit.audits.canaries.bounds import one_run_bound
@@ -118,7 +119,9 @@ def bound(
 
 
 def _print_one_run(bounds: "list[OneRunBound]", title: str) -> None:
-    rows, notes, estimates = [], list[str](), list[str]()
+    rows = []
+    notes = list[str]()
+    estimates = list[str]()
     for bound in bounds:
         numbers = [f"{number:.4g}" for number in (bound.epsilon, bound.confidence, bound.limit_of_detection)]
         right = f"{bound.guesses.right} of {bound.guesses.guessed}" if bound.method.guesses else ""
@@ -131,9 +134,11 @@ def _print_one_run(bounds: "list[OneRunBound]", title: str) -> None:
 
 
 def _print(bounds: "list[LowerBound]", title: str) -> None:
-    rows, notes = [], list[str]()
+    rows = []
+    notes = list[str]()
     for bound in bounds:
-        limit, valid = f"{bound.limit_of_detection:.4g}", _VALID_FOR[bound.method.needs]
+        limit = f"{bound.limit_of_detection:.4g}"
+        valid = _VALID_FOR[bound.method.needs]
         rows.append((str(bound.method), f"{bound.epsilon:.4g}", f"{bound.confidence:.4g}", limit, valid))
         remarks = (bound.assumption, f"Limit: {bound.limit_meaning}.", *bound.warnings)
         notes += [f"{bound.method}: {note}" for note in remarks]
@@ -177,7 +182,8 @@ def epsilon_star(
     if plot is not None:
         require_figure_path(plot)
     names = columns_for(column)
-    member_losses, population_losses = read_numbers(members, names[0]), read_numbers(population, names[1])
+    member_losses = read_numbers(members, names[0])
+    population_losses = read_numbers(population, names[1])
 
     from fl_audit.released_model.star_estimate import estimate_epsilon_star
 

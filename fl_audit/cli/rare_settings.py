@@ -25,7 +25,9 @@ def settings_of(group: type[T], texts: Sequence[str]) -> T:
     InputError
         If a text has another form, a setting is unknown, or a value is of another type.
     """
-    hints, names, values = get_type_hints(group), setting_names(group), dict[str, Any]()
+    hints = get_type_hints(group)
+    names = setting_names(group)
+    values = dict[str, Any]()
     for text in texts:
         name, equals, word = text.partition("=")
         if not equals or name not in names:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ACCEPTED = "one number a line, a column of a table (--column NAME), or an array in .npy or .npz"
-_ARRAY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
+_ARRAY = b"\x93NUMPY"
+_ZIP = b"PK\x03\x04"
 _BETWEEN_CELLS = re.compile(r"[,;\t| ]+")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _WORDS = {"true": 1.0, "false": 0.0}  # coins, as NumPy and pandas write them

@@ -46,5 +46,5 @@ def _add_steps(ledger: Path, name: str, composed: dict[str, Any]) -> None:
     for step in composed["steps"]:
         terms = StatedReleases(
             Adjacency.ADD_REMOVE_RECORD, step["noise_multiplier"], step["steps"], step["sampling_rate"]
-        )  # fmt: skip
+        )
         add_to_ledger(ledger, LedgerTraining(name, terms))

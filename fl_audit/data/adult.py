@@ -44,7 +44,8 @@ _COLUMNS: _Columns = {
         "South Taiwan Thailand Trinadad&Tobago United-States Vietnam Yugoslavia",
     }.items()
 }
-_LABELS, _MISSING = ("<=50K", ">50K"), "?"
+_LABELS = ("<=50K", ">50K")
+_MISSING = "?"
 _FIELDS = len(_COLUMNS) + 1
 
 
@@ -87,7 +88,8 @@ def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
             # The published test file opens with "|1x3 Cross validator", and both end in an empty line.
             if not row or row[0].startswith("|"):
                 continue
-            fields, where = [field.strip() for field in row], f"in line {reader.line_num}: accepted are {_FIELDS}"
+            fields = [field.strip() for field in row]
+            where = f"in line {reader.line_num}: accepted are {_FIELDS}"
             require(len(fields) == _FIELDS, f"{path} has {len(fields)} fields {where}")
             if incomplete or _MISSING not in fields:
                 rows.append((reader.line_num, fields))

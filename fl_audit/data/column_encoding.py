@@ -22,7 +22,8 @@ from fl_audit.errors import InputError, require
 LARGEST_TABLE = 2**30  # numbers in the features of all records: 4 GiB
 ENOUGH_TO_TELL = 20  # in a table of fewer records, values that are all different say nothing about what the column is
 _SHARE_OF_NUMBERS = 0.5
-_EXAMPLES, _CLASSES = 3, 10
+_EXAMPLES = 3
+_CLASSES = 10
 _MOST_LINES = 20  # columns with a line of their own in a description of a table
 _MOST_WORDS = 5  # words among numbers that could each stand for a missing value
 
@@ -81,7 +82,8 @@ def encode_column(
     numbers, note = numbers_of(column, name, file_rows, settings.decimal or ".")
     if numbers is None:
         return _levels(column.astype(str).str.strip(), name, file_rows.file, settings.most_words, before, identifier)
-    train, drop = file_rows.train, remedies.drop(name)
+    train = file_rows.train
+    drop = remedies.drop(name)
     nameless = "a column of numbers without a name, such as programs add to number the records"
     remedy = f"give it a name, or leave it out with {drop}"
     require(not re.fullmatch(r"Unnamed: \d+", name), f"{file_rows.file} has {nameless}: {remedy}", drop)
@@ -154,7 +156,8 @@ def check_classes(values: NDArray[np.generic], name: str, most_classes: int | No
     `most_classes`: Largest number of classes that is accepted; None accepts any. In 20 records or more, classes have
     two records each on average.
     """
-    records, classes = len(values), len(np.unique(values))
+    records = len(values)
+    classes = len(np.unique(values))
     is_quantity = records >= ENOUGH_TO_TELL and 2 * classes > records
     if not is_quantity and classes <= (most_classes or classes):
         return
@@ -187,10 +190,8 @@ def numbers_of(
         notes = [*notes, *([f"{' and '.join(left_out)} left out"] if left_out else [])]
         plain = text.str.replace(rf"[{other_mark}%\s]", "", regex=True).str.replace(",", ".", regex=False)
         return plain.to_numpy(dtype=np.float64)[codes], f" ({'; '.join(notes)})" if notes else ""
-    cell, drop = (
-        file_rows.cell(int(np.argmin(written[codes])), name, _short(str(raw[~written][0]))),
-        remedies.drop(name),
-    )
+    cell = file_rows.cell(int(np.argmin(written[codes])), name, _short(str(raw[~written][0])))
+    drop = remedies.drop(name)
     remedy = f"the decimals of the other columns have the mark {decimal!r}"
     accepted = f"accepted is one mark throughout, or {drop} to leave the column out"
     require(not otherwise.all(), f"{cell}, and {remedy}: {accepted}", drop)
@@ -204,7 +205,8 @@ def _require_one_kind(fits: Flags, cells: "pd.Index[Any]", name: str, file_rows:
     # Such a column is a spoilt measurement, and one level for each number or date would hide that.
     if fits.all() or fits.mean() <= _SHARE_OF_NUMBERS:
         return
-    words, drop = tuple(dict.fromkeys(str(cell) for cell in cells[~fits])), remedies.drop(name)
+    words = tuple(dict.fromkeys(str(cell) for cell in cells[~fits]))
+    drop = remedies.drop(name)
     cell = file_rows.cell(int(np.argmin(fits)), name, _short(words[0]))
     accepted = f"where most cells are {kind}: accepted are {kind} throughout"
     if len(words) > _MOST_WORDS:
@@ -250,7 +252,8 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
 def _levels(
     text: "pd.Series[Any]", name: str, file: str, most_levels: int, before: int, column: IdentifyingColumn | None
 ) -> EncodedColumn:
-    values, drop = text.to_numpy(dtype=np.str_), remedies.drop(name)
+    values = text.to_numpy(dtype=np.str_)
+    drop = remedies.drop(name)
     levels, codes = np.unique(values, return_inverse=True)
     first = str(values[0])
     are_all_dates = all(_DATE.fullmatch(level) for level in levels.tolist())
@@ -284,14 +287,16 @@ def _refused_person_column(column: IdentifyingColumn, file: str, levels: int) ->
 
     The advice to leave it out is for columns alone whose name does not say that they identify persons.
     """
-    name, drop = column.name, remedies.drop(column.name)
+    name = column.name
+    drop = remedies.drop(column.name)
     repeated = f"in {column.rows:,} records, up to {column.most:,} each"
     if column.beginning:
         problem = f"words that begin in {column.values:,} ways, such as {column.beginning!r}, {repeated}"
         advice = "if the beginning says whom a record is about, give it a column of its own and name that as the user"
         sentence = f"{file}: column {name} has {problem}: {advice}; if it does not, {drop} leaves the column out"
         return InputError(sentence, choices=(drop,))
-    user, remedy = remedies.user(name), remedies.max_levels(levels)
+    user = remedies.user(name)
+    remedy = remedies.max_levels(levels)
     problem = f"{file}: column {name} has {levels:,} different texts {repeated}"
     if is_person_name(name):
         text = f"{problem}: it says whom each record is about, so name it with {user}"

@@ -14,7 +14,8 @@ from fl_audit.data.missing_value_words import words_among_numbers
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError, require
 
-_CLASSES_NAMED, _COLUMNS_NAMED = 5, 5
+_CLASSES_NAMED = 5
+_COLUMNS_NAMED = 5
 _MOSTLY_EMPTY = 0.5  # share of missing values from which a column, and not its records, is left out
 _LEAST_KEPT = 0.5  # share of the records of a class; if fewer are left, a warning says so
 
@@ -118,7 +119,8 @@ def _halved(
     """Yield a warning for each class of which more than half of the records lack a value."""
     for name in np.unique(classes[usable]).tolist():
         is_of_class = usable & (classes == name)
-        total, remaining = int(is_of_class.sum()), int((is_of_class & complete).sum())
+        total = int(is_of_class.sum())
+        remaining = int((is_of_class & complete).sum())
         if name and remaining < _LEAST_KEPT * total:
             drop = remedies.drop(_emptiest_column(gaps[is_of_class]))
             lack = f"in {path.name} lack a value and are left out; {drop} would keep more"

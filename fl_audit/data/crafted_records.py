@@ -28,7 +28,8 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
     if crafted is None:
         return records
     records.check_index(index)
-    features, labels = records.features.copy(), records.labels.copy()
+    features = records.features.copy()
+    labels = records.labels.copy()
     features[index], labels[index] = _features(crafted, records.shape), crafted.label
     return replace(records, features=features, labels=labels)
 

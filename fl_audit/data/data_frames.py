@@ -37,7 +37,8 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
     If the settings name a column of text, only this column and the columns of label, owner and user are kept.
     """
-    columns, label = [str(column) for column in frame.columns], settings.label
+    columns = [str(column) for column in frame.columns]
+    label = settings.label
     listed = ", ".join(columns[:20])
     # If the file has no line of column names, the label cannot be found, and the message says so.
     unnamed = "".join(f"; {warning.text}" for warning in header_warnings(columns))
@@ -84,9 +85,12 @@ def source_of_frames(
     """
     complete, warned = _complete_parts(frames, paths, settings)
     parts = [frame.drop_duplicates() for frame in complete] if settings.unique else complete
-    train, rows = len(parts[0]), np.concatenate([frame.index.to_numpy() + 1 for frame in parts])
+    train = len(parts[0])
+    rows = np.concatenate([frame.index.to_numpy() + 1 for frame in parts])
     origin = SourceFileRows(str(paths[0]), str(paths[-1]), train, rows)
-    joint, label, text = _joint(parts, settings), settings.label, settings.of_text
+    joint = _joint(parts, settings)
+    label = settings.label
+    text = settings.of_text
     if settings.imputes:
         joint, imputations = imputed(joint, origin, settings)
         warned += imputations
@@ -153,7 +157,8 @@ class _EncodedLabels:
 
 def _labels(column: "pd.Series[Any]", file_rows: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
     """Return the labels of all records, as classes or, with `task` REGRESSION, as quantities."""
-    label, train = settings.label, file_rows.train
+    label = settings.label
+    train = file_rows.train
     if settings.is_regression:
         return _quantities(column, file_rows, settings)
     values = _label_values(column, label, file_rows)
@@ -195,7 +200,8 @@ def _complete_parts(
     for frame, path in zip(frames, paths, strict=True):
         odd = sorted(set(frame.columns) ^ set(frames[0].columns))
         require(not odd, f"{path} differs from {paths[0]} in column {', '.join(odd[:5])}: accepted are equal columns")
-    encoded_parts, warned = [], list[DataWarning]()
+    encoded_parts = []
+    warned = list[DataWarning]()
     for frame, path in zip(frames, paths, strict=True):
         part, halved = complete_records(frame, path, settings)
         encoded_parts.append(part)

@@ -38,7 +38,8 @@ def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
 
 def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Path:
     """Return the path of the first file that exists among several names, in `directory`/`folder` or in `directory`."""
-    wanted_names, remedy = " or ".join(names), _HOW
+    wanted_names = " or ".join(names)
+    remedy = _HOW
     if (source := _SOURCES.get(folder)) is not None:
         remedy = f"{_HOW}; {folder} is published at {source}"
     if directory is None:

@@ -21,7 +21,8 @@ from fl_audit.user_modules import import_function
 _WINDOW = 7
 _PIXELS = _WINDOW * _WINDOW
 # Features range from 0 to 1, public and fixed: a range taken from the data would make every dissimilarity depend on it.
-_STABLE_LUMINANCE, _STABLE_CONTRAST = 0.01**2, 0.03**2
+_STABLE_LUMINANCE = 0.01**2
+_STABLE_CONTRAST = 0.03**2
 BLOCK_BYTES = 64 * 2**20  # largest size of one array of a search; it holds a few at a time
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -63,7 +64,9 @@ def check_measurable(records: Records, measure: Measure) -> None:
             accepted = "accepted for the cosine measure are records with a direction"
             require(not zero.any(), f"record {int(zero.argmax())} has only zeros: {accepted}")
         case Dissimilarity.SSIM:
-            shape, low, high = records.shape, float(records.features.min()), float(records.features.max())
+            shape = records.shape
+            low = float(records.features.min())
+            high = float(records.features.max())
             images = f"images, (h, w) or (channels, h, w) of at least {_WINDOW}x{_WINDOW} pixels"
             is_image = len(shape) in (2, 3) and min(shape[-2:]) >= _WINDOW
             require(is_image, f"records have shape {shape}: accepted for the ssim measure are {images}")
@@ -155,14 +158,16 @@ def screening_block(first: Prepared, second: Prepared, measure: Measure) -> tupl
 
 
 def _euclidean(first: Floats, second: Floats) -> tuple[Floats, float]:
-    mine, yours = np.square(first).sum(axis=1), np.square(second).sum(axis=1)
+    mine = np.square(first).sum(axis=1)
+    yours = np.square(second).sum(axis=1)
     squares = first @ second.T
     squares *= -2
     squares += mine[:, np.newaxis]
     squares += yours
     np.maximum(squares, 0, out=squares)
     np.sqrt(squares, out=squares)
-    reach, terms = float(np.sqrt(mine.max()) + np.sqrt(yours.max())), first.shape[1] + 8
+    reach = float(np.sqrt(mine.max()) + np.sqrt(yours.max()))
+    terms = first.shape[1] + 8
     # An error of e in a square is at most one of sqrt(e) in its root, and that at distance 0.
     return squares, reach * ((2 * terms * _EPS) ** 0.5 + terms * _EPS)
 
@@ -174,7 +179,8 @@ def _structural(windows: SsimWindows, right: SsimWindows) -> Floats:
     """
     total = np.empty((windows.mean.shape[1], right.mean.shape[1]))
     for index in range(len(total)):
-        mean, variance = windows.mean[:, index, np.newaxis], windows.variance[:, index, np.newaxis]
+        mean = windows.mean[:, index, np.newaxis]
+        variance = windows.variance[:, index, np.newaxis]
         twice_covariance = (windows.deviations[:, index, np.newaxis] * right.deviations).sum(axis=-1)
         quality = (2 * mean * right.mean + _STABLE_LUMINANCE) * (twice_covariance + _STABLE_CONTRAST)
         quality /= (mean**2 + right.mean**2 + _STABLE_LUMINANCE) * (variance + right.variance + _STABLE_CONTRAST)
@@ -189,13 +195,15 @@ def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, flo
     Unlike `_structural`, it uses fast matrix products in single precision.
     """
     windows = len(left.mean)
-    mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)
+    mine = _single(left.deviations)
+    yours = _single(right.deviations).transpose(0, 2, 1)
     denominator = _denominator(left, right)
     # Factors, shapes (w, n, 2) and (w, 2, m), of 2 mean(x) mean(y) + C1.
     mean_left = _single(np.stack([2 * left.mean, np.full_like(left.mean, _STABLE_LUMINANCE)], axis=-1))
     mean_right = _single(np.stack([right.mean, np.ones_like(right.mean)], axis=-2))
     quality = np.empty((left.mean.shape[1], right.mean.shape[1]), dtype=np.float32)
-    factor, total = np.empty_like(quality), np.zeros_like(quality)
+    factor = np.empty_like(quality)
+    total = np.zeros_like(quality)
     for window in range(windows):
         np.matmul(mine[window], yours[window], out=quality)
         quality += np.float32(_STABLE_CONTRAST)
@@ -213,9 +221,11 @@ def _denominator(windows: SsimWindows, right: SsimWindows) -> tuple[Floats32, Fl
     The denominator is (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2) for windows x of the n left and y of the m
     right images.
     """
-    light, contrast = windows.mean**2 + _STABLE_LUMINANCE, windows.variance + _STABLE_CONTRAST
+    light = windows.mean**2 + _STABLE_LUMINANCE
+    contrast = windows.variance + _STABLE_CONTRAST
     mine = [light * contrast, light, contrast, np.ones_like(light)]
-    light, contrast = right.mean**2, right.variance
+    light = right.mean**2
+    contrast = right.variance
     yours = [np.ones_like(light), contrast, light, light * contrast]
     return _single(np.stack(mine, axis=-1)), _single(np.stack(yours, axis=-2))
 

@@ -30,7 +30,8 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
     records = comparable(records, measure)
     sign = 1.0 if farthest else -1.0
     totals, error = approximate_totals(records, measure)
-    candidates, scores = np.arange(len(records)), sign * totals
+    candidates = np.arange(len(records))
+    scores = sign * totals
     if error > 0:
         candidates = np.flatnonzero(scores >= _last_of_top(scores, count) - 2 * error)
         scores = sign * total_dissimilarity(records, measure, candidates)
@@ -57,7 +58,8 @@ def ranked_pairs(
 
 
 def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> tuple[Records, Records]:
-    inside, outside = comparable(inside, measure), comparable(outside, measure)
+    inside = comparable(inside, measure)
+    outside = comparable(outside, measure)
     accepted = f"accepted is that of the inside records, {inside.shape}"
     require(inside.shape == outside.shape, f"outside records have shape {outside.shape}: {accepted}")
     pairs = len(inside) * len(outside)
@@ -85,7 +87,8 @@ class _RankedPairSearch:
 
 
 def _first_pairs(inside: Records, outside: Records, search: _RankedPairSearch) -> "_RankedPairs":
-    best, size = _RankedPairs.none(), measures.rows_in_block(inside, search.measure)
+    best = _RankedPairs.none()
+    size = measures.rows_in_block(inside, search.measure)
     for row in range(0, len(inside), size):
         mine = measures.prepare(inside.features[row : row + size], search.measure)
         for column in range(0, len(outside), size):
@@ -166,7 +169,8 @@ def _top(scores: Floats, count: int) -> Integers:
     """Return the positions of the `count` largest scores, in descending order, ties by position."""
     lowest = _last_of_top(scores, count)
     # Of the many that may tie for the last place only the first can be needed: sorting all of them takes long.
-    above, level = np.flatnonzero(scores > lowest), np.flatnonzero(scores == lowest)
+    above = np.flatnonzero(scores > lowest)
+    level = np.flatnonzero(scores == lowest)
     positions = np.concatenate([above, level[: max(0, count - len(above))]])
     return positions[np.lexsort((positions, -scores[positions]))]
 

@@ -52,7 +52,8 @@ def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, floa
 
 
 def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
-    mine, columns = measures.prepare(records.features[chosen], measure), measures.rows_in_block(records, measure)
+    mine = measures.prepare(records.features[chosen], measure)
+    columns = measures.rows_in_block(records, measure)
     block = np.empty((len(chosen), len(records)))
     for first in range(0, len(records), columns):
         columns_at_once = slice(first, first + columns)
@@ -68,7 +69,9 @@ def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
 
 def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
     """Return each record's sum of dissimilarities and a bound on the error, by comparing each pair once."""
-    totals, error, rows = np.zeros(len(records)), 0.0, measures.rows_in_block(records, measure)
+    totals = np.zeros(len(records))
+    error = 0.0
+    rows = measures.rows_in_block(records, measure)
     for start in range(0, len(records), rows):
         mine = measures.prepare(records.features[start : start + rows], measure)
         for first in range(start, len(records), rows):
@@ -91,7 +94,8 @@ def _manhattan(records: Records) -> tuple[Floats, float]:
 
     def spread(column: Floats) -> Floats:
         levels, position, counts = np.unique(column, return_inverse=True, return_counts=True)
-        below, mass = np.cumsum(counts), np.cumsum(counts * levels)
+        below = np.cumsum(counts)
+        mass = np.cumsum(counts * levels)
         return np.asarray(levels * (2 * below - len(column)) + mass[-1] - 2 * mass)[position]
 
     features = records.features.reshape(len(records), -1)
@@ -105,7 +109,8 @@ def _cosine(records: Records) -> tuple[Floats, float]:
 
     For unit vectors u and v, the sum of 1 - u.v over v is n - u.(sum of v).
     """
-    rows, width = measures.rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
+    rows = measures.rows_in_block(records, Dissimilarity.COSINE)
+    width = records.features[0].size
 
     def units(start: int) -> Floats:
         return measures.directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))

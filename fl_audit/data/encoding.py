@@ -67,7 +67,8 @@ def encode_owners(values: NDArray[np.generic], name: str, noun: str = "owner") -
     Raises `InputError` if `values` has more than one axis, or if a value is neither a whole number nor a string.
     """
     require(values.ndim == 1, f"{name} has shape {values.shape}: accepted is one {noun} for each record, shape (n,)")
-    kind, accepted = values.dtype.kind, f"accepted are whole numbers or text that name the {noun}"
+    kind = values.dtype.kind
+    accepted = f"accepted are whole numbers or text that name the {noun}"
     require(kind in "biuUf", f"{name} has type {values.dtype}: {accepted}")
     if kind == "f":
         wrong = _not_whole(values)

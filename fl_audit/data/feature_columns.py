@@ -20,7 +20,9 @@ def encode_columns(
     frame: pd.DataFrame, file_rows: SourceFileRows, settings: TableSettings, persons: IdentifyingColumn | None
 ) -> list[EncodedColumn]:
     """Encode all feature columns of a table, in their order."""
-    encoded, width, refused = list[EncodedColumn](), 0, list[InputError]()
+    encoded = list[EncodedColumn]()
+    width = 0
+    refused = list[InputError]()
     for name, cells in frame.items():
         try:
             if pd.api.types.is_numeric_dtype(cells):
@@ -72,14 +74,16 @@ def _nothing_left(error: InputError) -> InputError:
     hint = f"; {TEXT_HINT}" if TEXT_HINT in str(error) else ""
     remedies = tuple(remedy for remedy in error.choices if remedy.key != "drop")
     keeps = f"; {remedies[0]} keeps the column" if remedies else ""
-    return InputError(f"{': '.join(reason[:2])}, and no other column is left to learn from: {accepted}{hint}{keeps}",
-                      remedies[:1])  # fmt: skip
+    return InputError(
+        f"{': '.join(reason[:2])}, and no other column is left to learn from: {accepted}{hint}{keeps}", remedies[:1]
+    )
 
 
 def refuse_infinite(column: "pd.Series[Any]", name: str, file_rows: SourceFileRows) -> None:
     """Raise `InputError` if a numeric column has a number that is not finite; the message names its cell."""
     finite = np.isfinite(column.to_numpy(dtype=np.float64))
     if not finite.all():
-        position, drop = int(np.argmin(finite)), remedies.drop(name)
+        position = int(np.argmin(finite))
+        drop = remedies.drop(name)
         cell = file_rows.cell(position, name, str(column.iloc[position]))
         raise InputError(f"{cell}: accepted are finite numbers; {drop} leaves out the column", (drop,))

@@ -33,7 +33,8 @@ def load_femnist(directory: Path | None) -> LoadedDataset:
     arrays = read_archive(path, _KEYS)
     for key in _KEYS:
         require(key in arrays, f"{path} has no array {key}: accepted are {name_list(_KEYS)}")
-    images, digits = arrays["x"], arrays["y"]
+    images = arrays["x"]
+    digits = arrays["y"]
     is_known = digits.dtype.kind in "iu" and bool(np.isin(digits, np.arange(_CLASSES)).all())
     require(is_known, f"{path}: y holds something else than the digits: accepted are whole numbers from 0 to 9")
     owners = encode_owners(arrays["client"], f"{path}: client")

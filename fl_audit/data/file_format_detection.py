@@ -6,7 +6,8 @@ from io import BytesIO
 
 from fl_audit.errors import require
 
-WORKBOOK, PARQUET = "an Excel workbook", "a Parquet file"
+WORKBOOK = "an Excel workbook"
+PARQUET = "a Parquet file"
 _WORD = 6
 _AS_CSV = "save it as CSV (UTF-8)"
 _UNPACK = "unpack it, and give the file inside"
@@ -34,24 +35,38 @@ def _pandas(reader: str) -> str:
 
 _KINDS = (
     _FileFormat(PARQUET, (b"PAR1",), "it is read as a table"),
-    _FileFormat("a NumPy array (.npy)", (b"\x93NUMPY",),
-                "save it with its labels by numpy.savez as .npz, with x and y"),
+    _FileFormat(
+        "a NumPy array (.npy)", (b"\x93NUMPY",), "save it with its labels by numpy.savez as .npz, with x and y"
+    ),
     _FileFormat("an Arrow or Feather file", (b"ARROW1", b"FEA1"), _pandas("read_feather")),
     _FileFormat("an ORC file", (b"ORC",), _pandas("read_orc")),
-    _FileFormat("a Stata file", (b"<stata_dta>", *(bytes((n, order, 1)) for n in range(110, 116) for order in (1, 2))),
-                _pandas("read_stata")),
+    _FileFormat(
+        "a Stata file",
+        (b"<stata_dta>", *(bytes((n, order, 1)) for n in range(110, 116) for order in (1, 2))),
+        _pandas("read_stata"),
+    ),
     _FileFormat("an SPSS file", (b"$FL2", b"$FL3"), f"{_pandas('read_spss')} with the package pyreadstat"),
     _FileFormat("a SAS file", (b"\0" * 12 + b"\xc2\xea\x81\x60", b"HEADER RECORD*******LIB"), _pandas("read_sas")),
-    _FileFormat("an R data file", (b"RDX2\n", b"RDX3\n", b"RDA2\n", b"RDA3\n", b"X\n\0\0\0"),
-                'save it as CSV in R, by `write.csv(x, "table.csv", row.names = FALSE)`'),
+    _FileFormat(
+        "an R data file",
+        (b"RDX2\n", b"RDX3\n", b"RDA2\n", b"RDA3\n", b"X\n\0\0\0"),
+        'save it as CSV in R, by `write.csv(x, "table.csv", row.names = FALSE)`',
+    ),
     _FileFormat("a MATLAB file", (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file"), "save it as CSV, by writetable"),
-    _FileFormat("an HDF5 file", (b"\x89HDF\r\n\x1a\n",),
-                f"save the table inside as CSV, as {_pandas('read_hdf')[16:]}"),
-    _FileFormat("an SQLite database", (b"SQLite format 3\0",),
-                'save a table of it as CSV, by `sqlite3 -header -csv FILE "select * from TABLE" > table.csv`'),
+    _FileFormat(
+        "an HDF5 file", (b"\x89HDF\r\n\x1a\n",), f"save the table inside as CSV, as {_pandas('read_hdf')[16:]}"
+    ),
+    _FileFormat(
+        "an SQLite database",
+        (b"SQLite format 3\0",),
+        'save a table of it as CSV, by `sqlite3 -header -csv FILE "select * from TABLE" > table.csv`',
+    ),
     _FileFormat("an Access database", (b"\0\x01\0\0Standard ",), "export a table of it as CSV (UTF-8)"),
-    _FileFormat("a pickle of Python objects", tuple(bytes((0x80, version)) for version in range(2, 6)),
-                "loading it would run code of whoever wrote it, so ask for a CSV or Parquet file"),
+    _FileFormat(
+        "a pickle of Python objects",
+        tuple(bytes((0x80, version)) for version in range(2, 6)),
+        "loading it would run code of whoever wrote it, so ask for a CSV or Parquet file",
+    ),
     _FileFormat("an Avro file", (b"Obj\x01",), _AS_CSV),
     _FileFormat("a tar archive", (), _UNPACK),
     _FileFormat("a zip archive", (b"PK\x03\x04", b"PK\x05\x06"), _UNPACK),
@@ -60,15 +75,19 @@ _KINDS = (
     _FileFormat("compressed by bzip2", tuple(b"BZh%d1AY&SY" % level for level in range(1, 10)), _UNPACK),
     _FileFormat("compressed by xz", (b"\xfd7zXZ\0",), _UNPACK),
     _FileFormat("compressed by zstd", (b"\x28\xb5\x2f\xfd",), _UNPACK),
-    _FileFormat("a PDF document", (b"%PDF-1.", b"%PDF-2.",), "a table in it has to be copied into a CSV file"),
+    _FileFormat("a PDF document", (b"%PDF-1.", b"%PDF-2."), "a table in it has to be copied into a CSV file"),
     _FileFormat("a rich text document", (b"{\\rtf1\\ansi",), _AS_CSV),
-    _FileFormat("a picture", (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*"),
-                "pictures are read from a folder with a folder for each class"),
-)  # fmt: skip
+    _FileFormat(
+        "a picture",
+        (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*"),
+        "pictures are read from a folder with a folder for each class",
+    ),
+)
 _TAR = slice(257, 262)
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MARKUP = (("a web page", (b"<!doctype html", b"<html", b"<table", b"<head", b"<body")), ("an XML file", (b"<?xml",)))
-_BEGINNING, _MIME_TYPE = 512, 60
+_BEGINNING = 512
+_MIME_TYPE = 60
 
 
 def file_format_phrase(content: bytes) -> str | None:

@@ -37,7 +37,8 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
     read, other features are left out. Raises `InputError` if the data set cannot be loaded, or if a split or a column
     is missing or cannot be used.
     """
-    table, images = TableSettings.of(options).located(None), ImageSettings.of(options)
+    table = TableSettings.of(options).located(None)
+    images = ImageSettings.of(options)
     splits = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
     columns = [(column, feature) for column, feature in splits[0][1].features.items() if column not in table.drop]
     pictures = [column for column, feature in columns if isinstance(feature, ImageFeature)]
@@ -160,7 +161,8 @@ def _of_pictures(
 
 def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]]:
     """Return a column of labels, owners or users: classes by name, integers and bools unchanged, others as text."""
-    feature, values = data.features[column], data[column]
+    feature = data.features[column]
+    values = data[column]
     if isinstance(feature, ClassLabel):
         return np.array([feature.names[code] for code in values], dtype=np.str_)
     names_found = np.array(list(values))

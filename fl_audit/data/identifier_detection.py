@@ -133,7 +133,8 @@ def _keys(column: "pd.Series[Any]", compared: pd.DataFrame) -> tuple[Integers | 
 
 def _is_key(column: "pd.Series[Any]", codes: Integers, values: int, compared: pd.DataFrame) -> bool:
     """Return True if whole values of a column identify persons or records; `codes` numbers them in their order."""
-    name, rows = str(column.name), len(column)
+    name = str(column.name)
+    rows = len(column)
     in_words = not pd.api.types.is_numeric_dtype(column)
     few_rows = values * _MOST_ROWS >= rows
     if is_identifier_name(name) or (is_person_name(name) and (few_rows or not in_words or _have_digits(column))):
@@ -220,7 +221,9 @@ def _determines_nontrivially(other_codes: Integers, pairs: Integers, same: Flags
     if not (other_codes[pairs] == other_codes[pairs + 1]).all():
         return False
     shares = np.bincount(other_codes) / len(other_codes)
-    levels, changes, values = np.count_nonzero(shares), int((np.diff(other_codes) != 0).sum()), int((~same).sum()) + 1
+    levels = np.count_nonzero(shares)
+    changes = int((np.diff(other_codes) != 0).sum())
+    values = int((~same).sum()) + 1
     by_chance = -len(pairs) * log(max(float((shares**2).sum()), 1e-12))
     # A column that follows the order changes once between its levels; one that renames has as many levels as values.
     return by_chance > SURE and 1 < int(levels) <= values // 2 and changes > 2 * int(levels)

@@ -24,7 +24,8 @@ WRITER = "writer"
 """Value of the setting `user` that makes the writers of MNIST's digits the users."""
 WRITERS_FILE = "qmnist-train-labels-idx2-int"
 """File of QMNIST that names the writer of every training image of MNIST, in the order of MNIST."""
-_WRITER_COLUMN, _COLUMNS = 2, 8
+_WRITER_COLUMN = 2
+_COLUMNS = 8
 
 
 def find_mnist(directory: Path | None) -> list[Path]:
@@ -92,7 +93,8 @@ def read_idx(path: Path) -> NDArray[np.generic]:
 
 def _read_images(path: Path) -> Floats32:
     images = read_idx(path)
-    content_text, accepted = f"{images.ndim} axes of {images.dtype}", "accepted are images, at least 2 axes of uint8"
+    content_text = f"{images.ndim} axes of {images.dtype}"
+    accepted = "accepted are images, at least 2 axes of uint8"
     require(images.ndim >= 2 and images.dtype == np.uint8, f"{path} holds {content_text}: {accepted}")
     scaled: Floats32 = images.astype(np.float32) / _HIGHEST_PIXEL
     # Convolutions want the channel first, and grey images have but one.

@@ -23,7 +23,8 @@ from fl_audit.words import name_list
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _HIGHEST_PIXEL = np.float32(255)
-_LARGEST_SIDE, _MOST_NUMBERS = 4096, 2**32
+_LARGEST_SIDE = 4096
+_MOST_NUMBERS = 2**32
 """Largest `image-size` in pixels, and largest number of values in all images together, which take 16 GiB."""
 _GREY_MODES = ("1", "L", "LA", "I", "I;16", "F")
 

@@ -27,7 +27,8 @@ def imputed(
 
     Shapes: `joint` has the training records first, then the test records.
     """
-    filled, names = dict[str, Any](), list[str]()
+    filled = dict[str, Any]()
+    names = list[str]()
     gaps = joint.drop(columns=settings.kept).isna()
     for name in map(str, gaps.columns[gaps.any()]):
         missing = gaps[name]

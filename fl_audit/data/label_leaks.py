@@ -22,11 +22,13 @@ def label_leak_warnings(frame: pd.DataFrame, label: str, passed_over: Collection
     """
     codes, classes = pd.factorize(frame[label])
     sizes = np.bincount(codes)
-    same, telling = [], []
+    same = []
+    telling = []
     for name in frame.columns:
         if name == label or name in passed_over:
             continue
-        column, first_rows = frame[name], slice(_LOOKED_AT)
+        column = frame[name]
+        first_rows = slice(_LOOKED_AT)
         if not determines(pd.factorize(column.iloc[first_rows])[0], codes[first_rows]) and not _parts(
             column.iloc[first_rows], codes[first_rows]
         ):
@@ -77,7 +79,8 @@ def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
         return False
     numbers = column.to_numpy(dtype=np.float64)
     order = np.lexsort((codes, numbers))
-    sorted_numbers, sorted_codes = numbers[order], codes[order]
+    sorted_numbers = numbers[order]
+    sorted_codes = codes[order]
     changes = np.flatnonzero(np.diff(sorted_codes))
     is_apart = bool((sorted_numbers[changes] != sorted_numbers[changes + 1]).all())
     return len(changes) == len(np.unique(codes)) - 1 and is_apart

@@ -90,7 +90,8 @@ def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[ColumnPosition, ..
 
     `columns` holds the name and the number of features of each column.
     """
-    placed, start = [], 0
+    placed = []
+    start = 0
     for name, width in columns:
         placed.append(ColumnPosition(name, start, width))
         start += width

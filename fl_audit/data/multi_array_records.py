@@ -25,7 +25,8 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
     """
     require(bool(arrays), f"{what} holds no array beside the labels: at least 1 is needed, such as input_ids")
     first = next(iter(arrays))
-    rows, inputs = [], []
+    rows = []
+    inputs = []
     for name, values in arrays.items():
         location = f"{what}: {name}"
         accepted = "accepted are whole or real numbers, records first"
@@ -47,7 +48,8 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
 def array_of(records: Records, name: str) -> NDArray[np.generic]:
     """Return one named array of packed records, shape (n, ...): int64 if it held integers, otherwise float32."""
     before = list(takewhile(lambda named_input: named_input.name != name, records.inputs))
-    one, start = records.inputs[len(before)], width_of(tuple(before))
+    one = records.inputs[len(before)]
+    start = width_of(tuple(before))
     values_found = records.features[:, start : start + one.width].reshape(len(records), *one.shape)
     return values_found.astype(np.int64) if one.is_whole else values_found
 
@@ -71,7 +73,8 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
         return comparable_graphs(records)
     ids = _ids_of(records)
     _require_comparable(records, measure, ids)
-    features_of_parts, start = [], 0
+    features_of_parts = []
+    start = 0
     for named_input in records.inputs:
         block = records.features[:, start : start + named_input.width]
         start += named_input.width

@@ -201,7 +201,8 @@ def client_dissimilarities(
     sums_by_client = [_label_sums(records, shard) for shard in shards]
     sums = np.hstack([np.stack(summed), np.stack(sums_by_client)])
     sizes = np.array([len(shard) for shard in shards], dtype=np.float64)[:, np.newaxis]
-    means, other_means = sums / sizes, (sums.sum(axis=0) - sums) / (sizes.sum() - sizes)
+    means = sums / sizes
+    other_means = (sums.sum(axis=0) - sums) / (sizes.sum() - sizes)
     pairs = zip(means[:, np.newaxis], other_means[:, np.newaxis], strict=True)
     return np.array([exact_block(mine, yours, measure)[0, 0] for mine, yours in pairs])
 

@@ -45,7 +45,8 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     each record; both may be the same key. `axes`, "picture" (the default) or "sequence", is the meaning of a record's
     two axes in `x`.
     """
-    file, axes = resolve(directory, options["path"]), options.get("axes")
+    file = resolve(directory, options["path"])
+    axes = options.get("axes")
     keys_by_role = {role: key for role in ("owner", "user") if (key := options.get(role)) is not None}
     for name, key in keys_by_role.items():
         other_keys = name_list(_KEYS, "or")

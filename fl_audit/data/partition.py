@@ -128,7 +128,8 @@ def user_shards(
     if parted.size == 0:
         return indices_by_client
     if across is UsersAcrossClients.REFUSE:
-        to_first, whole_users = Remedy("user-across-clients", "first"), Remedy("partition", "iid")
+        to_first = Remedy("user-across-clients", "first")
+        whole_users = Remedy("partition", "iid")
         problem = f"{parted.size:,} of {len(first):,} users have records at several clients"
         problem += (
             f", none of which could clip them together: {to_first} gives each to the client that has its first record"
@@ -153,7 +154,8 @@ def _client_of(indices_by_client: Sequence[Integers], count: int) -> Integers:
 
 def _dealt(client: Integers, clients: int) -> tuple[Integers, ...]:
     """Return the indices of every client's records, ascending, given the client of each record."""
-    order, numbers = np.argsort(client, kind="stable").astype(np.int64), np.bincount(client, minlength=clients)
+    order = np.argsort(client, kind="stable").astype(np.int64)
+    numbers = np.bincount(client, minlength=clients)
     return tuple(np.split(order, np.cumsum(numbers)[:-1]))
 
 

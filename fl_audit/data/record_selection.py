@@ -100,14 +100,13 @@ def select_records(
         held_out = int(len(order) - _size_for_limit(ends, len(order) - held_out, at_least=True))
     free = len(dataset.pool) - held_out
     beside = f" beside {held_out} held out for the test" if held_out else ""
-    most_held_out, remark = (
-        free - fewest_outside,
-        ", since another one has to replace a record of D" if fewest_outside else "",
-    )
+    most_held_out = free - fewest_outside
+    remark = ", since another one has to replace a record of D" if fewest_outside else ""
     offered = f"{dataset.name} has {free}{beside}: accepted for records in [data] are 1 to {most_held_out}{remark}"
     require(records <= most_held_out, f"the training set is to have {records} records, and {offered}")
     if by_user:
-        wanted_records, records = records, _size_for_limit(ends[:users], records)
+        wanted_records = records
+        records = _size_for_limit(ends[:users], records)
         problem = f"records is {wanted_records}, and the first user that is drawn has {int(ends[0])}"
         require(
             records > 0, f"{problem}: accepted are more records in [data], or fewer of each user by records-per-user"

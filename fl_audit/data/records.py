@@ -57,7 +57,8 @@ class Records:
         object.__setattr__(self, "labels", labels)
         _check_labelled(self.features, self.labels, self.classes)
         if self.inputs:
-            problem, width = f"features have shape {self.features.shape}", width_of(self.inputs)
+            problem = f"features have shape {self.features.shape}"
+            width = width_of(self.inputs)
             fits = self.features.shape[1:] == (width,)
             require(fits, f"{problem}: accepted is (n, {width}), the named arrays of a record in a row")
         object.__setattr__(self, "owner", self._checked_codes("owner", self.owner, self.owners))
@@ -104,7 +105,8 @@ class Records:
         for index in (int(chosen.min()), int(chosen.max())):
             self.check_index(index)
         owner, user = (None if codes is None else codes[chosen] for codes in (self.owner, self.user))
-        features, labels = self.features[chosen], self.labels[chosen]
+        features = self.features[chosen]
+        labels = self.labels[chosen]
         return replace(self, features=features, labels=labels, owner=owner, user=user)
 
     @property

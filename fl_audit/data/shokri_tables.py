@@ -22,7 +22,8 @@ from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import InputError, require
 
 Features = NDArray[np.uint8]
-_COMMA, _ZERO = ord(","), ord("0")
+_COMMA = ord(",")
+_ZERO = ord("0")
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ def _lines(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 def _rows(lines: Iterable[tuple[int, bytes]], where: str) -> Features:
     # One growing buffer: the largest of these tables has 415 million values.
-    values, width, rows = bytearray(), 0, 0
+    values = bytearray()
+    width = 0
+    rows = 0
     for row, line in lines:
         features = _zeros_and_ones(line, where, row)
         width = width or len(features)
@@ -165,7 +168,8 @@ def _from_npz(path: Path, table: BinaryTable) -> tuple[Features, Integers]:
     for key in ("features", "labels"):
         require(key in arrays, f"{path} has no array {key}: accepted are features and labels")
         require(arrays[key].dtype.kind in "biuf", f"{path}: {key} has type {arrays[key].dtype}: accepted are numbers")
-    features, labels = arrays["features"], arrays["labels"]
+    features = arrays["features"]
+    labels = arrays["labels"]
     require(features.ndim == 2, f"{path}: features have shape {features.shape}: accepted is (records, features)")
     return _checked_binary(features, path, "features"), _numbered(labels, path, table.classes)
 
@@ -186,7 +190,8 @@ def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Integers
     if labels.ndim == 2:
         require(labels.shape[1] == classes, f"{path}: labels have shape {labels.shape}: accepted are {classes} columns")
         ones = _checked_binary(labels, path, "labels")
-        single, accepted = ones.sum(axis=1) == 1, "accepted are rows of zeros and one 1"
+        single = ones.sum(axis=1) == 1
+        accepted = "accepted are rows of zeros and one 1"
         first = int((~single).argmax())
         require(bool(single.all()), f"{path}: label {first + 1} has not exactly one 1: {accepted}")
         return np.flatnonzero(ones).astype(np.int64) % classes

@@ -141,7 +141,8 @@ def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings
     for name, written in _as_written(text, [name for name in coded_columns if name not in settings.kept]).items():
         padded = written[written.str.strip().str.fullmatch(_ZEROS)]
         if len(padded):
-            cell, drop = str(padded.iloc[0]).strip(), remedies.drop(str(name))
+            cell = str(padded.iloc[0]).strip()
+            drop = remedies.drop(str(name))
             remark = f"column {name} has codes with leading zeros in {len(padded):,} of {len(written):,} rows"
             lost = f"such as {cell!r}, which is read as the number {int(cell)}"
             fix = f"a letter before each makes them words, such as 'N{cell}', and {drop} leaves them out"
@@ -152,7 +153,8 @@ def _read(text: TableText, names: Sequence[str] = (), **options: Any) -> pd.Data
     # Surplus fields would become row names and shift every column; with index_col=False they are at least warned of.
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        content, separator = io.StringIO(text.text), _SPACES if text.separator == WHITESPACE else text.separator
+        content = io.StringIO(text.text)
+        separator = _SPACES if text.separator == WHITESPACE else text.separator
         try:
             frame: pd.DataFrame = pd.read_csv(
                 content,

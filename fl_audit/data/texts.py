@@ -26,8 +26,10 @@ from fl_audit.user_modules import import_function
 DEFAULT_TOKENS = 128
 _WORDS = re.compile(r"\w+|[^\w\s]")
 _LONGEST_WORD = 100  # characters; longer ones are unknown, as in WordPiece
-_PADDING, _UNKNOWN = ("[PAD]", "<pad>"), ("[UNK]", "<unk>")
-_FIRST, _LAST = ("[CLS]", "<s>"), ("[SEP]", "</s>")
+_PADDING = ("[PAD]", "<pad>")
+_UNKNOWN = ("[UNK]", "<unk>")
+_FIRST = ("[CLS]", "<s>")
+_LAST = ("[SEP]", "</s>")
 _CONTINUES = "##"
 _TRIED = 2  # texts that a tokenizer is given alone
 _MANY = 0.2  # share of texts that are cut, or of tokens that are unknown, from which a person should look
@@ -82,7 +84,8 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, name: str) -> Enc
     """
     if settings.vocabulary is None:
         return _by_tokenizer(texts, settings)
-    vocabulary, length = read_vocabulary(settings.vocabulary), settings.tokens or DEFAULT_TOKENS
+    vocabulary = read_vocabulary(settings.vocabulary)
+    length = settings.tokens or DEFAULT_TOKENS
     fewest_ids = len(vocabulary.ends) + 1
     require(length >= fewest_ids, f"tokens is {length} in [data]: accepted are whole numbers from {fewest_ids}")
     pieces = [vocabulary.pieces(text) for text in texts]
@@ -111,7 +114,8 @@ def _became(
     unknown = sum(piece.count(vocabulary.unknown) for piece in pieces) / max(1, int(counts.sum()))
     detail = f"{length} tokens of a vocabulary of {len(vocabulary.ids):,}; {cut:.0%} of the texts are longer and cut"
     detail += f", {unknown:.0%} of the tokens are unknown"
-    cautions, location = list[DataWarning](), f"column {settings.column}"
+    cautions = list[DataWarning]()
+    location = f"column {settings.column}"
     if cut > _MANY:
         cautions.append(DataWarning(f"{location}: {cut:.0%} of the texts are longer than {length} tokens and are cut"))
     if unknown > _MANY:
@@ -158,7 +162,8 @@ class Vocabulary:
         if word in self.ids:
             yield self.ids[word]
             return
-        pieces, start = list[int](), 0
+        pieces = list[int]()
+        start = 0
         while self._has_parts and start < len(word) <= _LONGEST_WORD:
             ends = range(len(word), start, -1)
             before = _CONTINUES if start else ""
@@ -205,13 +210,15 @@ def read_vocabulary(path: Path) -> Vocabulary:
     def placed(names: tuple[str, ...]) -> int | None:
         return next((ids[name] for name in names if name in ids), None)
 
-    padding, unknown = placed(_PADDING), placed(_UNKNOWN)
+    padding = placed(_PADDING)
+    unknown = placed(_UNKNOWN)
     if padding is None or unknown is None:
         lacking = " and ".join(
             names[0] for names, token_id in ((_PADDING, padding), (_UNKNOWN, unknown)) if token_id is None
         )
         raise InputError(f"vocabulary {path} has no line {lacking}: accepted is a file with both [PAD] and [UNK]")
-    first, last = placed(_FIRST), placed(_LAST)
+    first = placed(_FIRST)
+    last = placed(_LAST)
     return Vocabulary(ids, padding, unknown, () if first is None or last is None else (first, last))
 
 
@@ -239,7 +246,8 @@ def _arrays(returned: Any, name: str, count: int) -> dict[str, NDArray[np.generi
             arrays[str(key)] = np.asarray(values)
         except ValueError as error:
             raise InputError(f"tokenizer {name!r} made {key} of unequal lengths: {accepted}") from error
-        shape, kind = arrays[str(key)].shape, arrays[str(key)].dtype.kind
+        shape = arrays[str(key)].shape
+        kind = arrays[str(key)].dtype.kind
         fits = kind in "biuf" and len(shape) >= 1 and shape[0] == count
         require(fits, f"tokenizer {name!r} made {key} of shape {shape} for {count} texts: {accepted}")
     return arrays

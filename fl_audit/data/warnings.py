@@ -20,7 +20,8 @@ from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number
 _NINES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
 _SENTINELS = (-9.0, -77.0, -88.0, -777.0, -888.0, *(-number for number in _NINES), *_NINES)
 """Numbers that often code a missing value."""
-_FEWEST_SENTINELS, _FEWEST_OTHERS = 2, 3
+_FEWEST_SENTINELS = 2
+_FEWEST_OTHERS = 3
 _RARE = 0.02
 _ENOUGH_FOR_SHARES = 50  # of fewer records 2 % are less than one
 _MOST_DIGITS = 10  # classes that are often written as whole numbers
@@ -84,7 +85,8 @@ def _folded(word: str) -> str:
 
 def _spellings(table: ReadTable) -> Iterator[DataWarning]:
     """Yield a warning about words that differ by spaces around them, and one about words that differ by case."""
-    spellings, around = {}, []
+    spellings = {}
+    around = []
     for name, column in table.frame.items():
         if pd.api.types.is_numeric_dtype(column):
             continue
@@ -217,7 +219,8 @@ def _leaked_label(table: ReadTable) -> Iterator[DataWarning]:
 
 def _repeated_records(table: ReadTable) -> Iterator[DataWarning]:
     """Yield a warning about records that repeat another one, unless the table is so coarse that chance repeats them."""
-    frame, repeats = table.frame, table.repeats
+    frame = table.frame
+    repeats = table.repeats
     different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
     if not repeats or different <= _COARSE * len(frame):
         return

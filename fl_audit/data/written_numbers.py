@@ -37,7 +37,8 @@ def rewrite_amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str
     (['1000,50', '-20,00'], ["'(20,00 EUR)' is below 0", "'EUR' left out"])
     """
     stripped = cells.astype(str).str.strip()
-    text, notes = stripped.str.replace(_SPACES, "", regex=True), list[str]()
+    text = stripped.str.replace(_SPACES, "", regex=True)
+    notes = list[str]()
     for pattern, plain in _BELOW_ZERO:
         before = text
         text = text.str.replace(pattern, plain, regex=True)

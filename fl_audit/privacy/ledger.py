@@ -112,7 +112,8 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
             stored = json.loads(text)
             terms = terms_of_json(stored, where)
             sizes = (stored.get("sensitivity"), stored.get("clipping_norm"))
-            digest, trainings = str(stored["digest"]), stored.get("trainings", 1)
+            digest = str(stored["digest"])
+            trainings = stored.get("trainings", 1)
             line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=digest, trainings=trainings)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{where} is no training: {error}") from None

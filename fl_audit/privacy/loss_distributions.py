@@ -85,7 +85,8 @@ class DiscreteLossDistribution:
         for exponent in _EXPONENTS:
             rising = rising * growth
             falling = falling / growth
-            above, below = float(rising.sum()), float(falling.sum())
+            above = float(rising.sum())
+            below = float(falling.sum())
             if above > 0 and below > 0:
                 high = min(high, math.ceil((count * math.log(above) + slack) * size / exponent))
                 low = max(low, math.floor(-(count * math.log(below) + slack) * size / exponent))

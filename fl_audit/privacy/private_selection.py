@@ -56,7 +56,8 @@ def selection_cost(claims: Sequence[Claim]) -> SelectionCost | None:
     """
     if len(claims) < 2 or len({(claim.adjacency, claim.delta) for claim in claims}) > 1:
         return None
-    adjacency, delta = claims[0].adjacency, claims[0].delta
+    adjacency = claims[0].adjacency
+    delta = claims[0].delta
     together = tuple(event for claim in claims for event in claim.events)
     return SelectionCost(
         trainings=len(claims),

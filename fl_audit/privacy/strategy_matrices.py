@@ -47,7 +47,8 @@ def strategy_matrix(kind: StrategyMatrixKind, rounds: int, bands: int = 1) -> Fl
     require_whole(rounds=rounds)
     match kind:
         case StrategyMatrixKind.TREE:
-            last, first = np.arange(1, rounds + 1)[:, None], np.arange(rounds)[None, :]
+            last = np.arange(1, rounds + 1)[:, None]
+            first = np.arange(rounds)[None, :]
             return np.asarray((first >= last - (last & -last)) & (first < last), dtype=np.float64)
         case StrategyMatrixKind.BANDED:
             coefficients = np.zeros(rounds)

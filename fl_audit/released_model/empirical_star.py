@@ -107,7 +107,8 @@ def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) ->
 
     The same counts serve for several cuts, so that losses are sorted only once.
     """
-    fpr, fnr = counts.fpr, counts.fnr
+    fpr = counts.fpr
+    fnr = counts.fnr
     tpr = counts.members / counts.member_total
     tnr = (counts.population_total - counts.population) / counts.population_total
     is_admitted = within_cut(fpr, fnr, cut) & counts.last
@@ -204,8 +205,10 @@ def outstanding_members(member_losses: ArrayLike, population_losses: ArrayLike, 
     counts = threshold_counts(members, population)
     is_allowed = _within_fpr(counts, fpr)
     below = members <= counts.thresholds[is_allowed].max() if is_allowed.any() else np.zeros(members.shape, np.bool_)
-    alarms, members_found = int(_false_alarms(counts, fpr)), int(below.sum())
-    m, p = counts.member_total, counts.population_total
+    alarms = int(_false_alarms(counts, fpr))
+    members_found = int(below.sum())
+    m = counts.member_total
+    p = counts.population_total
     return OutstandingMembers(
         indices=tuple(np.flatnonzero(below).tolist()),
         fpr=fpr,

@@ -128,7 +128,8 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
     """
     require_number("shift is", shift, "positive finite numbers")
     values = _checked_losses(losses, "losses")
-    bottom, top = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
+    bottom = np.asarray(low, dtype=np.float64)[..., None]
+    top = np.asarray(high, dtype=np.float64)[..., None]
     within = bool(np.all((values >= bottom) & (values <= top)))
     require(within, "a loss lies outside low to high: accepted are losses within")
     span = top - bottom
@@ -252,7 +253,8 @@ def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) 
     """
     # P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
     # maximum is bracketed and found by bisection on the sign of H, see the module's docstring.
-    first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)
+    first = np.maximum(-reach, offset - reach * spread)
+    last = np.minimum(reach, offset + reach * spread)
     turn = offset / ((1 - spread) * (1 + spread))
     low = np.maximum(np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST), first)
     high = np.minimum(np.full_like(low, -ndtri(delta)), last)
@@ -262,7 +264,8 @@ def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) 
     for _ in range(_BISECTIONS):
         middle = (low_point + high_point) / 2
         rises = _rises(middle, shift, scale, delta)
-        low_point, high_point = np.where(rises, middle, low_point), np.where(rises, high_point, middle)
+        low_point = np.where(rises, middle, low_point)
+        high_point = np.where(rises, high_point, middle)
     low[inner] = low_point
     x = (low - offset) / spread
     # At its maximum the ratio of tails equals that of the densities.

@@ -100,8 +100,15 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
         columns = columns if max(map(len, labels), default=0) <= _SHORT_LABEL else 1
         lines = -(-sum(label.count("\n") + 1 for label in labels) // columns)
         figure.set_figheight(figure.get_figheight() + _LINE * max(0, lines - 2))
-    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=SMALL_TEXT_SIZE, ncols=columns,
-                  handlelength=3.2)  # fmt: skip
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        frameon=False,
+        fontsize=SMALL_TEXT_SIZE,
+        ncols=columns,
+        handlelength=3.2,
+    )
 
 
 def _is_narrow(axes: Axes) -> bool:
@@ -149,15 +156,41 @@ def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0
     """
     rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
     lowest, lower, middle, upper, highest = (scale * curve for curve in curves)
-    trials, style = table["trial"].nunique(), BIT_STYLES[1]
+    trials = table["trial"].nunique()
+    style = BIT_STYLES[1]
     if trials > 1:
-        draw_band(axes, rounds, lowest, highest, facecolor=PALE, edgecolor=MUTED, linewidth=0.6,
-                  label="smallest to largest trial")  # fmt: skip
-        draw_band(axes, rounds, lower, upper, facecolor=style.fill, edgecolor=style.colour, linewidth=0.6, alpha=0.7,
-                  label="middle half of the trials")  # fmt: skip
+        draw_band(
+            axes,
+            rounds,
+            lowest,
+            highest,
+            facecolor=PALE,
+            edgecolor=MUTED,
+            linewidth=0.6,
+            label="smallest to largest trial",
+        )
+        draw_band(
+            axes,
+            rounds,
+            lower,
+            upper,
+            facecolor=style.fill,
+            edgecolor=style.colour,
+            linewidth=0.6,
+            alpha=0.7,
+            label="middle half of the trials",
+        )
     label = "measured, the one trial" if trials == 1 else f"measured, median of {trials:,} trials"
-    axes.plot(rounds, middle, "-", color=style.colour, linewidth=2, marker=style.marker, **markers_for(len(rounds)),
-              label=label)  # fmt: skip
+    axes.plot(
+        rounds,
+        middle,
+        "-",
+        color=style.colour,
+        linewidth=2,
+        marker=style.marker,
+        **markers_for(len(rounds)),
+        label=label,
+    )
     whole_number_axis(axes, int(rounds[0]), int(rounds[-1]))
     return np.asarray(middle, dtype=np.float64)
 

@@ -49,7 +49,8 @@ def weakness_warning(guarantee: Guarantee) -> str | None:
     """Return a warning if a guarantee excludes nothing that a person could object to; otherwise None."""
     if not is_weak_guarantee(guarantee):
         return None
-    belief_bound, advantage = guarantee.belief_bound, guarantee.advantage_bound_exact
+    belief_bound = guarantee.belief_bound
+    advantage = guarantee.advantage_bound_exact
     weak = _weakness("guarantee", guarantee.epsilon, belief_bound, advantage, guarantee.adjacency)
     return f"{weak}; a smaller epsilon, or belief = 0.9, limits that"
 

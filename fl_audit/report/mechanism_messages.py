@@ -55,7 +55,8 @@ def randomizer_text(local_randomizer: LocalRandomizer) -> str:
             truth = percent(truth_probability(epsilon))
             return f"told of every pair of nodes of its graphs whether it is joined, truly with probability {truth}"
         case LaplacePixelation():
-            block, scale = f"{local_randomizer.block}x{local_randomizer.block}", number_text(local_randomizer.scale)
+            block = f"{local_randomizer.block}x{local_randomizer.block}"
+            scale = number_text(local_randomizer.scale)
             return f"added Laplace noise of scale {scale} to the mean of every {block} block of its images' pixels"
         case _:
             assert_never(local_randomizer)
@@ -91,7 +92,8 @@ def noise_source_text(plan: RunPlan) -> str:
     For noise that is correlated over rounds, the phrase also states the joint sensitivity of all rounds.
     """
     mechanism = plan.federation.mechanism
-    source, joint = mechanism.noise.source_words(), mechanism.noise.joint_sensitivity(mechanism.participation)
+    source = mechanism.noise.source_words()
+    joint = mechanism.noise.joint_sensitivity(mechanism.participation)
     if joint is None:
         return source
     times = number_text(joint, 3)
@@ -174,7 +176,8 @@ def known_noise_text(plan: RunPlan) -> str:
 
     It is "" if clients do not add the noise.
     """
-    mechanism, threat_model = plan.federation.mechanism, plan.federation.threat_model
+    mechanism = plan.federation.mechanism
+    threat_model = plan.federation.threat_model
     if mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return ""
     if threat_model.adversary is Adversary.SERVER:
@@ -187,7 +190,8 @@ def known_noise_text(plan: RunPlan) -> str:
 def participation_text(plan: RunPlan) -> str:
     """Return a phrase that says which units participate in a round, and whether their sampling adds protection."""
     mechanism = plan.federation.mechanism
-    words, threat_model = unit_words(plan.adjacency), plan.federation.threat_model
+    words = unit_words(plan.adjacency)
+    threat_model = plan.federation.threat_model
     if mechanism.is_sampled and not mechanism.participation.is_sampled:
         rates = [f"{rate:g}" for rate in mechanism.rates]
         often = rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}, by client"
@@ -247,11 +251,9 @@ def threat_model_text(plan: RunPlan) -> str:
 
 def observer_after_nobody(plan: RunPlan) -> str:
     """Return a phrase on the observers against whom the guarantee holds, which follows the words "nobody who"."""
-    threat_model, mechanism, words = (
-        plan.federation.threat_model,
-        plan.federation.mechanism,
-        unit_words(plan.adjacency),
-    )
+    threat_model = plan.federation.threat_model
+    mechanism = plan.federation.mechanism
+    words = unit_words(plan.adjacency)
     even = informed = ""
     is_inside = mechanism.noise.origin is NoiseOrigin.TRAINING
     if is_inside or (mechanism.clients_add_noise and threat_model.adversary is Adversary.SERVER):

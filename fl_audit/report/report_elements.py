@@ -145,10 +145,16 @@ class ReportNumber:
         if self.limit is None or self.value is None or math.isnan(self.value):
             return None
         return compare_with_claim(
-            self._ends(), self.limit, is_least=self.is_least, origin=self.origin,
-            largest=self.largest, wide=self._wide(), level=self.level, sides=1 if self.is_bound else 2,
+            self._ends(),
+            self.limit,
+            is_least=self.is_least,
+            origin=self.origin,
+            largest=self.largest,
+            wide=self._wide(),
+            level=self.level,
+            sides=1 if self.is_bound else 2,
             is_violated=self.is_violated,
-        )  # fmt: skip
+        )
 
     @property
     def reading(self) -> Reading | None:

@@ -100,13 +100,16 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
 
 
 def _answers(plan: RunPlan, store: TrialBatchStore, targets: pd.DataFrame) -> ModelOutputs:
-    outputs, federation = store.outputs(plan.config.audit.trials), load_federation(plan.federation)
+    outputs = store.outputs(plan.config.audit.trials)
+    federation = load_federation(plan.federation)
 
     def stacked(name: str) -> NDArray[Any]:
         return torch.cat([tensors[name] for tensors in outputs]).numpy()
 
-    labels, single = federation.differing.labels.cpu().numpy(), plan.federation.mechanism.unit is Unit.RECORD
-    white_box, is_known = None, None
+    labels = federation.differing.labels.cpu().numpy()
+    single = plan.federation.mechanism.unit is Unit.RECORD
+    white_box = None
+    is_known = None
     if WHITE_BOX[0] in outputs[0]:
         signals, inputs, log_probabilities, losses = map(stacked, WHITE_BOX)
         white_box = WhiteBoxFeatures(signals, inputs, log_probabilities, losses, labels)

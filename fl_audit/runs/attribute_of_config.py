@@ -21,7 +21,8 @@ def with_attribute(config: RunConfig, dataset: LoadedDataset, split: Split) -> R
     Raises `InputError` if an attack on single records is configured although the unit is a user or a client, or if the
     attribute does not exist.
     """
-    audit, relation = config.audit, config.privacy.adjacency
+    audit = config.audit
+    relation = config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
     problem = f"attacks {name_list(of_records)} ask about records, and adjacency is {relation}"
     accepted = f"accepted about {relation.unit}s are {name_list(OF_ANY_UNIT)}"

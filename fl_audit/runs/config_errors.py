@@ -27,7 +27,8 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     match problem["type"]:
         case "extra_forbidden":
             names = list(_section(model, key_path).get("properties", {}))
-            nearest, accepted = get_close_matches(key_path[-1], names, n=1, cutoff=0.0)[0], name_list(names)
+            nearest = get_close_matches(key_path[-1], names, n=1, cutoff=0.0)[0]
+            accepted = name_list(names)
             return (
                 f"configuration key {shortened_toml(location)} is unknown: nearest is {nearest!r}, accepted are "
                 f"{accepted}"
@@ -76,7 +77,8 @@ def _accepted(problem: ErrorDetails, model: type[BaseModel], key_path: Sequence[
     if not described or problem["type"] in _RULES_OF_THEIR_OWN:
         return problem["msg"]
     # The share that was meant where a number below 1 is asked for, and percent were given.
-    value, limit = problem["input"], problem.get("ctx", {}).get("lt")
+    value = problem["input"]
+    limit = problem.get("ctx", {}).get("lt")
     share = in_percent(value) if limit == 1 and isinstance(value, int | float) else ""
     return f"accepted {'is' if described.startswith('text') else 'are'} {described}{share}"
 

@@ -28,7 +28,8 @@ def data_warnings_of(plan: RunPlan) -> tuple[DataWarning, ...]:
 
     They concern identifiers of persons, how the table was read, missing classes, too few records, and the model.
     """
-    source, split = load_source(plan.federation.data), split_of(plan.federation)
+    source = load_source(plan.federation.data)
+    split = split_of(plan.federation)
     # Persons first: what follows concerns numbers, and an identifier concerns the guarantee.
     of_data = (*_of_persons(plan, source, split), *source.cautions, *_absent(plan, source, split), *_few(plan))
     return (*of_data, *(DataWarning(text) for text in load_federation(plan.federation).model.cautions))
@@ -48,7 +49,8 @@ def most_records(plan: RunPlan) -> int:
     """
     if plan.federation.mechanism.unit is Unit.USER:
         return 1
-    source, inside = load_source(plan.federation.data), split_of(plan.federation).inside
+    source = load_source(plan.federation.data)
+    inside = split_of(plan.federation).inside
     persons = inside.owner if inside.user is None else inside.user
     owned = 1 if persons is None else int(np.bincount(persons).max())
     return max(owned, *(identifier.most for identifier in source.identifiers), 1)
@@ -56,7 +58,8 @@ def most_records(plan: RunPlan) -> int:
 
 def _of_persons(plan: RunPlan, dataset: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield warnings about identifier columns, and about persons with several records."""
-    owned, unit = plan.config.data.owner is not None or dataset.pool.owner is not None, plan.federation.mechanism.unit
+    owned = plan.config.data.owner is not None or dataset.pool.owner is not None
+    unit = plan.federation.mechanism.unit
     together = unit is Unit.CLIENT and plan.federation.partition is PartitionScheme.NATURAL and owned
     by_user = unit is Unit.USER
     if split.inside.user is not None:
@@ -89,7 +92,8 @@ def _unprotected(column: IdentifyingColumn, plan: RunPlan, is_person: bool) -> D
     warning advises to make them users. It advises to drop a column only if another one identifies the persons, or if
     its values may be no persons.
     """
-    unit, drop = plan.federation.mechanism.unit, remedies.drop(column.name)
+    unit = plan.federation.mechanism.unit
+    drop = remedies.drop(column.name)
     claim = f"a claim about {unit}s does not protect a person with several"
     if column.beginning:
         begin = f"{column.name}: words that begin in {column.values:,} ways, such as {column.beginning!r}"
@@ -119,7 +123,8 @@ def _of_holders(holder: str, held_by: Integers, unit: Unit, remedies: Sequence[R
 
     `held_by` is the number of the user or owner of each record of D, shape (records,).
     """
-    noun, counts = holder.split()[1], np.unique(held_by, return_counts=True)[1]
+    noun = holder.split()[1]
+    counts = np.unique(held_by, return_counts=True)[1]
     if (largest := int(counts.max())) == 1:
         return
     holding = f"{len(counts):,} {noun}s have the {len(held_by):,} records that train, up to {largest:,} each"
@@ -169,7 +174,9 @@ def _more_records(plan: RunPlan) -> str:
 
 def _few(plan: RunPlan) -> Iterator[DataWarning]:
     """Yield a warning for each set of fewer than 30 records: test set, training set, population sample."""
-    federation, audit, data = load_federation(plan.federation), plan.config.audit, plan.config.data
+    federation = load_federation(plan.federation)
+    audit = plan.config.audit
+    data = plan.config.data
     tested = len(federation.test_records)
     if tested < ENOUGH_FOR_A_RATE:
         remedy = Remedy("test-records", ENOUGH_FOR_A_RATE)

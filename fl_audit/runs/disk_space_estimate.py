@@ -56,7 +56,9 @@ class DiskUsageByContent:
 
 def footprint(plan: RunPlan) -> DiskUsageByContent:
     """Return an estimate of the disk space of a planned run; a run with membership attacks needs slightly more."""
-    public, run, trials = plan.federation, plan.config.run, plan.config.audit.trials
+    public = plan.federation
+    run = plan.config.run
+    trials = plan.config.audit.trials
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER
     audit = audit_of(public)
@@ -72,7 +74,8 @@ def footprint(plan: RunPlan) -> DiskUsageByContent:
 
 def _kept_models(plan: RunPlan) -> int:
     """Return the number of models that a run stores: final models, that of trial 0 once more, and checkpoints."""
-    run, rounds = plan.config.run, plan.federation.rounds
+    run = plan.config.run
+    rounds = plan.federation.rounds
     checkpoints = 0 if run.checkpoint_every is None else rounds // run.checkpoint_every
     return (plan.config.audit.trials if run.keep_final_models else 1) + 1 + checkpoints
 

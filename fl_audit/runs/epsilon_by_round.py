@@ -11,7 +11,8 @@ from fl_audit.privacy.accounting import Accountant
 
 EPSILON = "epsilon"
 """Column of the table of releases: epsilon of the training up to a release; NaN where it was not computed."""
-_MOST_CURVES, _MOST_CURVES_OF_AN_AUDIT = 50, 5
+_MOST_CURVES = 50
+_MOST_CURVES_OF_AN_AUDIT = 5
 """Numbers of releases whose epsilon is computed from loss distributions, each of which takes up to a second."""
 
 
@@ -55,7 +56,8 @@ def rounds_within(budget: float, rounds: int, epsilon_of: Callable[[int], float]
     first = epsilon_of(1)
     refused = f"stop-at-epsilon is {budget:g}, and the first round alone spends epsilon {first:.4g}"
     require(first <= budget, f"{refused}: accepted is more than that, or more noise")
-    affordable, exceeded = 1, rounds + 1
+    affordable = 1
+    exceeded = rounds + 1
     while exceeded - affordable > 1:
         tried = (affordable + exceeded) // 2
         if epsilon_of(tried) <= budget:

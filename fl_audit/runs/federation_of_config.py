@@ -44,7 +44,8 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
 
     Raises `InputError` if the federation does not suit the audit.
     """
-    data, audit = config.data, config.audit
+    data = config.data
+    audit = config.audit
     prior = candidate_prior(config, load_source(data_spec(data)), split)
     column = audit_named(audit.kind).column_of_candidates(audit.attribute)
     replacements = _records_instead(config, mechanism.unit, split, pair)
@@ -127,7 +128,8 @@ def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: Ne
     joint noise of the record's client and of all clients whose noise an insider does not know, divided by the noise of
     the record's client.
     """
-    training, audit = mechanism.contribution, config.audit
+    training = mechanism.contribution
+    audit = config.audit
     if not isinstance(training, PrivateTraining) or audit.adversary is not Adversary.CLIENT:
         return mechanism
     shards = mechanism_of_config.shards_of(config, split)
@@ -166,11 +168,14 @@ def _targets(config: RunConfig) -> int:
         return 1
     match config.privacy.adjacency.unit:
         case Unit.RECORD:
-            units, name = config.data.records, "records"
+            units = config.data.records
+            name = "records"
         case Unit.USER:
-            units, name = config.data.users or 0, "users"
+            units = config.data.users or 0
+            name = "users"
         case Unit.CLIENT:
-            units, name = mechanism_of_config.clients_of(config), "clients"
+            units = mechanism_of_config.clients_of(config)
+            name = "clients"
         case unit:
             assert_never(unit)
     targets = getattr(config.audit, counted_setting) or min(_USUAL_TARGETS, units)

@@ -55,7 +55,8 @@ def _carry_out(grid: Grid, context: Context) -> None:
         _wait_for_ray()
     config, out = (str(context.run_config.get(key, "")) for key in ("config", "out"))
     require(bool(config and out), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths')
-    plan, run = plan_run(load_config(Path(config))), RunDirectory(Path(out))
+    plan = plan_run(load_config(Path(config)))
+    run = RunDirectory(Path(out))
     require_runnable(plan)
     with run.opened(plan, resume=run.is_begun) as plan:
         play_on(grid, plan, run)

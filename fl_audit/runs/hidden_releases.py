@@ -24,7 +24,8 @@ def require_seen_releases(federation: LoadedFederation) -> None:
     query = audit_of(public).query(public)
     if query is ReleaseQueryKind.NOTHING or not public.mechanism.adds_noise:
         return
-    template, device = federation.model.template, federation.training.features.device
+    template = federation.model.template
+    device = federation.training.features.device
     models = ParameterLayout.of(template).flatten(dict(template.named_parameters())).unsqueeze(0).to(device)
     smallest, largest = _noise_scales(federation)
     if query is ReleaseQueryKind.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
@@ -39,7 +40,8 @@ def _noise_scales(federation: LoadedFederation) -> tuple[float, float]:
     mechanism = federation.public.mechanism
     if mechanism.noise.origin is NoiseOrigin.TRAINING:
         # A server adds none: what the steps of the clients add up to, of the fewest and of the most of them.
-        sizes, steps = [len(shard) for shard in federation.shards], private_steps(mechanism)
+        sizes = [len(shard) for shard in federation.shards]
+        steps = private_steps(mechanism)
         spread = [sqrt(steps.update_variance(records)) for records in sizes]
         return min(spread), sqrt(sum(deviation**2 for deviation in spread))
     smallest, largest = mechanism.server_scale(np.array([0.0, mechanism.global_sensitivity]))

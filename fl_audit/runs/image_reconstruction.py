@@ -36,11 +36,14 @@ _SECONDS = 120.0
 
 def require_drawable(plan: RunPlan) -> None:
     """Raise `InputError` with the reason if reconstructed images are configured but not possible in a planned run."""
-    pictures, public = plan.config.audit.reconstruct_samples, plan.federation
+    pictures = plan.config.audit.reconstruct_samples
+    public = plan.federation
     if pictures is None:
         return
-    federation, contribution = load_federation(public), public.mechanism.contribution
-    features, setting_text = federation.training.features, f"reconstruct-samples = {pictures}"
+    federation = load_federation(public)
+    contribution = public.mechanism.contribution
+    features = federation.training.features
+    setting_text = f"reconstruct-samples = {pictures}"
     public_steps = not isinstance(contribution, PrivateTraining)
     require(public_steps, f"{setting_text} of clients that train privately: accepted are 'dp-fedsgd' and 'dp-fedavg'")
     with_loss = f"{setting_text} of training with class-weights or label-smoothing"
@@ -52,7 +55,8 @@ def require_drawable(plan: RunPlan) -> None:
     plain = public.local_randomizer is None and federation.core is None
     require(plain, f"{setting_text} of records that are randomised, or read by a frozen core: accepted are neither")
     owners = _records_of_contributions(federation)
-    most_images, images_each = owners.size, owners.shape[1]
+    most_images = owners.size
+    images_each = owners.shape[1]
     alike = "" if images_each == 1 else " of clients with equally many"
     require(
         pictures <= most_images, f"{setting_text} of {most_images} records{alike}: accepted are at most all of them"
@@ -81,12 +85,14 @@ def reconstruct_images(plan: RunPlan, on_step: Callable[[int], None] = lambda do
     The attacker sees a noised contribution (of a record, or of a client with all its records) to the initial model of
     trial 0, and knows all other contributions.
     """
-    federation, audit = load_federation(plan.federation), plan.config.audit
+    federation = load_federation(plan.federation)
+    audit = plan.config.audit
     assert audit.reconstruct_samples is not None, "pictures are asked for"
     owners = _records_of_contributions(federation)
     images_each = owners.shape[1]
     records = torch.from_numpy(owners[: math.ceil(audit.reconstruct_samples / images_each)])
-    most_others, population = image_attacks.MOST_OTHERS, federation.population
+    most_others = image_attacks.MOST_OTHERS
+    population = federation.population
     candidates = federation.test.features[: most_others - 1]
     victims = ImageTargets(federation.training.features[records], federation.training.labels[records], candidates)
     levels, guarantee = _levels(plan, min(1.0, images_each / (len(candidates) + 1)))
@@ -118,7 +124,8 @@ def _shared(plan: RunPlan, federation: LoadedFederation, images_each: int) -> Up
     start = starting_models(federation, plan.config.model.initial, plan.config.model.seed, [0])[0].to(
         federation.public.device
     )
-    mechanism, norm = federation.public.mechanism, federation.public.mechanism.clipping_norm
+    mechanism = federation.public.mechanism
+    norm = federation.public.mechanism.clipping_norm
     clipping = norm if math.isfinite(norm) else None
     if not isinstance(mechanism.contribution, LocalTraining):
         return UpdateFunction(federation.model, start, clipping)

@@ -15,7 +15,7 @@ OPTIONS = ("owner", "user", "drop", "missing", "label")
 READING = (
     *OPTIONS,
     *("records-per-user", "user-across-clients", "separator", "decimal", "encoding", "skip-lines", "sheet", "axes"),
-    *("image-size", "grey", "max-levels", "ignore-case", "unique", "text", "vocabulary", "tokenizer", "tokens"),
+    *("image-size", "grey", "max-levels", "ignore-case", "unique", "text", "vocabulary", "tokenizer", "tokens", "task"),
 )
 """Settings of [data] by which records are read."""
 

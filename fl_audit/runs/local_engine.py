@@ -70,12 +70,17 @@ class ThreadExecutor:
         threads: int,
         announce_calls: AnnounceCalls | None,
     ) -> None:
-        self._client_app, self._contexts, self._settle = client_app, contexts, settle
-        self._time_limit, self._threads, self._announce_calls = time_limit, threads, announce_calls
+        self._client_app = client_app
+        self._contexts = contexts
+        self._settle = settle
+        self._time_limit = time_limit
+        self._threads = threads
+        self._announce_calls = announce_calls
         self._changed = threading.Condition()
         self._waiting: dict[str, _Call] = {}
         self._at_work: list[_ThreadCalls] = []
-        self._share, self._is_closed = 1, False
+        self._share = 1
+        self._is_closed = False
         for _ in range(threads):
             self._start_thread()
 
@@ -90,7 +95,8 @@ class ThreadExecutor:
 
     def look(self) -> None:
         """Report calls that have exceeded their time limit as failed."""
-        now, late = time.monotonic(), list[_Call]()
+        now = time.monotonic()
+        late = list[_Call]()
         with self._changed:
             for calls in [calls for calls in self._at_work if calls.deadline < now]:
                 late.append(calls.calls[0])

@@ -34,8 +34,10 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
 
     `split`: If clients train by DP-SGD, the numbers of their records are parts of the mechanism.
     """
-    privacy, training = config.privacy, config.training
-    noise, decay = _noise(config, noise_multiplier), _decay(config)
+    privacy = config.privacy
+    training = config.training
+    noise = _noise(config, noise_multiplier)
+    decay = _decay(config)
     return Mechanism(
         adjacency=privacy.adjacency,
         clipping=_clipping(config, noise),
@@ -71,7 +73,9 @@ def _contribution(config: RunConfig, split: Split) -> contribution.Contribution:
 
 
 def _schedule(training: TrainingSection) -> LocalSchedule:
-    rate, batch, rule = training.local_learning_rate, training.local_batch, training.local_optimizer
+    rate = training.local_learning_rate
+    batch = training.local_batch
+    rule = training.local_optimizer
     assert rate is not None, "the configuration fills it in"
     assert batch is not None, "the configuration fills it in"
     return LocalSchedule(
@@ -114,7 +118,8 @@ def _decay(config: RunConfig) -> RateDecay | None:
 
 def _loss(training: TrainingSection, records: Records) -> TrainingLoss:
     """Return the loss of training; raise `InputError` if it does not suit the labels of the records."""
-    weights, smoothing = training.class_weights or (), training.label_smoothing
+    weights = training.class_weights or ()
+    smoothing = training.label_smoothing
     if records.has_quantities:
         for name, value in {"class-weights": weights, "label-smoothing": smoothing}.items():
             require(
@@ -141,7 +146,8 @@ def _clipping(config: RunConfig, noise: MechanismNoise) -> contribution.Clipping
 
 
 def _participation(config: RunConfig) -> Participation:
-    training, clients = config.training, clients_of(config)
+    training = config.training
+    clients = clients_of(config)
     is_of_clients = training.strategy != "dp-fedsgd"
     if (cohort := training.cohort) is not None:
         require(cohort <= clients, f"cohort is {cohort} of {clients} clients: accepted are 1 to {clients}")
@@ -187,7 +193,8 @@ def denominator_of(config: RunConfig) -> float:
 
 
 def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
-    privacy, participation = config.privacy, _participation(config)
+    privacy = config.privacy
+    participation = _participation(config)
     if not privacy.private:
         return NO_NOISE
     return noise_of(
@@ -208,7 +215,8 @@ def sampling_rate(config: RunConfig) -> Fraction:
 
     Raises `InputError` if `expected-batch` is larger than the number of records or users.
     """
-    training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
+    training = config.training
+    noun = "users" if config.privacy.adjacency.unit is Unit.USER else "records"
     if training.expected_batch is None:
         return Fraction(str(training.sampling_rate or 1))
     batch = training.expected_batch
@@ -236,7 +244,8 @@ def partition_parameters(data: DataSection) -> dict[str, bool | int | float | st
 
 def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
     """Return the shard of each client in D: the indices of its records, in the order of client numbers."""
-    data, inside = config.data, split.inside
+    data = config.data
+    inside = split.inside
     parameters = partition_parameters(data)
     if config.privacy.adjacency.unit is Unit.USER:
         scheme = data.partition, parameters, data.seed

@@ -33,7 +33,9 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     The search may go through the whole data set. For a crafted record, only its position in D is returned. Raises
     `InputError` if there is no such neighbour, or if a crafted record is not possible.
     """
-    data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
+    data = config.data
+    audit = config.audit
+    adjacency = config.privacy.adjacency
     if audit.neighbour in CRAFTED:
         _require_craftable(config, split.inside)
     if not audit_named(audit.kind).chooses_pair:
@@ -56,7 +58,8 @@ def with_crafted_records(federation: Federation, config: RunConfig) -> Federatio
 
     `config`: `neighbour` in its section [audit] says how D and D' differ.
     """
-    choice, start = config.audit.neighbour, config.model.initial
+    choice = config.audit.neighbour
+    start = config.model.initial
     if choice not in CRAFTED or federation.pair.crafted is not None:
         return federation
     kind = load_federation(federation)
@@ -76,8 +79,11 @@ def trials_to_craft_on(weights_source: InitialWeightsSource) -> range:
 
 def _require_craftable(config: RunConfig, records: Records) -> None:
     """Raise `InputError` if a crafted record is impossible with the other settings or with the kind of records."""
-    choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
-    adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
+    choice = config.audit.neighbour
+    kind = config.audit.kind
+    privacy = config.privacy
+    adjacency = privacy.adjacency
+    local_randomizer = privacy.local_randomizer
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE
     for fits, problem in (
         (adjacency.unit is Unit.RECORD, f"with adjacency = '{adjacency}': accepted are those of records"),

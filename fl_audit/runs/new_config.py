@@ -108,7 +108,8 @@ def _new_config(request: ConfigRequest, directory: Path) -> tuple[str, list[str]
             values["data"][key] = os.path.relpath(values["data"][key], directory.absolute())
     text = "\n".join(_lines(values)) + "\n"
     # The number of training records, and why not all train.
-    records, halved = plan.federation.records, "half of them, so that the others can stand for the population"
+    records = plan.federation.records
+    halved = "half of them, so that the others can stand for the population"
     remedy = "no more unless records in [data] says so, for every trial trains on all of them again"
     why = halved if 2 * values["data"]["records"] >= pool - 1 else remedy  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
@@ -211,7 +212,8 @@ def _adjacency_and_strategy(request: ConfigRequest) -> tuple[str, str]:
 
     What the user did not request is chosen to fit the rest of the request.
     """
-    adjacency, strategy = request.adjacency, request.strategy
+    adjacency = request.adjacency
+    strategy = request.strategy
     if strategy is None:
         strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"
     if adjacency is None and strategy == "dp-fedsgd" and (request.table or {}).get("user") is not None:

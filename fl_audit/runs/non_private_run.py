@@ -55,7 +55,8 @@ def note_unprotected(run: Path, path: Path) -> None:
     The accuracy is taken from another run. Raises `InputError` if this run has privacy, differs in data, model or
     training, is not finished, or was edited.
     """
-    (_, mine), (_, theirs) = read_public(run), read_public(path)
+    _, mine = read_public(run)
+    _, theirs = read_public(path)
     accepted = "accepted for --without-privacy is one with private = false"
     require(theirs["privacy"]["private"] is False, f"{path} is a run with privacy: {accepted}")
     differing = differences(_training_of(mine), _training_of(theirs))
@@ -87,7 +88,8 @@ def _read(directory: Path, config: RunConfig) -> NonPrivateAccuracy:
     # Of the batches, whose digests are known: the table that is joined from them may be anybody's.
     releases = RunDirectory(directory).store(config).tables(config.audit.trials)["releases"]
     means = releases[["trial", "round", "test_accuracy"]].dropna().groupby("round")["test_accuracy"].mean()
-    name, trials = os.path.basename(os.path.realpath(directory)), int(releases["trial"].nunique())
+    name = os.path.basename(os.path.realpath(directory))
+    trials = int(releases["trial"].nunique())
     last = releases[releases["round"] == releases["round"].max()]
     columns = columns_of(config.training.metrics or ())
     finals = {str(metric): float(last[column].mean()) for metric, column in columns.items() if column in last}

@@ -22,7 +22,8 @@ from fl_audit.runs.verbosity import with_verbosity
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
-_FEWEST_TRIALS, _MOST_TRIALS = 24, 200
+_FEWEST_TRIALS = 24
+_MOST_TRIALS = 200
 """Numbers of trials of a pilot run: with more, the number of needed trials is known more exactly."""
 _SECONDS = 5.0
 """Seconds that a pilot run should take at most; it ends without a result after three times as long."""

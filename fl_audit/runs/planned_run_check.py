@@ -76,7 +76,9 @@ class PlannedRunCheckResult:
 def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> PlannedRunCheckResult:
     """Check the data, model, guarantee and resources of a planned run without writing anything."""
     require_runnable(plan)
-    federation, source, content = load_federation(plan.federation), load_source(plan.federation.data), footprint(plan)
+    federation = load_federation(plan.federation)
+    source = load_source(plan.federation.data)
+    content = footprint(plan)
     cautions = (*plan_warnings_of(plan), *([DataWarning(content.caution)] if content.caution else []))
     shards = [len(shard) for shard in federation.shards]
     sizes = DataSizes(
@@ -93,7 +95,9 @@ def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.L
         columns=source.columns,
     )
     tried = probe(plan, engine) if with_probe else None
-    signal, trials, canaries = planned_of_signal(plan), plan.config.audit.trials, None
+    signal = planned_of_signal(plan)
+    trials = plan.config.audit.trials
+    canaries = None
     if plan.guarantee is not None:
         canaries = audit_of(plan.federation).guarantee_tests.planned_canaries(federation, plan.guarantee, trials)
     return PlannedRunCheckResult(
@@ -111,7 +115,8 @@ def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.L
 
 def check_json(check_result: PlannedRunCheckResult) -> dict[str, Any]:
     """Return the results of a check as JSON values; missing and infinite values are null."""
-    plan, guarantee = check_result.plan, check_result.plan.guarantee
+    plan = check_result.plan
+    guarantee = check_result.plan.guarantee
     return {
         "data": {
             "name": plan.federation.data.name,
@@ -140,7 +145,8 @@ def check_json(check_result: PlannedRunCheckResult) -> dict[str, Any]:
 
 def _limits_json(check_result: PlannedRunCheckResult) -> dict[str, Any] | None:
     """Return the limits of detection as JSON values; None if nothing would be detected."""
-    limits, canaries = check_result.limits, check_result.canaries
+    limits = check_result.limits
+    canaries = check_result.canaries
     if canaries is not None:
         return (
             {"judged": "canaries", "probability": DETECTION_POWER}

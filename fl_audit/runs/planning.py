@@ -32,10 +32,13 @@ from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.runs.quantity_labels import fitting_quantities
 from fl_audit.user_modules import import_function
 
-_WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
+_WORK_A_ROUND = 1e9
+_MESSAGE_SCALARS = 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
-_FEWEST_TRIALS, _MOST_TRIALS = 100, 1000
-_USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
+_FEWEST_TRIALS = 100
+_MOST_TRIALS = 1000
+_USUALLY_KEPT = 4
+_KEPT_SCALARS = 2**28
 """Number of trials whose releases are kept, and the largest number of scalars in them: a gigabyte."""
 
 
@@ -183,7 +186,8 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
 
 def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
     """Return the claims behind the guarantee: one, or one for each shard size if clients train by DP-SGD."""
-    privacy, rounds = config.privacy, mechanism_of_config.rounds_of(config)
+    privacy = config.privacy
+    rounds = mechanism_of_config.rounds_of(config)
     events_of_claims = mechanism.events_of_each(rounds, mechanism_of_config.threat_model_of(config))
     accountant = privacy.accountant or exact_accountant(event for events in events_of_claims for event in events)
     # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
@@ -200,7 +204,8 @@ def _sized(config: RunConfig) -> RunConfig:
 
     A size that the configuration sets stays as it is.
     """
-    run, source = config.run, load_source(data_spec(config.data))
+    run = config.run
+    source = load_source(data_spec(config.data))
     model = StackedModel.of(model_for(config.model.name, source.pool), probe_records(source))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
@@ -212,7 +217,8 @@ def _sized(config: RunConfig) -> RunConfig:
 
 def _examples_a_round(config: RunConfig) -> float:
     """Return the expected number of per-record gradients of all clients in a round."""
-    training, clients = config.training, mechanism_of_config.clients_of(config)
+    training = config.training
+    clients = mechanism_of_config.clients_of(config)
     share = mechanism_of_config.denominator_of(config) / clients
     if training.strategy == "dp-fedsgd":
         return float(mechanism_of_config.sampling_rate(config) * config.data.records)

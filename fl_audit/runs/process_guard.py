@@ -99,7 +99,8 @@ def main() -> None:
     at most. Then the temporary directory is removed that the second argument names, if there is one.
     """
     sys.stdin.buffer.read()
-    deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0
+    deadline = time.monotonic() + _SECONDS_TO_END
+    quiet = 0
     while quiet < _QUIET_LOOKS and time.monotonic() < deadline:
         left = marked_processes(sys.argv[1])
         quiet = 0 if left else quiet + 1

@@ -14,7 +14,8 @@ from rich.progress import Progress as Bar
 from fl_audit.runs import verbosity
 from fl_audit.runs.terminal import console as console_for
 
-SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES = 2.0, 10.0
+SECONDS_UNTIL_A_LINE = 2.0
+SECONDS_BETWEEN_LINES = 10.0
 """Seconds until the first line on the work, and between later lines, where standard error is no terminal."""
 _SECONDS_BETWEEN_LINES_HEARD = 1.0
 """Seconds between lines for a function that replaces each line by the next, and is called at once."""
@@ -121,7 +122,8 @@ def _repeating_line(line: Callable[[], str]) -> Iterator[None]:
 
     A function that receives the lines is not given the same line twice in succession.
     """
-    over, is_heard = threading.Event(), verbosity.has_listener()
+    over = threading.Event()
+    is_heard = verbosity.has_listener()
     first, between, last = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES, ""
 
     def say() -> None:
@@ -185,7 +187,9 @@ def _lines(total: int, subject: str, of: str) -> Iterator[_Show]:
         reached, doing = reached + done, subject
 
     def line() -> str:
-        (since, before), now, remaining_text = first, time.monotonic(), ""
+        since, before = first
+        now = time.monotonic()
+        remaining_text = ""
         if reached > before:
             remaining_text = f", about {(now - since) / (reached - before) * (total - reached):.0f} s left"
         return f"{doing}: {reached:,} of {total:,} {of}, {now - begun:.0f} s gone{remaining_text}"

@@ -35,7 +35,8 @@ _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless numbe
 
 def note_session(run: RunDirectory, plan: RunPlan) -> None:
     """Record the present session in the provenance of a run: command, commit, versions and hardware."""
-    secret, noted = run.secret(), read_provenance(run)
+    secret = run.secret()
+    noted = read_provenance(run)
     earlier = () if noted is None else noted.sessions
     # Nothing of it tells the seed.
     here = RunSession(

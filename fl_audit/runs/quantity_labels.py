@@ -16,7 +16,8 @@ def fitting_quantities(config: RunConfig) -> RunConfig:
 
     Raises `InputError` for a partition, an attack or a record that needs classes.
     """
-    data, audit = config.data, config.audit
+    data = config.data
+    audit = config.audit
     schemes = [scheme for scheme in PartitionScheme if scheme not in _BY_CLASSES]
     divides = f"partition is '{data.partition}', which divides records by their classes, {_QUANTITIES}"
     require(data.partition not in _BY_CLASSES, f"{divides}: accepted are {name_list(schemes)}")

@@ -95,7 +95,8 @@ def replay(directory: Path) -> ReplayedLogOdds:
     accepted = "accepted is one whose log-odds are likelihood ratios"
     require(public.mechanism.knows_llr, f"{problem} whose insider has scores and no log-odds: {accepted}")
     torch.set_num_threads(public.threads)
-    federation, place = load_federation(public), directory / "public"
+    federation = load_federation(public)
+    place = directory / "public"
     files = sorted(place.glob("releases-*.safetensors"))
     require(len(files) > 0, f"{place} holds no releases: accepted is a run with keep-releases of 1 and more")
     odds = [_replay_batch(federation, read_tensors(path)) for path in files]
@@ -104,7 +105,8 @@ def replay(directory: Path) -> ReplayedLogOdds:
 
 
 def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> ReplayedLogOdds:
-    public, batch_trials = federation.public, int(stored["batch_trials"])
+    public = federation.public
+    batch_trials = int(stored["batch_trials"])
     rounds = list(stored_rounds(federation, stored))
     evidences = [
         observe(federation, part_seen_by_clients(public.view, public.mechanism, round), batch_trials)

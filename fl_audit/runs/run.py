@@ -143,7 +143,8 @@ def _play(plan: RunPlan, run: RunDirectory, engine: str, federate: Federate, pro
     if not pending:
         return
     note_session(run, plan)
-    trials, clock = sum(batch.count for batch in pending), FederationTimestamps()
+    trials = sum(batch.count for batch in pending)
+    clock = FederationTimestamps()
     with progress(trials * plan.federation.rounds) as on_round:
         store = run.store(plan.config)
         store.clear(plan.config.audit.trials)
@@ -180,7 +181,9 @@ def _federate(
     timestamps: FederationTimestamps,
     on_round: _OnRound,
 ) -> None:
-    clients, settings, app = plan.federation.nodes, plan.config.run, parties.client_app
+    clients = plan.federation.nodes
+    settings = plan.config.run
+    app = parties.client_app
     ready = _getting_ready(on_round)
     server_app = build_server_app(plan, batches, sink, timestamps, ready, parties.strategy, lines)
     match engine:
@@ -227,7 +230,8 @@ def _pending_batches(plan: RunPlan, run: RunDirectory) -> tuple[TrialBatch, ...]
 
     Raises `InputError` if an attack needs shadow models, but a target would be in all trials or in none.
     """
-    public, audit = plan.federation, plan.config.audit
+    public = plan.federation
+    audit = plan.config.audit
     if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:
         challenger = SeededChallenger(plan.seed, public.targets, public.membership_scheme)
         require_shadows_of_all(challenger.membership(range(audit.trials)))

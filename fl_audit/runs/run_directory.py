@@ -114,7 +114,8 @@ class RunDirectory:
             with self.locked():
                 yield self._go_on(plan)
             return
-        seed, (data, outside) = plan.config.run.seed, data_digests(plan)
+        seed = plan.config.run.seed
+        data, outside = data_digests(plan)
         seed_drawn = secrets.randbits(64) if seed is None else seed
         digests = {"data": data, "outside": outside, "data_key": secrets.token_hex(16)}
         chosen = ChallengerSeed(seed=seed_drawn, run=secrets.token_hex(8), **digests)
@@ -156,7 +157,8 @@ class RunDirectory:
         return continued_plan
 
     def _require_same(self, plan: RunPlan, public: Federation, configuration: dict[str, Any]) -> None:
-        secret, seed = self.secret(), plan.config.run.seed
+        secret = self.secret()
+        seed = plan.config.run.seed
         differing = differences(configuration, plan.config.as_public_dict())
         if seed is not None and seed != secret.seed:
             differing.append("run.seed is another one")
@@ -237,7 +239,8 @@ def file_lock(path: Path, otherwise: str) -> Iterator[None]:
 
 def public_part(plan: RunPlan) -> dict[str, Any]:
     """Return the public part of a plan as JSON values: the configuration without the seed, and the federation."""
-    configuration, federation = plan.config.as_public_dict(), json.loads(plan.federation.to_json())
+    configuration = plan.config.as_public_dict()
+    federation = json.loads(plan.federation.to_json())
     return {"schema": SCHEMA, "configuration": configuration, "federation": federation}
 
 

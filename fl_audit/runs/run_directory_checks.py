@@ -53,9 +53,11 @@ def require_new_run_path(directory: Path, resume: bool) -> None:
         required = f"run directory {directory} holds no run: {RESUME} goes on with one that was begun there"
         require(is_begun(directory), required)
         return
-    problem, accepted = "exists", f"accepted is a new directory, or {RESUME} to go on with the run in it"
+    problem = "exists"
+    accepted = f"accepted is a new directory, or {RESUME} to go on with the run in it"
     if not is_begun(directory):
-        problem, accepted = "exists and holds no run", "accepted is a new or an empty directory"
+        problem = "exists and holds no run"
+        accepted = "accepted is a new or an empty directory"
     if directory.exists() and not directory.is_dir():
         problem = "is a file"
     require(_is_free(directory), f"run directory {directory} {problem}: {accepted}")

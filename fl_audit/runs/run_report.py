@@ -41,7 +41,8 @@ def finish(
         from fl_audit.runs.stored_models import write_model  # noqa: PLC0415
 
         store = run.store(plan.config)
-        frames, errors = store.tables(plan.config.audit.trials), list[SectionError]()
+        frames = store.tables(plan.config.audit.trials)
+        errors = list[SectionError]()
         if "targets" in frames and audit_of(plan.federation).keeps_outputs(plan.federation):
             frames["targets"] = with_attacks(plan, store, frames["targets"], errors)
         frames["releases"] = with_epsilon(plan, frames["releases"])
@@ -95,7 +96,8 @@ def rebuild_report(
 
     `without_privacy`: None keeps the comparison that is stored in the run, if any.
     """
-    plan, run = read_plan(directory), RunDirectory(directory)
+    plan = read_plan(directory)
+    run = RunDirectory(directory)
     with run.locked():
         if without_privacy is not None:
             note_unprotected(directory, without_privacy)

@@ -76,7 +76,8 @@ def _crafted(plan: RunPlan) -> CraftedMeasures | None:
     """Return the measured influence of the crafted record on the models; None if no record was crafted."""
     if plan.federation.pair.crafted is None:
         return None
-    federation, start = load_federation(plan.federation), plan.config.model.initial
+    federation = load_federation(plan.federation)
+    start = plan.config.model.initial
     models = starting_models(federation, start, plan.config.model.seed, trials_to_craft_on(start))
     return measure_crafted_record(federation, models.to(plan.federation.device))
 
@@ -86,6 +87,7 @@ def _group_sizes(plan: RunPlan) -> GroupSizes:
 
     Without known users, a column that looks like an identifier of persons stands for them.
     """
-    sizes, largest = group_sizes(load_federation(plan.federation)), most_records(plan)
+    sizes = group_sizes(load_federation(plan.federation))
+    largest = most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
     return sizes if sizes.records_of_user is not None or largest == 1 else replace(sizes, records_of_user=largest)

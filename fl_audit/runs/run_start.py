@@ -77,7 +77,8 @@ def carry_out(
             return contents
         if config.privacy.stop_at_epsilon is not None:  # the same training is as long as the budget allowed
             config = config.changed(training={"rounds": plan.federation.rounds, "epochs": None})
-        unprotected_plan, unprotected_directory = plan_run(unprotected_config(config)), unprotected_place(directory)
+        unprotected_plan = plan_run(unprotected_config(config))
+        unprotected_directory = unprotected_place(directory)
         resume = is_begun(unprotected_directory)
         run_audit(unprotected_plan, unprotected_directory, engine, ray_address, resume, progress_bar, with_report=False)
         return rebuild_report(directory, unprotected_directory)

@@ -161,8 +161,10 @@ def _opened(directory: Path, envelope: bytes) -> VerifiedStatement:
     edited = f"{path} was edited, or has no signed statement of fl-audit"
     try:
         read = json.loads(envelope)
-        payload, (signature,) = base64.b64decode(read["payload"], validate=True), read["signatures"]
-        statement, signed = json.loads(payload), base64.b64decode(signature["sig"], validate=True)
+        payload = base64.b64decode(read["payload"], validate=True)
+        (signature,) = read["signatures"]
+        statement = json.loads(payload)
+        signed = base64.b64decode(signature["sig"], validate=True)
         named_key = _public_key(statement["predicate"]["signer"]["key"].encode(), path)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
         raise InputError(edited) from None

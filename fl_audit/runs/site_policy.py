@@ -135,11 +135,23 @@ class RuleAnswer:
 
 
 _RULES = (
-    "claim.largest-epsilon", "claim.largest-delta", "claim.units", "audit.verdicts", "audit.kinds", "audit.all-rounds",
-    "audit.required-checks", "audit.versions", "signatures.by", "signatures.fewest", "signatures.largest-age-days",
-    "app.bundles", "model.checkpoints", "model.largest-epsilon-star", "model.largest-lower-bound",
+    "claim.largest-epsilon",
+    "claim.largest-delta",
+    "claim.units",
+    "audit.verdicts",
+    "audit.kinds",
+    "audit.all-rounds",
+    "audit.required-checks",
+    "audit.versions",
+    "signatures.by",
+    "signatures.fewest",
+    "signatures.largest-age-days",
+    "app.bundles",
+    "model.checkpoints",
+    "model.largest-epsilon-star",
+    "model.largest-lower-bound",
     "model.largest-outstanding-share",
-)  # fmt: skip
+)
 """Names of the rules that a result answers."""
 
 

@@ -22,7 +22,8 @@ from fl_audit.tensor_files import open_tensors, read_tensors
 
 MODEL = "model.safetensors"
 """Name of the file in a run directory with the final model of trial 0, by the names of its state dictionary."""
-MODELS, TRIALS = "models", "trials"
+MODELS = "models"
+TRIALS = "trials"
 """Names of the tensors in files of final models: models (trials, parameters), and the numbers of their trials."""
 _PARAMETERS = "parameters"  # metadata of MODEL: for each trained parameter, in order of a row, its names
 

@@ -201,7 +201,8 @@ def read_run(path: str | Path) -> Run:
     Nothing is computed again, and the secrets in `challenger/` are not read.
     """
     directory = Path(path)
-    summary, place = read_summary(directory), directory / CONFIGURATION
+    summary = read_summary(directory)
+    place = directory / CONFIGURATION
     stored = read_json(place)
     is_there = isinstance(stored, dict) and isinstance(stored.get("configuration"), dict)
     require(is_there, f"{place} holds no configuration of a run")

@@ -27,14 +27,19 @@ from fl_audit.trial_batches import BATCHES_IN_FLIGHT, TrialBatch, remaining_batc
 
 ENOUGH_SECONDS = 4.0
 """Duration after which a probe ends with the round, once it has two rounds to measure."""
-_FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
+_FEWEST_ROUNDS = 2
+_MOST_ROUNDS = 6
 _FEWEST_SECONDS = 1.5
 """Duration in seconds that a probe lasts at least, however many rounds that takes: the first rounds last longest."""
 _FEWEST_TRIALS = 2
 """Trials that are played together where those of the first batches would take longer than `ENOUGH_SECONDS` a round."""
 _ROWS_HELD = 18
 """Vectors as long as a model that a run holds of each trial at its peak, as measured with a million parameters."""
-_RAY_STARTS, _CLIENT_STARTS, _REPORT, _REPORT_A_ROW, _REPORT_A_SCORE = 0.8, 0.7, 1.5, 5e-5, 8e-6
+_RAY_STARTS = 0.8
+_CLIENT_STARTS = 0.7
+_REPORT = 1.5
+_REPORT_A_ROW = 5e-5
+_REPORT_A_SCORE = 8e-6
 """Times, in units of the time that this program takes to start, as measured on machines of two cores.
 
 They are those of the start of Ray, of the start of a client's process, and of a report: its constant part, what each
@@ -42,11 +47,14 @@ row for a trial and a round adds, and what each score of a target in a trial add
 """
 _PROCESSES_APART = 2
 """The processes of the victim and of the insider."""
-_MEMORY_AT_THE_END, _MEMORY_OF_RAY, _MEMORY_OF_CLIENTS = 170 * 2**20, 60 * 2**20, 215 * 2**20
+_MEMORY_AT_THE_END = 170 * 2**20
+_MEMORY_OF_RAY = 60 * 2**20
+_MEMORY_OF_CLIENTS = 215 * 2**20
 """Memory that a report adds to this process, that Ray adds to it, and that a client's process takes before its first
 call: without pages that processes share, as measured.
 """
-_SECONDS_OF_A_ROUND, _SECONDS_OF_A_CALL = 0.02, 0.001
+_SECONDS_OF_A_ROUND = 0.02
+_SECONDS_OF_A_CALL = 0.001
 """Costs of a round on Ray besides the clients' work, and of each of its client calls, which share calls of Ray."""
 
 
@@ -72,7 +80,8 @@ class _RoundCounter:
     """A callback that times finished rounds, and ends the training after enough of them."""
 
     def __init__(self, trials: int, rounds: int) -> None:
-        self.trials, self.planned = trials, rounds
+        self.trials = trials
+        self.planned = rounds
         self.begun, self.rounds = time.monotonic(), list[float]()
         self.memory = 0
         self._moved = 0
@@ -84,7 +93,8 @@ class _RoundCounter:
         self._moved = 0
         self.rounds.append(time.monotonic())
         self.memory = max(self.memory, _own_memory())
-        timed, duration = len(self.rounds) - 1, self.rounds[-1] - self.begun
+        timed = len(self.rounds) - 1
+        duration = self.rounds[-1] - self.begun
         # The last round is followed by what a finished batch writes, and nothing is to be written.
         if len(self.rounds) >= self.planned or (timed >= _MOST_ROUNDS and duration > _FEWEST_SECONDS):
             raise _ProbeEndError
@@ -101,9 +111,12 @@ def probe(plan: RunPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate
     `engine`: The training itself uses the local engine.
     """
     begun = psutil.Process().cpu_times()
-    wave, memory_held = _first_wave(plan), _own_memory()
-    together, rounds = sum(batch.count for batch in wave), plan.federation.rounds
-    began, busy = time.monotonic(), time.process_time()
+    wave = _first_wave(plan)
+    memory_held = _own_memory()
+    together = sum(batch.count for batch in wave)
+    rounds = plan.federation.rounds
+    began = time.monotonic()
+    busy = time.process_time()
     watch = _few_rounds(plan, _affordable(plan, wave, engine), engine)
     # If others use the machine too, everything that is computed from processor seconds takes as much longer.
     slowness = max(1.0, (time.monotonic() - began) / max(1e-3, time.process_time() - busy))
@@ -178,7 +191,8 @@ def _training_seconds(plan: RunPlan, engine: Engine, alone: float, imports: floa
 
     `alone` is the estimate for the local engine, and `imports` is how long this process took to start.
     """
-    settings, public = plan.config.run, plan.federation
+    settings = plan.config.run
+    public = plan.federation
     match engine:
         case Engine.LOCAL:
             return alone
@@ -211,5 +225,6 @@ def _client_processes(plan: RunPlan) -> int:
 
 
 def _first_wave(plan: RunPlan) -> tuple[TrialBatch, ...]:
-    size, trials = plan.trials_per_batch, plan.config.audit.trials
+    size = plan.trials_per_batch
+    trials = plan.config.audit.trials
     return waves(remaining_batches(trials, size, ()))[0]

@@ -120,8 +120,11 @@ class TrialBatchStore:
 
         The last step renames the batch's directory. If the process is interrupted before, the batch is not finished.
         """
-        batch, digests, secret = result.batch, {}, list[Path]()
-        partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
+        batch = result.batch
+        digests = {}
+        secret = list[Path]()
+        partial = self.batches / f".{batch.name}.partial"
+        place = self.batches / batch.name
         checkpoints = {checkpoint_name(number): model for number, model in result.checkpoints.items()}
         models = self._final_models(result)
         for label, tensors in (("releases", result.kept), ("models", models), ("checkpoints", checkpoints)):

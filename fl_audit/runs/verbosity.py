@@ -11,7 +11,8 @@ from typing import Any, TextIO, cast
 
 LEVELS = ("debug", "info", "warning", "error")
 _LAYOUT = "\n\t\u200c\u200d"  # the last two join letters or keep them apart
-_READABLE, _ASCII = "fl-audit-readable", {"\N{NO-BREAK SPACE}": " ", "\N{EN DASH}": "-", "\N{EM DASH}": "-"}
+_READABLE = "fl-audit-readable"
+_ASCII = {"\N{NO-BREAK SPACE}": " ", "\N{EN DASH}": "-", "\N{EM DASH}": "-"}
 LOG = logging.getLogger("fl_audit")  # this program's own log, for `--log-level`
 
 LOG.addHandler(logging.NullHandler())  # without one, Python would print warnings of a program that has chosen nothing

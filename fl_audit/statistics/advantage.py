@@ -166,7 +166,8 @@ def empirical_advantage(won: Flags, confidence: float) -> AdvantageFromWins:
 
     Shapes: `won` (trials,).
     """
-    trials, wins = int(won.size), int(np.count_nonzero(won))
+    trials = int(won.size)
+    wins = int(np.count_nonzero(won))
     require(trials >= 1, "number of trials is 0: accepted are whole numbers from 1")
     return AdvantageFromWins(trials, 2 * wins / trials - 1, *advantage_ends(wins, trials, confidence), confidence, wins)
 

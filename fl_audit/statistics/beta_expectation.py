@@ -57,7 +57,8 @@ def argument_at_level(function: Callable[[float], float], level: float, largest:
 def _nodes_between(*breaks: float) -> tuple[Floats, Floats]:
     """Return nodes and weights of Gauss-Legendre quadrature between consecutive breaks, both (panels, nodes)."""
     nodes, weights = legendre(_NODES_A_PANEL)
-    starts, ends = np.array(breaks[:-1]), np.array(breaks[1:])
+    starts = np.array(breaks[:-1])
+    ends = np.array(breaks[1:])
     half = (ends - starts)[:, None] / 2
     return starts[:, None] + half * (1 + nodes), half * weights
 

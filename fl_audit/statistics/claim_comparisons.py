@@ -135,7 +135,8 @@ def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> flo
     Both are counted as distances from `origin`. If twice an upper limit exceeds `largest`, half of the limit is
     returned.
     """
-    half, twice = origin + (claim - origin) / 2, origin + 2 * (claim - origin)
+    half = origin + (claim - origin) / 2
+    twice = origin + 2 * (claim - origin)
     return half if is_least or twice > largest else twice
 
 
@@ -202,7 +203,8 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "the claim excludes nothing"})
     '0.29 (0.15 to 0.42): the claim excludes nothing'
     """
-    is_share, claimed = entry["is_share"], entry["claimed"]
+    is_share = entry["is_share"]
+    claimed = entry["claimed"]
     low, high = (entry["low"], entry["high"]) if entry["confidence"] is not None else (None, None)
     has_interval = low is not None or high is not None
     interval = rounded(entry["value"], low, high, claimed, is_share)

@@ -145,7 +145,8 @@ def table_p(inside: int, total: int, first: int, second: int) -> float:
 
     Each element of the table is in one of two rows and is marked or not.
     """
-    lowest, highest = max(0, total - second), min(first, total)
+    lowest = max(0, total - second)
+    highest = min(first, total)
     # All probabilities that matter lie within twenty standard deviations of the mean.
     whole = first + second
     mean = first * total / whole

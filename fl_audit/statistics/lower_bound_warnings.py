@@ -88,7 +88,8 @@ def _bend(members: Floats, nonmembers: Floats) -> float:
         if min(*counts, *(scores.size - count for count in counts)) < _LEAST_COUNT:
             return 0.0
         rare, common = (count / scores.size for count in counts)
-        at_rare, at_common = float(ndtri(rare)), float(ndtri(common))
+        at_rare = float(ndtri(rare))
+        at_common = float(ndtri(common))
         steep_rare, steep_common = (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) for z in (at_rare, at_common))
         difference += sign * (at_rare - at_common)
         variance += (

@@ -143,7 +143,8 @@ def _bound(method: BoundMethod, splits: "_Splits", delta: float, confidence: flo
             warnings = normality_warnings(members, nonmembers)
         case _:
             assert_never(method)
-    n1, n0 = int(members.size), int(nonmembers.size)
+    n1 = int(members.size)
+    n0 = int(nonmembers.size)
     limit = bound_limit(method, n1, n0, delta, confidence)
     meaning = _DETECTABLE if method is BoundMethod.GAUSSIAN_SHIFT else _CEILING
     warnings += _reach(method, epsilon, limit, min(n1, n0))
@@ -285,7 +286,8 @@ def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np
 
     One part of a split chooses a threshold, and the other part measures its error rates.
     """
-    members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
+    members = _checked(member_scores, "members")
+    nonmembers = _checked(nonmember_scores, "nonmembers")
 
     @lru_cache
     def of(break_ties: bool) -> list[ScoreSplit]:

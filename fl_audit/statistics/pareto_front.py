@@ -43,5 +43,6 @@ def _is_below(x: Floats, y: Floats, start: int, middle: int, end: int) -> bool:
 
     The indices are in ascending order of x.
     """
-    gain, step = y[[middle, end]] - y[start], x[[middle, end]] - x[start]
+    gain = y[[middle, end]] - y[start]
+    step = x[[middle, end]] - x[start]
     return bool(gain[0] * step[1] < gain[1] * step[0])

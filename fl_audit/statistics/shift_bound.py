@@ -75,8 +75,10 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     (1.0, 0.0)
     """
     require_number("confidence is", confidence, "numbers from 0.5 to below 1")
-    member, nonmember = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
-    n1, n0 = int(member.size), int(nonmember.size)
+    member = _checked(member_scores, "members")
+    nonmember = _checked(nonmember_scores, "nonmembers")
+    n1 = int(member.size)
+    n0 = int(nonmember.size)
     if min(n1, n0) < 2:
         return ShiftEstimate(0.0, 0.0)
     return _estimate(_studentised(member, nonmember), _root_of_sizes(n1, n0), n1 + n0 - 2, confidence)

@@ -148,7 +148,8 @@ def _clopper_pearson(counts: CountsAboveThreshold, delta: float, level: float) -
     # (epsilon, delta)-DP allows no event with TPR > e^epsilon FPR + delta (Kairouz, Oh & Viswanath 2015, theorem 2.1).
     # TPR and FPR are bounded at half the level each (Clopper & Pearson 1934), on scores that did not choose the event.
     # The only assumption is that scores are independent, and identically distributed within each group.
-    hits, alarms = np.array([float(counts.hits)]), np.array([float(counts.alarms)])
+    hits = np.array([float(counts.hits)])
+    alarms = np.array([float(counts.alarms)])
     return max(0.0, float(_ratio_bound(hits, counts.first, alarms, counts.second, delta, level)[0]))
 
 

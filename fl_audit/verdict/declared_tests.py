@@ -42,7 +42,8 @@ class TestName(StrEnum):
 
     def __new__(cls, name: str, weight: float = 0.0) -> "TestName":  # noqa: D102
         member = str.__new__(cls, name)
-        member._value_, member.weight = name, weight
+        member._value_ = name
+        member.weight = weight
         return member
 
     NOISE_TOTAL = "noise-total", 0.05
@@ -101,13 +102,17 @@ def _weight_in_all() -> float:
 
 
 OF_OPENED = (
-    TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
-    TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS,
-)  # fmt: skip
+    TestName.TARGET_TURNS,
+    TestName.UNIT_TURNS,
+    TestName.SAMPLE_SIZES,
+    TestName.EVEN_TURNS,
+    TestName.SHARED_SAMPLES,
+    TestName.SHARE_PAIRS,
+    TestName.BIT_NOISE,
+    TestName.EXACT_STEPS,
+)
 """The tests of values that the challenger opens besides the noise of the sum; they need no likelihood ratio."""
-ALONG_TARGETS = (
-    TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL,
-)  # fmt: skip
+ALONG_TARGETS = (TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL)
 """The tests of the noise along targets, which the membership and reconstruction audits make too."""
 BESIDE_SCORES = (*ALONG_TARGETS, *OF_OPENED)
 """The tests that can be made together with a test of scores or guesses, whose likelihood ratio is unknown."""
@@ -278,7 +283,8 @@ def clearest_of(name: TestName, questions: Sequence[Callable[[float], Look]]) ->
     TestNotApplicableError
         If no question can be asked; the reason is that of the first.
     """
-    looks, reasons = list[Look](), list[NotTestedReason]()
+    looks = list[Look]()
+    reasons = list[NotTestedReason]()
     for question in questions:
         try:
             looks.append(question(name.level / len(questions)))
@@ -287,7 +293,8 @@ def clearest_of(name: TestName, questions: Sequence[Callable[[float], Look]]) ->
     if not looks:
         raise TestNotApplicableError(reasons[0])
     looks.sort(key=lambda look: look.p_value)
-    first, p_value = looks[0], bonferroni(len(questions), looks[0].p_value)
+    first = looks[0]
+    p_value = bonferroni(len(questions), looks[0].p_value)
     return TestResult(
         name,
         first.statistic,

@@ -56,7 +56,8 @@ def distinguisher(measurements: NoiseMeasurements) -> TestResult:
 
     Sources: Mann and Whitney 1947; for the variance under a breach, Hanley and McNeil 1982.
     """
-    sampled, along = measurements.sampled_trials, direction_features(measurements)
+    sampled = measurements.sampled_trials
+    along = direction_features(measurements)
     sides = [(sample_features(measurements), measurements.members[sampled])] if sampled.any() else []
     sides += [(along, measurements.members)] if along else []
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
@@ -78,14 +79,19 @@ def _judged(features: Features, members: Flags, level: float) -> TestResult:
     Trials are divided into folds. For each fold but the first, a classifier is trained on the earlier folds, and ranks
     the trials of this fold. `members` is True for trials with D.
     """
-    table, folds = np.stack(list(features.values()), axis=1), _folds(members)
-    right, sizes, weights = 0.0, [], np.zeros(len(features))
+    table = np.stack(list(features.values()), axis=1)
+    folds = _folds(members)
+    right = 0.0
+    sizes = []
+    weights = np.zeros(len(features))
     for number in range(1, len(_ENDS) + 1):
-        is_training, judged = folds < number, folds == number
+        is_training = folds < number
+        judged = folds == number
         score, weights = _learned(table[is_training], members[is_training])
         right += _right_pairs(score(table[judged]), members[judged], seed_of(members) ^ number)
         sizes.append((int(members[judged].sum()), int((~members[judged]).sum())))
-    pairs, tail = sum(first_size * second_size for first_size, second_size in sizes), _upper_tail(sizes)
+    pairs = sum(first_size * second_size for first_size, second_size in sizes)
+    tail = _upper_tail(sizes)
     critical = bisect_left(range(pairs + 1), True, key=lambda count: tail(count) <= level)
     limit = _limit(sizes, critical / pairs) if critical <= pairs else math.nan
     best = list(features)[int(weights.argmax())] if weights.any() else ""
@@ -98,7 +104,8 @@ def _folds(members: Flags) -> Integers:
 
     Trials are shuffled with a public seed. Every fold has about the same share of trials with D.
     """
-    rng, folds = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER), np.zeros(members.size, dtype=np.int64)
+    rng = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER)
+    folds = np.zeros(members.size, dtype=np.int64)
     for side in (members, ~members):
         shuffled = rng.permutation(np.flatnonzero(side))
         ends = [round(share * shuffled.size) for share in _ENDS]
@@ -117,7 +124,8 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
     # scikit-learn takes a second to import, and most runs do not need it.
     from sklearn import exceptions, svm  # noqa: PLC0415
 
-    centre, spread = table.mean(axis=0), table.std(axis=0)
+    centre = table.mean(axis=0)
+    spread = table.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
 
     def columns(values: Floats) -> Floats:
@@ -127,9 +135,13 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
     inputs = columns(table)
     penalty = 2 * math.sqrt(len(inputs) * math.log(2 * inputs.shape[1]))
     model = svm.LinearSVC(
-        penalty="l1", dual=False, C=1 / penalty, class_weight="balanced", intercept_scaling=10,
+        penalty="l1",
+        dual=False,
+        C=1 / penalty,
+        class_weight="balanced",
+        intercept_scaling=10,
         random_state=_PUBLIC_SEED,
-    )  # fmt: skip
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         model.fit(inputs, members)

@@ -124,7 +124,8 @@ _NOT_A_SUM = (
     "noise: its noise is not asked about; add the noise by TrialBatchStrategy.noise, and change the noised sums in "
     "post_process_sums"
 )
-_NOISED_SUMS, _MODELS = "the noised sums after the noise", "the models after the optimizer's step"
+_NOISED_SUMS = "the noised sums after the noise"
+_MODELS = "the models after the optimizer's step"
 _NOT_OPENED = "nothing was recomputed while the run was played, or the challenger's directory was not read"
 
 
@@ -161,7 +162,8 @@ def exact_answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
 
 
 def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
-    rows, mechanism = _rows_of(run.tables.tallies), run.plan.federation.mechanism
+    rows = _rows_of(run.tables.tallies)
+    mechanism = run.plan.federation.mechanism
     unbounded = "clients train privately: single gradients are clipped inside of their training"
     server = "the server adds no independent noise whose step could be run again with D and D'"
     is_private = isinstance(mechanism.contribution, PrivateTraining)
@@ -229,7 +231,8 @@ def _length(rows: _Rows, unit: str) -> ExactAnswer:
     values = rows[ExactRowKind.LENGTH]
     if not values:
         return _not_asked(ExactQuestion.LENGTH, _NOT_OPENED)
-    worst, allowed = max(values, key=lambda row: row.value), 1 + _LENGTH_ROUNDING
+    worst = max(values, key=lambda row: row.value)
+    allowed = 1 + _LENGTH_ROUNDING
     text = (
         f"the longest contribution, of {unit} {worst.where} in trial {worst.trial} round {worst.number}, is "
         f"{worst.value:.4g} times the clipping norm; rounding explains {allowed:g}"
@@ -243,7 +246,8 @@ def _bits(rows: _Rows) -> ExactAnswer:
         return _not_asked(ExactQuestion.BITS, _NOT_OPENED)
     excess = [row.value - limit.value for row, limit in zip(values, rows[ExactRowKind.BITS_ALLOWED], strict=True)]
     at = int(np.argmax(excess))
-    worst, allowed = values[at], rows[ExactRowKind.BITS_ALLOWED][at].value
+    worst = values[at]
+    allowed = rows[ExactRowKind.BITS_ALLOWED][at].value
     text = (
         f"in trial {worst.trial} round {worst.number} the sum of the bits is {worst.value:g} away from what was "
         f"recomputed from the data; rounding explains {allowed:g}"
@@ -291,9 +295,12 @@ def _models(rows: _Rows) -> ExactAnswer:
 
 
 _CHANGED = (
-    ExactRowKind.POST_PROCESSED, ExactRowKind.ONE_SECRET, ExactRowKind.FOLLOWS_SECRET, ExactRowKind.OWN_RULE,
+    ExactRowKind.POST_PROCESSED,
+    ExactRowKind.ONE_SECRET,
+    ExactRowKind.FOLLOWS_SECRET,
+    ExactRowKind.OWN_RULE,
     ExactRowKind.NOT_A_SUM,
-)  # fmt: skip
+)
 _ALL_ROUNDS = "all rounds of all trials"
 
 
@@ -310,7 +317,8 @@ def _changed(question: ExactQuestion, rows: _Rows, subject: str) -> ExactAnswer 
         return replace(_not_asked(question, _OWN_RULE.format(of_its_own, subject)), is_open=True)
     if _count(rows, ExactRowKind.UNKNOWN_STEP):
         return None
-    processed, one_secret = _count(rows, ExactRowKind.POST_PROCESSED), _count(rows, ExactRowKind.ONE_SECRET)
+    processed = _count(rows, ExactRowKind.POST_PROCESSED)
+    one_secret = _count(rows, ExactRowKind.ONE_SECRET)
     if one_secret and not processed:
         return replace(_not_asked(question, _ONE_SECRET.format(one_secret, subject)), is_open=True)
     if not processed:
@@ -352,7 +360,8 @@ def _second(rows: _Rows) -> ExactAnswer:
 
 
 def _epsilon(run: FinishedRun) -> ExactAnswer:
-    guarantee, delta = run.plan.guarantee, _configured_delta(run)
+    guarantee = run.plan.guarantee
+    delta = _configured_delta(run)
     if guarantee is None:
         return _not_asked(ExactQuestion.EPSILON, "nothing is claimed")
     claimed = guarantee.epsilon
@@ -372,7 +381,8 @@ def _epsilon(run: FinishedRun) -> ExactAnswer:
 
 def _configured_delta(run: FinishedRun) -> float:
     """Return the delta that was configured, or that of the claim if no configuration is at hand."""
-    privacy, guarantee = run.plan.config.privacy, run.plan.guarantee
+    privacy = run.plan.config.privacy
+    guarantee = run.plan.guarantee
     if privacy.private:
         return privacy.delta
     return math.nan if guarantee is None else guarantee.delta

@@ -95,7 +95,8 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
     """
     if (guarantee := run.plan.guarantee) is None:
         return VerdictFinding(Verdict.NO_GUARANTEE, None)
-    errors, exact = list[SectionError](), tuple[ExactAnswer, ...]()
+    errors = list[SectionError]()
+    exact = tuple[ExactAnswer, ...]()
     try:
         details = judge(run)
     except Exception as error:
@@ -110,7 +111,9 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
     if any(answer.hides_noise for answer in exact):
         details = without_noise(details)
     details = replace(details, exact=exact)
-    speed, trials, needed = run.timing.trials_per_second, details.trials_for_conclusive_verdict, None
+    speed = run.timing.trials_per_second
+    trials = details.trials_for_conclusive_verdict
+    needed = None
     if trials is not None and speed:
         needed = trials / speed + (run.timing.setup_seconds or 0.0)
     limits = {test.name: test.limit for test in details.tests}

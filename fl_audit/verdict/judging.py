@@ -107,7 +107,8 @@ def run_family(measurements: NoiseMeasurements, names: Iterable[TestName] = FAMI
 
 
 def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
-    tested, missing = [], []
+    tested = []
+    missing = []
     for name, test in tests.items():
         try:
             tested.append(test())
@@ -137,8 +138,11 @@ def judge(measurements: NoiseMeasurements, guarantee: Guarantee, confidence: flo
     InputError
         If a number is out of its range.
     """
-    claim, count, name = guarantee.claim, int(measurements.used_innovations.size), TestName.NOISE_ALONG_RECORD
-    total, along = noise_scale.total_squares(measurements), noise_scale.record_squares(measurements)
+    claim = guarantee.claim
+    count = int(measurements.used_innovations.size)
+    name = TestName.NOISE_ALONG_RECORD
+    total = noise_scale.total_squares(measurements)
+    along = noise_scale.record_squares(measurements)
     return VerdictDetails(
         *run_family(measurements),
         estimates.estimate_noise(confidence, total, along, noise_scale.tensor_squares(measurements)),
@@ -185,14 +189,19 @@ def judge_scores(
         If a score is not a number or the confidence is out of its range.
     """
     scores = np.asarray(member_scores, dtype=np.float64), np.asarray(nonmember_scores, dtype=np.float64)
-    sizes, delta = (scores[0].size, scores[1].size), guarantee.delta
-    rule, level = BoundMethod.ORDER_STATISTIC, TestName.SCORES.level
-    low, at_level, ceiling = 0.0, 0.0, 0.0
+    sizes = (scores[0].size, scores[1].size)
+    delta = guarantee.delta
+    rule = BoundMethod.ORDER_STATISTIC
+    level = TestName.SCORES.level
+    low = 0.0
+    at_level = 0.0
+    ceiling = 0.0
     if min(sizes) > 0:
         low, at_level = (epsilon_lower_bound(*scores, delta, level, rule).epsilon for level in (confidence, 1 - level))
         ceiling = bound_limit(rule, *sizes, delta, 1 - level)
     # The p-value is not computed, only on which side of the level it lies.
-    p_value, details = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
+    p_value = 0.0 if at_level > guarantee.epsilon else 1.0
+    details = {"delta": delta, "ceiling": ceiling}
     test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, claimed=guarantee.epsilon, more=details)
     alone = judged_by_one(
         test,
@@ -238,7 +247,8 @@ def judged_with_noise(details: VerdictDetails, noise: NoiseAlongTarget | None, g
         TestName.SIGNAL_TRIAL: partial(target_contribution_tests.signal_trial_of, noise),
     }
     test_results, missing = _offered(of_noise)
-    tests, reasons = (*test_results, *details.tests), dict(missing)
+    tests = (*test_results, *details.tests)
+    reasons = dict(missing)
     names = {test.name for test in tests}
     return replace(
         details,

@@ -56,7 +56,9 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     single = units.astype(np.float32)  # for finding the pair; its cosine is computed again in float64
-    best, at, pairs = -1.0, (0, 1), 0
+    best = -1.0
+    at = (0, 1)
+    pairs = 0
     for start, stop, offset, end in _blocks(len(units), group):
         cosines = single[start:stop] @ single[offset:end].T
         if start == offset:
@@ -65,8 +67,10 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
         largest = max(float(cosines.max()), -float(cosines.min()))
         if largest > best:
             row, column = divmod(int(np.abs(cosines).argmax()), cosines.shape[1])
-            best, at = largest, (start + row, offset + column)
-        size, width = stop - start, end - offset
+            best = largest
+            at = (start + row, offset + column)
+        size = stop - start
+        width = end - offset
         pairs += size * (size - 1) // 2 if start == offset else size * width
     return MostSimilarPair(min(1.0, abs(float(units[at[0]] @ units[at[1]]))), min(at), max(at), pairs)
 
@@ -120,7 +124,8 @@ def used_twice(measurements: NoiseMeasurements, level: float) -> Look:
     seen = measurements.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)
     projections = seen / measurements.sigma[..., None]
-    dimensions, count = projections.shape[-1], measurements.trials * measurements.rounds
+    dimensions = projections.shape[-1]
+    count = measurements.trials * measurements.rounds
     only_if(min(dimensions, count) >= 2, NotTestedReason.TOO_FEW)
     pair = _likest_pair(_evened(projections.reshape(count, dimensions)))
     critical = cosine_at(level / pair.pairs, dimensions)
@@ -191,8 +196,10 @@ def joint_places(measurements: NoiseMeasurements, level: float) -> Look:
     lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
     spread = math.sqrt(variance / pairs)
     reach = detectable_deviation(level / 2)
-    p_value, size = bonferroni(2, float(np.minimum(lower, upper))), math.sqrt(total / pairs / draws)
-    claimed, limit = math.sqrt(1 / draws), math.sqrt(reach * spread / draws)
+    p_value = bonferroni(2, float(np.minimum(lower, upper)))
+    size = math.sqrt(total / pairs / draws)
+    claimed = math.sqrt(1 / draws)
+    limit = math.sqrt(reach * spread / draws)
     return Look("all-places", total / pairs, p_value, size, claimed, limit, more={"pairs": pairs})
 
 
@@ -202,7 +209,8 @@ def _joint_distribution(size: int, draws: int) -> tuple[float, float, float]:
     The statistic is the sum of n cos^2 over all pairs of `size` independent normal vectors of dimension n = `draws`.
     The gamma distribution has its mean, variance and third cumulant.
     """
-    pairs, variance = size * (size - 1) / 2, 2 * (draws - 1) / (draws + 2)
+    pairs = size * (size - 1) / 2
+    variance = 2 * (draws - 1) / (draws + 2)
     third = pairs * 4 * variance * (draws - 2) / (draws + 4)
     third += 24 * math.comb(size, 3) * (draws - 1) / (draws + 2) ** 2
     scale = third / (2 * pairs * variance)
@@ -224,7 +232,8 @@ def equal_values(measurements: NoiseMeasurements, level: float) -> Look:
     only_if(pairs.mean >= 20, NotTestedReason.TOO_FEW)
     spread = math.sqrt(pairs.variance)
     limit = min(1.0, detectable_deviation(level) * spread / pairs.count)
-    statistic, details = (pairs.pairs - pairs.mean) / spread, {"close": pairs.close, "values": pairs.count}
+    statistic = (pairs.pairs - pairs.mean) / spread
+    details = {"close": pairs.close, "values": pairs.count}
     return Look("equal-values", statistic, pairs.p_value, pairs.pairs, pairs.mean, limit, more=details)
 
 
@@ -248,10 +257,13 @@ def equal_pairs(values: Floats, grain: float) -> EqualPairs:
     count = ranked.size
     pairs = float(np.sum(np.searchsorted(ranked, ranked + close, side="right") - np.arange(1, count + 1)))
     # Mean and variance follow from the integrals of f^2 and f^3, with f the density of |N(0, 1)|.
-    second, third = 1 / math.sqrt(math.pi), 2 / (math.pi * math.sqrt(3))
-    chance, covariance = 2 * close * second, 4 * close**2 * (third - second**2)
+    second = 1 / math.sqrt(math.pi)
+    third = 2 / (math.pi * math.sqrt(3))
+    chance = 2 * close * second
+    covariance = 4 * close**2 * (third - second**2)
     all_pairs = count * (count - 1) / 2
-    mean, variance = all_pairs * chance, all_pairs * (2 * (count - 2) * covariance + chance * (1 - chance))
+    mean = all_pairs * chance
+    variance = all_pairs * (2 * (count - 2) * covariance + chance * (1 - chance))
     if pairs <= 0 or mean <= 0:
         return EqualPairs(pairs, mean, variance, 1.0, close, count)
     stretch = variance / mean

@@ -108,7 +108,8 @@ def estimate_noise(
     tensor_intervals = tuple(
         (name, squares.ratio, *ratio_interval(squares, confidence)) for name, squares in (tensors or {}).items()
     )
-    across, known_squares = _with_interval(total, confidence), total or along
+    across = _with_interval(total, confidence)
+    known_squares = total or along
     # The interval excludes 1 by chance in less than one of 1,000 runs.
     excess = (
         known_squares.ratio if known_squares and ratio_interval(known_squares, 1 - 2 * FAMILY_LEVEL)[0] > 1 else None
@@ -184,7 +185,8 @@ def epsilon_limit(
     """
     if count == 0:
         return EpsilonDetectionLimit(math.inf, False, None)
-    ratio, level = breach_ratio(guarantee), TestName.NOISE_ALONG_RECORD.level
+    ratio = breach_ratio(guarantee)
+    level = TestName.NOISE_ALONG_RECORD.level
     deviation = ratio if law is None else law.residual_ratio(ratio)
     needed = smallest_number(lambda count: detectable_ratio(count, level) >= deviation, 2**52) or 2**53
     epsilon = epsilon_at(guarantee.claim, SquareSum(0.0, count, law).detectable_ratio(level))
@@ -211,7 +213,9 @@ def planned_limits(
     guarantee: Guarantee, trials: int, rounds: float, parameters: int | None, law: MechanismNoise | None = None
 ) -> PlannedDetectionLimits:
     """Return the smallest breaches that a planned run would reveal if its attack uses the exact likelihood ratio."""
-    count, level, in_all = max(1, round(trials * rounds)), TestName.NOISE_ALONG_RECORD.level, None
+    count = max(1, round(trials * rounds))
+    level = TestName.NOISE_ALONG_RECORD.level
+    in_all = None
     if parameters is not None and parameters > 1:
         everywhere = SquareSum(0.0, count * (parameters - 1), law)
         in_all = 1 - everywhere.detectable_ratio(TestName.NOISE_TOTAL.level)
@@ -227,7 +231,8 @@ def breach_ratio(guarantee: Guarantee) -> float:
 
     If the guarantee's epsilon is 0, the ratio is 1/1.5.
     """
-    claim, sought = guarantee.claim, BREACH * guarantee.epsilon
+    claim = guarantee.claim
+    sought = BREACH * guarantee.epsilon
     mu = claim.profile.gaussian_mu
     if sought == 0:
         return 1 / BREACH

@@ -39,7 +39,8 @@ def drift_along_record(measurements: NoiseMeasurements) -> TestResult:
     statistic = between / within if within > 0 else (math.inf if between > 0 else 0.0)
     sides = zip(("mean_with", "mean_without"), split, strict=True)
     means = {side: float(values.mean()) for side, values in sides if values.size}
-    p_value, largest = float(fdtrc(len(groups), remaining, statistic)), max(means.values(), key=abs)
+    p_value = float(fdtrc(len(groups), remaining, statistic))
+    largest = max(means.values(), key=abs)
     limit = _detectable_shift(count, len(groups), TestName.DRIFT_ALONG_RECORD.level)
     return TestResult(TestName.DRIFT_ALONG_RECORD, statistic, p_value, largest, 0.0, limit, more=means)
 
@@ -104,7 +105,8 @@ def shared_over_rounds(measurements: NoiseMeasurements, level: float) -> Look:
 
 def _sharing(question: str, measurements: NoiseMeasurements, level: float, axis: int) -> Look:
     sample = measurements.even_sample
-    added, means = sample.shape[axis], sample.mean(axis=axis, keepdims=True)
+    added = sample.shape[axis]
+    means = sample.mean(axis=axis, keepdims=True)
     only_if(added >= 2, NotTestedReason.ONE_TRIAL)
     freedom = int(means.size)
     denominator_freedom = freedom * (added - 1)

@@ -81,7 +81,8 @@ class NoiseMeasurer:
         distance
             Euclidean distance ||f(D) - f(D')||, float64 (trials,).
         """
-        residual, difference = release.residual, release.difference
+        residual = release.residual
+        difference = release.difference
         inverse = torch.where(distance > 0, 1 / distance, 0.0)
         columns = self.layout.slices().values()
         # Each tensor's part of <e, e>, <e, u> and <u, u>, (trials, tensors).
@@ -89,7 +90,8 @@ class NoiseMeasurer:
             torch.stack([_dot(tensor[:, column], other[:, column]) for column in columns], dim=1)
             for tensor, other in ((residual, residual), (residual, difference), (difference, difference))
         )
-        towards, share = towards * inverse.unsqueeze(1), share * inverse.square().unsqueeze(1)
+        towards = towards * inverse.unsqueeze(1)
+        share = share * inverse.square().unsqueeze(1)
         along = towards.sum(dim=1)
         squares, freedom = self._by_tensor(power, towards, share, along)
         size = residual.shape[1]
@@ -129,13 +131,15 @@ class NoiseMeasurer:
 
         The length of a contribution is that which shifts the residuals along it, if it is small beside the noise.
         """
-        everywhere, nothing = slice(None), torch.full_like(distance, math.nan)
+        everywhere = slice(None)
+        nothing = torch.full_like(distance, math.nan)
         contributions = [release.present, release.absent]
         columns = []
         for number, noise in enumerate(self._noises(release, everywhere)):
             residuals = self._residuals(noise, sigma.unsqueeze(1))
             along = torch.where(distance > 0, _dot(residuals, release.difference) / distance, math.nan)
-            tensor, length = nothing, torch.zeros_like(distance)
+            tensor = nothing
+            length = torch.zeros_like(distance)
             if number < len(contributions):
                 length = contributions[number].norm(dim=1)
                 tensor = torch.where(length > 0, _dot(residuals, contributions[number]) / length, math.nan)
@@ -203,7 +207,8 @@ class NoiseMeasurer:
 
     def _evenly_spaced_columns(self, vectors: Tensor) -> Tensor:
         """Return as many evenly spaced columns of `vectors` as the public directions have coordinates."""
-        size, rows = vectors.shape[1], len(self.directions)
+        size = vectors.shape[1]
+        rows = len(self.directions)
         if rows == size:
             return vectors
         return vectors[:, torch.arange(rows, device=vectors.device) * (size - 1) // (rows - 1)]
@@ -250,7 +255,8 @@ def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Ten
     enough to make them uniform. Both conditions compare powers of two, so that numbers with equal exponents are treated
     alike.
     """
-    sums, counts = [], []
+    sums = []
+    counts = []
     for noise in noises:
         largest = _exponent(torch.maximum(release.abs(), (release - noise).abs()))
         fine = (_exponent(noise) >= _exponent(width) - 6) & (_exponent(noise) > largest - 10)
@@ -291,7 +297,8 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
     >>> len(places), places[0], places[-1]
     (112, (0, 'weight'), (649, 'bias'))
     """
-    slices, wanted_coordinates = layout.slices(), np.concatenate(_wanted(layout))
+    slices = layout.slices()
+    wanted_coordinates = np.concatenate(_wanted(layout))
     inside = wanted_coordinates[(wanted_coordinates >= 0) & (wanted_coordinates < layout.size)]
     firsts = np.sort(np.unique(inside, return_index=True)[1])
     chosen = np.sort(inside[firsts[: max(SAMPLE, len(slices))]])
@@ -302,7 +309,8 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
 
 def _wanted(layout: ParameterLayout) -> list[Integers]:
     """Return groups of coordinates to sample, the most important first; some may repeat or lie outside the model."""
-    size, long_slices = layout.size, [slice for slice in layout.slices().values() if slice.stop > slice.start]
+    size = layout.size
+    long_slices = [slice for slice in layout.slices().values() if slice.stop > slice.start]
     room = max(1, SAMPLE // 4 // len(long_slices))
     ends = [_ends(slice_of_tensor.start, slice_of_tensor.stop, room) for slice_of_tensor in long_slices]
     largest = max(range(len(long_slices)), key=lambda at: long_slices[at].stop - long_slices[at].start)

@@ -11,13 +11,17 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "noise where it does not hide the {one}",
         "There is less noise than was claimed",
         "{measured:times} times the claimed noise over all parameters",
-        "the claimed noise or more", LESS, NEIGHBOURS,
+        "the claimed noise or more",
+        LESS,
+        NEIGHBOURS,
     ),
     TestName.NOISE_ALONG_RECORD: (
         "noise where it hides the {one}",
         "There is less noise than was claimed, just where it has to hide the {one}",
         "{measured:times} times the claimed noise where it hides the {one}",
-        "the claimed noise or more", LESS, NEIGHBOURS,
+        "the claimed noise or more",
+        LESS,
+        NEIGHBOURS,
     ),
     TestName.NOISE_TENSOR: (
         "noise on each part of the model",
@@ -35,9 +39,7 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         f"{LESS} in any round of any trial, {{best_limit:percent}} in a round of all trials",
         f"{SCALE}every round gets it.",
     ),
-    TestName.SHAPE: (
-        "shape of the noise", "The noise does not have the claimed distribution", "", "", "", NORMAL,
-    ),
+    TestName.SHAPE: ("shape of the noise", "The noise does not have the claimed distribution", "", "", "", NORMAL),
     TestName.DRIFT_ALONG_RECORD: (
         "shift where it hides the {one}",
         "The released sums are shifted just so that they give the {one} away",
@@ -51,13 +53,17 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "The released sums are not made as was claimed: clipping or scaling differs",
         "noise along {others} with a mean of {measured:signed} claimed standard deviations",
         "a mean of 0",
-        "a mean of {limit:number} standard deviations in every round", CLIPPED,
+        "a mean of {limit:number} standard deviations in every round",
+        CLIPPED,
     ),
-    TestName.REPEATED_NOISE: (
-        "the same noise used twice", "The same noise was used more than once", "", "", "", REUSE,
-    ),
+    TestName.REPEATED_NOISE: ("the same noise used twice", "The same noise was used more than once", "", "", "", REUSE),
     TestName.CORRELATED_NOISE: (
-        "correlations of the noise", "Noise depends on other noise of the run", "", "", "", REUSE,
+        "correlations of the noise",
+        "Noise depends on other noise of the run",
+        "",
+        "",
+        "",
+        REUSE,
     ),
     TestName.SENSITIVITY: (
         "sensitivities within the claim",
@@ -72,7 +78,8 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "The noise depends on the secret: a rule learned on some trials tells others apart",
         "a learned rule that ranks {measured:percent} of pairs of unseen trials rightly",
         "{claimed:percent}, as guessing does",
-        "a rule that ranks {limit:percent} rightly", BLIND,
+        "a rule that ranks {limit:percent} rightly",
+        BLIND,
     ),
     TestName.SCORES: (
         "epsilon that the insider's scores certify",
@@ -98,7 +105,7 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "noise that leaves an epsilon of {limit:number}",
         "Look at the noise that is really added in a round, and at what accountants carry from round to round.",
     ),
-}  # fmt: skip
+}
 """Message templates by test."""
 
 LOOK_WORDS: dict[str, tuple[str, str, str]] = {

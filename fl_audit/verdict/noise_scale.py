@@ -238,13 +238,16 @@ def noise_round(measurements: NoiseMeasurements) -> TestResult:
     limit = 1 - smallest_sum.ratio_at(detectable_ratio(int(freedom[freedom > 0].min()), level))
     best_limit = 1 - smallest_sum.ratio_at(detectable_ratio(int(freedom.sum(axis=0).max()), level))
     details = {"looks": count, "best_limit": best_limit}
-    location, p_value = name.format(int(at[0]), int(at[1]) + 1), bonferroni(count, float(p_values[at]))
+    location = name.format(int(at[0]), int(at[1]) + 1)
+    p_value = bonferroni(count, float(p_values[at]))
     return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, location, details)
 
 
 def _tensors_by_round(measurements: NoiseMeasurements) -> list[tuple[Floats, Integers, str]]:
     """Return the squares, degrees of freedom and name of each tensor in each round; nothing of a model with one."""
-    names, freedom, trials = measurements.noise.tensors, measurements.noise.freedom.copy(), measurements.sampled_trials
+    names = measurements.noise.tensors
+    freedom = measurements.noise.freedom.copy()
+    trials = measurements.sampled_trials
     squares = np.maximum(0.0, measurements.noise.squares / measurements.sigma[..., None] ** 2)
     if len(names) == 1:
         return []

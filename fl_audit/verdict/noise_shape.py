@@ -43,7 +43,8 @@ def distance(measurements: NoiseMeasurements, level: float) -> Look:
     The p-value is that of the limiting distribution, corrected for the number of values (Stephens 1970), with
     Bonferroni over the whole sample and the tensors.
     """
-    values, owners = measurements.even_sample, np.array(measurements.tensor_of_coordinates)
+    values = measurements.even_sample
+    owners = np.array(measurements.tensor_of_coordinates)
     groups = {"": values.reshape(-1)}
     if len(set(owners)) > 1:
         groups |= {tensor: values[:, :, owners == tensor].reshape(-1) for tensor in dict.fromkeys(owners)}
@@ -51,7 +52,8 @@ def distance(measurements: NoiseMeasurements, level: float) -> Look:
     only_if(bool(distances), NotTestedReason.TOO_FEW)
     location, (largest, p_value) = min(distances.items(), key=lambda entry: entry[1][1])
     limit = _detectable_distance(values.size, level / len(distances))
-    p_value, details = bonferroni(len(distances), p_value), {"values": groups[location].size}
+    p_value = bonferroni(len(distances), p_value)
+    details = {"values": groups[location].size}
     return Look("distance", largest, p_value, largest, 0.0, limit, location, details)
 
 
@@ -62,7 +64,8 @@ def tails(measurements: NoiseMeasurements, level: float) -> Look:
     cannot reach. Heavier tails come with noise of several scales, which may be more than was claimed.
     """
     values = measurements.even_sample
-    beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
+    beyond = int(np.count_nonzero(np.abs(values) > _TAIL))
+    count = values.size
     only_if(count * _TAIL_SHARE >= _FEWEST_IN_TAILS, NotTestedReason.TOO_FEW)
     limit = min(1.0, detectable_deviation(level) / math.sqrt(count * _TAIL_SHARE))
     p_value = float(binom.cdf(beyond, count, _TAIL_SHARE))

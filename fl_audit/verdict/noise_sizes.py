@@ -32,7 +32,8 @@ def even_sizes(measurements: NoiseMeasurements, level: float) -> Look:
     """
     spreads = []
     for location, (squares, freedom) in _sizes(measurements).items():
-        is_off, reference = _is_off_scale(squares, freedom), freedom > 0
+        is_off = _is_off_scale(squares, freedom)
+        reference = freedom > 0
         if np.count_nonzero(reference) < _FEWEST or (is_off and freedom[reference].min() < _FEWEST_FREEDOM):
             continue
         scores = (
@@ -40,7 +41,8 @@ def even_sizes(measurements: NoiseMeasurements, level: float) -> Look:
             if is_off
             else normal_scores(squares, freedom)[reference]
         )
-        spread, remaining = float(np.sum(np.square(scores - scores.mean()))), scores.size - 1
+        spread = float(np.sum(np.square(scores - scores.mean())))
+        remaining = scores.size - 1
         spreads.append((float(chdtr(remaining, spread)), spread / remaining, location, remaining))
     only_if(bool(spreads), NotTestedReason.TOO_FEW)
     p_value, ratio, location, remaining = min(spreads)
@@ -67,7 +69,8 @@ def carried_sizes(measurements: NoiseMeasurements, level: float) -> Look:
             steps = along_previous(before, after)
             if steps.size < _FEWEST:
                 continue
-            size, (t, p_value) = float(steps.mean()) / math.sqrt(before.shape[1]), student_p(steps)
+            size = float(steps.mean()) / math.sqrt(before.shape[1])
+            t, p_value = student_p(steps)
             if is_off:  # subtracting the means makes sizes slightly negatively correlated
                 p_value = p_value / 2 if t > 0 else 1.0
             correlations.append((p_value, size, f"{lag} rounds later{location and f' on the {location}'}", steps.size))
@@ -89,7 +92,8 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
 
 def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
     """Return whether the total amount of noise differs from the claim, at the level `EVIDENT`."""
-    total, degrees = float(squares.sum()), int(freedom.sum())
+    total = float(squares.sum())
+    degrees = int(freedom.sum())
     return bool(min(chdtr(degrees, total), chdtrc(degrees, total)) < EVIDENT)
 
 
@@ -126,7 +130,8 @@ def _sizes(measurements: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]
     "tensor 'weight'" for one of several tensors.
     """
     only_if(has_direction(measurements), why_no_direction(measurements))
-    noise, variance = measurements.noise, measurements.sigma**2
+    noise = measurements.noise
+    variance = measurements.sigma**2
     sizes_by_tensor = {"": (np.maximum(0.0, noise.total / variance), noise.total_freedom)}
     if len(noise.tensors) > 1:
         squares = np.maximum(0.0, noise.squares / variance[..., None])

@@ -164,7 +164,8 @@ class NoiseStatistics:
     @property
     def layout(self) -> NoiseStatisticsLayout:
         """Names and shapes of the columns in which these statistics are stored."""
-        directions, sides = self.projections.shape[-1], self.low_bits.shape[-2]
+        directions = self.projections.shape[-1]
+        sides = self.low_bits.shape[-2]
         return NoiseStatisticsLayout(self.tensors, directions, self.places, sides, self.parameters)
 
     @property
@@ -243,7 +244,8 @@ class NoiseStatistics:
         layout
             Names and shapes of the fields that the columns contain.
         """
-        shapes, arrays = layout.shapes(), dict[str, Any]()
+        shapes = layout.shapes()
+        arrays = dict[str, Any]()
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
         for (name, shape), block in zip(shapes.items(), np.split(values, ends[:-1], axis=-1), strict=True):
             kind = np.int64 if name in _COUNTED else np.float64
@@ -266,7 +268,8 @@ class NoiseStatistics:
         """
         layout = NoiseStatisticsLayout.of_names(tuple(map(str, table)))
         missing = [name for name in layout.names if name not in table]
-        is_whole, fault = not missing and layout.sides > 0, f"lacks {', '.join(missing[:3]) or 'low_bits'}"
+        is_whole = not missing and layout.sides > 0
+        fault = f"lacks {', '.join(missing[:3]) or 'low_bits'}"
         accepted = "accepted is that of a run with the insider, by this version"
         require(is_whole, f"the table of residuals {fault}: {accepted}")
         values = table.sort_values(["trial", "round"])[list(layout.names)].to_numpy(dtype=np.float64)
@@ -283,7 +286,8 @@ def join(statistics: list[NoiseStatistics], axis: int) -> NoiseStatistics:
     axis
         0 to concatenate parts with different trials, 1 to stack single rounds of the same trials.
     """
-    combine, first = np.concatenate if axis == 0 else np.stack, statistics[0]
+    combine = np.concatenate if axis == 0 else np.stack
+    first = statistics[0]
     arrays: dict[str, Any] = {
         name: combine([getattr(statistics, name) for statistics in statistics], axis=axis)
         for name in first.layout.shapes()

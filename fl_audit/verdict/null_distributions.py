@@ -12,7 +12,8 @@ from fl_audit.verdict.declared_tests import DETECTION_POWER, bonferroni
 
 def student_p(values: Floats) -> tuple[float, float]:
     """Return Student's t of the hypothesis that normal values have mean 0, and its two-sided p-value."""
-    spread, mean = float(values.std(ddof=1)), float(values.mean())
+    spread = float(values.std(ddof=1))
+    mean = float(values.mean())
     if spread == 0:
         return (0.0, 1.0) if mean == 0 else (math.copysign(math.inf, mean), 0.0)
     t = mean / spread * math.sqrt(values.size)
@@ -84,7 +85,8 @@ def detectable_cosine(level: float, dimensions: int) -> float:
 
 def normal_distance(values: Floats) -> tuple[float, float]:
     """Return the Kolmogorov-Smirnov distance of values from N(0, 1), and its p-value."""
-    ranked, count = ndtr(np.sort(values)), values.size
+    ranked = ndtr(np.sort(values))
+    count = values.size
     steps = np.arange(count + 1) / count
     distance = float(max(np.max(steps[1:] - ranked), np.max(ranked - steps[:-1])))
     root = math.sqrt(count)

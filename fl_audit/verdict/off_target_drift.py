@@ -38,12 +38,14 @@ def drift_place(measurements: NoiseMeasurements) -> TestResult:
     mean at a coordinate, and the chi-square of the means along public directions and along the shared sum. Bonferroni's
     correction is for the number of tests of each kind, and for the number of kinds.
     """
-    owners, sides = np.array(measurements.tensor_of_coordinates), _sides(measurements)
+    owners = np.array(measurements.tensor_of_coordinates)
+    sides = _sides(measurements)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
     tensors = list(dict.fromkeys(owners.tolist()))
     candidates: list[tuple[float, float, str]] = []
     for side in sides:
-        squares, where = np.square(side.places), f"of the trials with {side.name}"
+        squares = np.square(side.places)
+        where = f"of the trials with {side.name}"
         of_tensor = {tensor: squares[owners == tensor] for tensor in tensors}
         candidates.append(_chi_square(squares, len(sides), f"all sampled coordinates {where}"))
         candidates += [
@@ -51,7 +53,8 @@ def drift_place(measurements: NoiseMeasurements) -> TestResult:
             for tensor, means in of_tensor.items()
         ]
         at = int(np.abs(side.places).argmax())
-        number, largest = measurements.noise.places[at][0], abs(float(side.places[at]))
+        number = measurements.noise.places[at][0]
+        largest = abs(float(side.places[at]))
         p_value = bonferroni(2 * squares.size * len(sides), float(ndtr(-largest)))
         candidates.append((p_value, largest, f"coordinate {number} ({owners[at]}) {where}"))
         if side.directions.size:
@@ -85,8 +88,10 @@ def _mean_found(size: int, level: float) -> float:
 
 def _sides(measurements: NoiseMeasurements) -> list[_StandardisedMeans]:
     """Return the standardised means of the trials with D and of those with D', if there are any."""
-    sampled, sides = measurements.sampled_trials, []
-    sample, noise = measurements.even_sample, measurements.noise
+    sampled = measurements.sampled_trials
+    sides = []
+    sample = measurements.even_sample
+    noise = measurements.noise
     beside = np.concatenate([noise.projections, noise.gradient[..., None]], axis=-1)
     beside = beside / (measurements.sigma * measurements.excess)[..., None]
     for name, rows in (("D", measurements.members), ("D'", ~measurements.members)):

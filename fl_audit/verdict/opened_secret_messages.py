@@ -13,35 +13,40 @@ MORE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "The {one} does not take part as was claimed",
         "participation in {measured:percent} of {draws:count} rounds{with_place}{at_epsilon}",
         "participation in {claimed:percent}, on its own",
-        "a rate that is {limit:percent} higher or lower", SAMPLER,
+        "a rate that is {limit:percent} higher or lower",
+        SAMPLER,
     ),
     TestName.UNIT_TURNS: (
         "how often every other one takes part",
         "Others do not take part as was claimed",
         "participation in {measured:percent} of the rounds, of {place}{at_epsilon}",
         "participation in {claimed:percent}, on its own",
-        "a rate that is {limit:percent} higher or lower", SAMPLER,
+        "a rate that is {limit:percent} higher or lower",
+        SAMPLER,
     ),
     TestName.SAMPLE_SIZES: (
         "sizes of samples",
         "Samples are not drawn as the accountant assumes, which is Poisson sampling",
         "sizes that vary {measured:times} times as much as those of Poisson samples{at_epsilon}",
         "the variation of Poisson samples",
-        "sizes that vary {limit:percent} more or less", SAMPLER,
+        "sizes that vary {limit:percent} more or less",
+        SAMPLER,
     ),
     TestName.EVEN_TURNS: (
         "turns of units in a trial",
         "Rounds of a trial do not sample independently of each other, as the accountant assumes",
         "a variation of {place} of {measured:times} times that of Poisson samples{at_epsilon}",
         "the variation of Poisson samples",
-        "a variation that is {limit:percent} larger or smaller", SAMPLER,
+        "a variation that is {limit:percent} larger or smaller",
+        SAMPLER,
     ),
     TestName.SHARED_SAMPLES: (
         "samples that trials have in common",
         "Trials do not sample independently of each other",
         "a variation of {place} of {measured:times} times that of Poisson samples",
         "the variation of Poisson samples",
-        "a variation that is {limit:percent} larger or smaller", SAMPLER,
+        "a variation that is {limit:percent} larger or smaller",
+        SAMPLER,
     ),
     TestName.SHARE_PAIRS: (
         "shares of the noise of different clients",
@@ -67,5 +72,5 @@ MORE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "any step that differs in any bit",
         "Look for what changes the model, the learning rate or the clipping norm beside the public rule.",
     ),
-}  # fmt: skip
+}
 """Message templates by test."""

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Kinds of rows in the table of tallies.
-TURNS, CROWD, UNIT = "turns", "crowd", "unit"
-SHARE, SHARE_DRAWS, SHARE_KNOWN = "share", "share-draws", "share-known"
+TURNS = "turns"
+CROWD = "crowd"
+UNIT = "unit"
+SHARE = "share"
+SHARE_DRAWS = "share-draws"
+SHARE_KNOWN = "share-known"
 RESIDUAL = -1
 """Client number that stands for the remaining noise in the table of products of shares."""
 
@@ -123,7 +127,8 @@ def samples_of(
     numbers = np.unique(units["first"].to_numpy(dtype=np.int64))
     of_units = np.zeros((numbers.size, 4), dtype=np.int64)
     of_units[np.searchsorted(numbers, units["first"]), units["second"]] = units["number"]
-    of_turns, of_crowds = _counted(often, rate), _counted(crowds, rate)
+    of_turns = _counted(often, rate)
+    of_crowds = _counted(crowds, rate)
     return OpenedParticipation(
         rate,
         numbers.size,

@@ -90,8 +90,10 @@ def target_turns(opened: OpenedSecrets) -> TestResult:
     * The number of other units in rounds with the target is compared with the number in rounds without it.
     """
     samples = _samples(opened)
-    takes_part, members = if_known(samples.target, NotTestedReason.TARGETS_ALONE), opened.members
-    count, draws = int(takes_part.sum()), int(takes_part.size)
+    takes_part = if_known(samples.target, NotTestedReason.TARGETS_ALONE)
+    members = opened.members
+    count = int(takes_part.sum())
+    draws = int(takes_part.size)
     looks = {"": float(binomial_p(count, draws, samples.rate))}
     if members.any() and not members.all():
         rows = int(takes_part[members].size)
@@ -121,13 +123,18 @@ def unit_turns(opened: OpenedSecrets) -> TestResult:
     draws = int(samples.sizes.size)
     counts: Integers = samples.of_units.sum(axis=1)
     p_values: Floats = binomial_p(counts, draws, samples.rate)
-    at, looks = int(p_values.argmin()), samples.units
-    best, location = float(p_values[at]), f"number {samples.numbers[at]}"
+    at = int(p_values.argmin())
+    looks = samples.units
+    best = float(p_values[at])
+    location = f"number {samples.numbers[at]}"
     if samples.target is not None:
-        cells = np.array([
-            int((samples.target == takes_part)[opened.members == side].sum())
-            for side in (True, False) for takes_part in (True, False)
-        ])  # fmt: skip
+        cells = np.array(
+            [
+                int((samples.target == takes_part)[opened.members == side].sum())
+                for side in (True, False)
+                for takes_part in (True, False)
+            ]
+        )
         for rows, name in (((0, 1), "with D against without it"), ((0, 2), "where the target takes part")):
             first = int(cells[list(rows)].sum())
             if not 0 < first < draws:
@@ -136,9 +143,13 @@ def unit_turns(opened: OpenedSecrets) -> TestResult:
             inside = samples.of_units[:, list(rows)].sum(axis=1)
             row, p_value = _least_table(inside, counts, first, draws - first)
             if p_value < best:
-                best, at, location = p_value, row, f"number {samples.numbers[row]}, {name}"
+                best = p_value
+                at = row
+                location = f"number {samples.numbers[row]}, {name}"
     limit = _detectable_rate(samples.rate, draws, TestName.UNIT_TURNS.level / looks)
-    p_value_of_looks, share, details = bonferroni(looks, best), float(counts[at]) / draws, {"looks": looks}
+    p_value_of_looks = bonferroni(looks, best)
+    share = float(counts[at]) / draws
+    details = {"looks": looks}
     result = TestResult(
         TestName.UNIT_TURNS, float(counts[at]), p_value_of_looks, share, samples.rate, limit, location, details
     )
@@ -173,7 +184,8 @@ def sample_sizes(opened: OpenedSecrets) -> TestResult:
 def _spread(
     opened: OpenedSecrets, name: TestName, counts: tuple[BinomialHistogram, ...], location: str = ""
 ) -> TestResult:
-    found, number = dispersion(counts), sum(int(count.often.sum()) for count in counts)
+    found = dispersion(counts)
+    number = sum(int(count.often.sum()) for count in counts)
     reach = detectable_deviation(name.level / 2)
     limit = min(1.0, reach * math.sqrt(2 / number))
     details = {"counts": number}
@@ -194,7 +206,8 @@ def even_turns(opened: OpenedSecrets) -> TestResult:
     turns = _spread(opened, TestName.EVEN_TURNS, (samples.turns,), "rounds of a unit")
     # In disjoint pairs of rounds, every unit is in both rounds with probability q^2, independently.
     pairs = samples.overlaps[:, 1::2]
-    draws, both_present = int(pairs.size) * samples.units, int(pairs.sum())
+    draws = int(pairs.size) * samples.units
+    both_present = int(pairs.sum())
     p_value = float(binomial_p(both_present, draws, samples.rate**2))
     if turns.p_value <= p_value:
         return replace(turns, p_value=bonferroni(2, turns.p_value))
@@ -224,11 +237,13 @@ def shared_samples(opened: OpenedSecrets) -> TestResult:
     spread = _spread(opened, TestName.SHARED_SAMPLES, crowds, "trials of a unit in a round")
     number = samples.digests.size
     often = np.unique(samples.digests, return_counts=True)[1]
-    repeats, details = int(np.sum(often // 2)), {"counts": number}
+    repeats = int(np.sum(often // 2))
+    details = {"counts": number}
     p_value = _repeats_p(samples, repeats)
     if spread.p_value <= p_value:
         return replace(spread, p_value=bonferroni(2, spread.p_value))
-    name, location = TestName.SHARED_SAMPLES, "distinct samples"
+    name = TestName.SHARED_SAMPLES
+    location = "distinct samples"
     return TestResult(name, repeats, bonferroni(2, p_value), 1 + repeats / number, 1.0, spread.limit, location, details)
 
 

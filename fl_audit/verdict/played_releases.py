@@ -81,7 +81,8 @@ def _turns(federation: Federation) -> np.ndarray:
 
 def _largest_joint_change(federation: Federation, turns: np.ndarray) -> float:
     """Return the largest change that a unit makes in all whitened releases together, over that of one contribution."""
-    noise, rounds = federation.mechanism.noise, federation.rounds
+    noise = federation.mechanism.noise
+    rounds = federation.rounds
     rows = np.zeros((rounds, rounds))
     for number in range(1, rounds + 1):
         rows[number - 1, :number] = noise.whitening(number)
@@ -91,7 +92,8 @@ def _largest_joint_change(federation: Federation, turns: np.ndarray) -> float:
 
 def _of_clients(federation: Federation, training: PrivateTraining) -> list[Releases]:
     """Return the steps of clients that train privately, for each size of their shards."""
-    schedule, multiplier = training.schedule, federation.mechanism.noise.multiplier
+    schedule = training.schedule
+    multiplier = federation.mechanism.noise.multiplier
     releases = []
     for records in training.shards:
         batches = math.ceil(records / schedule.batch)

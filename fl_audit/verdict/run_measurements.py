@@ -233,7 +233,8 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
     """
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]
-    sizes, (trials, rounds, size) = groups.sum(axis=0), sample.shape
+    sizes = groups.sum(axis=0)
+    trials, rounds, size = sample.shape
     squares = np.square(sample)
     # For each partition into parts: function for the mean squares of the parts, their numbers of values, and the part
     # of every sampled coordinate.
@@ -258,7 +259,8 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
             for first_scale, second_scale in passes
         ):
             break
-    cells, others = scales.pop(1), math.prod(scales, start=np.ones((1, 1, 1)))
+    cells = scales.pop(1)
+    others = math.prod(scales, start=np.ones((1, 1, 1)))
     even = sample / np.sqrt(others)
     if cells.size > 1:
         even = np.where(cells == 1, even, _studentized(even))
@@ -276,7 +278,8 @@ def _scale(means: Floats, freedom: Floats) -> Floats:
     counts = np.broadcast_to(freedom, means.shape)
     if counts.min() < _FEWEST or means.size < 2:
         return np.ones((1, 1, 1))
-    roots, weights = np.cbrt(means) + 2 / (9 * counts), 9 * counts / 2
+    roots = np.cbrt(means) + 2 / (9 * counts)
+    weights = 9 * counts / 2
     spread = float(np.sum(weights * (roots - np.average(roots, weights=weights)) ** 2))
     if chdtrc(means.size - 1, spread) > EVIDENT:
         return np.ones((1, 1, 1))

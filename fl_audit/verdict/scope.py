@@ -10,8 +10,12 @@ from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, title_
 from fl_audit.words import uncapital
 
 _PARTICIPATION = (
-    TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
-)  # fmt: skip
+    TestName.TARGET_TURNS,
+    TestName.UNIT_TURNS,
+    TestName.SAMPLE_SIZES,
+    TestName.EVEN_TURNS,
+    TestName.SHARED_SAMPLES,
+)
 _RELEASED = (TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS)
 _SECRET = (TestName.DISTINGUISHER,)
 _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
@@ -34,7 +38,8 @@ def questions_in_short(details: VerdictDetails) -> list[str]:
 
     Unlike `questions_text`, they name no limits of detection.
     """
-    test_names, reasons = {test.name for test in details.tests}, dict(details.not_offered)
+    test_names = {test.name for test in details.tests}
+    reasons = dict(details.not_offered)
     return [
         f"It was tested {question}."
         if test_names & {*names}

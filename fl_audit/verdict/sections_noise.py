@@ -76,13 +76,26 @@ def _row(
 
     `of` has the sum of squares behind the ratio, and the significance level of its test.
     """
-    (ratio, low, high), (squares, level) = noise, of
-    return ReportNumber(name, ratio, basis, low, high, estimate.confidence, 1.0, is_least=True, on_page=True,
-               wide=partial(ratio_interval, squares), level=level)  # fmt: skip
+    ratio, low, high = noise
+    squares, level = of
+    return ReportNumber(
+        name,
+        ratio,
+        basis,
+        low,
+        high,
+        estimate.confidence,
+        1.0,
+        is_least=True,
+        on_page=True,
+        wide=partial(ratio_interval, squares),
+        level=level,
+    )
 
 
 def _rows(finding: NoiseFinding, contents: ReportContents) -> list[ReportNumber]:
-    estimate, unit_name = finding.estimate, contents.words.one
+    estimate = finding.estimate
+    unit_name = contents.words.one
     beside = f"what a release has beside both sums, where it does not hide the {unit_name}; {_EXACT}"
     if not contents.plan.federation.mechanism.noise.has_gaussian_llr:
         beside = f"what a release has beside its sum, in all coordinates; {_EXACT}"
@@ -130,7 +143,8 @@ def excess_text(details: VerdictDetails) -> str:
 
 
 def _said(finding: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
-    words, judgement = unit_words(run.plan.adjacency), finding.judgement
+    words = unit_words(run.plan.adjacency)
+    judgement = finding.judgement
     values = {
         "excess": excess_text(judgement),
         "tests": [TestMessage(test, words).to_json() for test in judgement.tests],
@@ -180,13 +194,29 @@ def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: s
     axes.plot(ends, [height, height], "|", color=colour, markersize=13, markeredgewidth=1.8)
     axes.plot([value], [height], marker, color=colour, markersize=7)
     shown = rounded(value, low, high, claim=1.0)
-    axes.annotate(f"{shown.value} ({shown.interval})", (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
-                  fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
+    axes.annotate(
+        f"{shown.value} ({shown.interval})",
+        (1.01, height),
+        xycoords=axes.get_yaxis_transform(),
+        va="center",
+        fontsize=SMALL_TEXT_SIZE,
+        color=INK,
+        annotation_clip=False,
+    )
 
 
 NOISE = Section(
-    "noise", "The noise that is really added", NoiseFinding, measure_noise, keys=("noise",), on_page=True,
-    sentence=_sentence, rows=_rows, tables=_tables,
-    picture=FindingFigure("The noise, measured over claimed", _noise_figure, _caption,
-                    applies=lambda numbers, _: numbers.main is not None), said=_said,
-)  # fmt: skip
+    "noise",
+    "The noise that is really added",
+    NoiseFinding,
+    measure_noise,
+    keys=("noise",),
+    on_page=True,
+    sentence=_sentence,
+    rows=_rows,
+    tables=_tables,
+    picture=FindingFigure(
+        "The noise, measured over claimed", _noise_figure, _caption, applies=lambda numbers, _: numbers.main is not None
+    ),
+    said=_said,
+)

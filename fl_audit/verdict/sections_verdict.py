@@ -160,7 +160,8 @@ def trials_needed_text(finding: VerdictFinding, words: UnitWords) -> str:
 
 def _limits(contents: ReportContents) -> str:
     """Return a sentence on the smallest shares of missing noise that the run would have found; empty if unknown."""
-    numbers, unit = verdict_of(contents), contents.words.one
+    numbers = verdict_of(contents)
+    unit = contents.words.one
     shares = (numbers.missing_anywhere, numbers.missing_at_unit)
     anywhere, at_unit = (None if share is None else percent(float(f"{share:.2g}")) for share in shares)
     if at_unit is None:
@@ -247,7 +248,8 @@ def looks_text(details: VerdictDetails | None, run: FinishedRun) -> str:
 
 def _scope(finding: VerdictFinding, plan: RunPlan, covers: str) -> str:
     """Return the text for the key `scope` of `summary.json`: what the verdict covers, and its limits."""
-    details, guarantee = finding.judgement, plan.guarantee
+    details = finding.judgement
+    guarantee = plan.guarantee
     if details is None or guarantee is None:
         why = "No insider took part, so nothing was held against the guarantee."
         if guarantee is None:
@@ -329,17 +331,25 @@ def _finding_of(test: TestResult) -> Reading:
 
 
 def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
-    details, words = finding.judgement, contents.words
+    details = finding.judgement
+    words = contents.words
     scope = str(contents.summary["scope"])
     covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableKind.PAIRS)
     if details is None:
         return [covers]
     columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")
     rows = tuple(
-        (message.title, str(_finding_of(message.test)), message.words.measured, message.words.claimed,
-         message.words.limit or DASH, p_text(message.test.p_value), f"{message.test.level:.3g}")
+        (
+            message.title,
+            str(_finding_of(message.test)),
+            message.words.measured,
+            message.words.claimed,
+            message.words.limit or DASH,
+            p_text(message.test.p_value),
+            f"{message.test.level:.3g}",
+        )
         for message in (TestMessage(test, words) for test in details.tests)
-    )  # fmt: skip
+    )
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "
     tables = [
@@ -376,10 +386,12 @@ def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list
 
 def _checks(finding: VerdictFinding, plan: RunPlan) -> AuditScope:
     """Return which tests and exact questions were asked of a run, and which were not, and why."""
-    rounds, judgement = plan.federation.rounds, finding.judgement
+    rounds = plan.federation.rounds
+    judgement = finding.judgement
     if judgement is None:
         return AuditScope(rounds, rounds, (), {}, (_NOT_JUDGED,))
-    answers, not_offered = judgement.exact, judgement.not_offered
+    answers = judgement.exact
+    not_offered = judgement.not_offered
     asked_questions = [str(answer.question) for answer in answers if answer.is_asked]
     reasons = {str(name): MISSING_WORDS[reason] for name, reason in not_offered}
     reasons |= {str(answer.question): answer.reason for answer in answers if not answer.is_asked}
@@ -411,7 +423,13 @@ def verdict_section(
         }
 
     return Section(
-        "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
-        keys=("verdict", "signal", "exact", "scope", "looks", "checks", "warning"), on_page=True, sentence=_sentence,
-        tables=_tables, said=said,
-    )  # fmt: skip
+        "verdict",
+        "The tests of the guarantee",
+        VerdictFinding,
+        lambda run, _: verdict_numbers(run, judge),
+        keys=("verdict", "signal", "exact", "scope", "looks", "checks", "warning"),
+        on_page=True,
+        sentence=_sentence,
+        tables=_tables,
+        said=said,
+    )

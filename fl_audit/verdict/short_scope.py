@@ -24,7 +24,8 @@ def short_scope(finding: VerdictFinding, run: FinishedRun, covers: str) -> list[
 
 
 def _smallest_breach(finding: VerdictFinding) -> str:
-    limit, claimed = finding.judged.limit_of_detection, number_text(finding.claimed, 3)
+    limit = finding.judged.limit_of_detection
+    claimed = number_text(finding.claimed, 3)
     runs = f"{round(10 * DETECTION_POWER)} of 10 such runs"
     if not math.isfinite(limit):
         return f"No breach is known that {runs} would find; an epsilon of {claimed} is claimed."

@@ -48,7 +48,8 @@ def share_pairs(opened: OpenedSecrets) -> TestResult:
     compared = np.triu(~is_rest[:, None] & ~is_rest | is_rest[:, None] & is_known, k=1)
     only_if(bool(compared.any()), NotTestedReason.TOO_FEW)
     first, second = np.unravel_index(int(np.where(compared, cosines, -1.0).argmax()), cosines.shape)
-    largest, pairs = min(1.0, float(cosines[first, second])), int(compared.sum())
+    largest = min(1.0, float(cosines[first, second]))
+    pairs = int(compared.sum())
     tail = cosine_tail(largest, products.draws)
     limit = detectable_cosine(TestName.SHARE_PAIRS.level / pairs, products.draws)
     first_client, second_client = (int(products.clients[at]) for at in (first, second))
@@ -57,7 +58,8 @@ def share_pairs(opened: OpenedSecrets) -> TestResult:
         if first_client != RESIDUAL
         else f"client {second_client} and the rest of the noise"
     )
-    details, p_value = {"pairs": pairs, "draws": products.draws}, bonferroni(pairs, tail)
+    details = {"pairs": pairs, "draws": products.draws}
+    p_value = bonferroni(pairs, tail)
     return TestResult(TestName.SHARE_PAIRS, largest, p_value, largest, 0.0, limit, location, details)
 
 
@@ -69,10 +71,12 @@ def bit_noise(opened: OpenedSecrets) -> TestResult:
     """
     only_if(opened.is_adaptive, NotTestedReason.NO_BITS)
     bits = if_known(opened.bits, NotTestedReason.NOT_OPENED)
-    values, count = bits.reshape(-1), bits.size
+    values = bits.reshape(-1)
+    count = bits.size
     only_if(count >= _FEWEST, NotTestedReason.TOO_FEW)
     squares = float(values @ values)
-    beyond, largest = int(np.count_nonzero(np.abs(values) > _TAIL)), float(np.abs(values).max())
+    beyond = int(np.count_nonzero(np.abs(values) > _TAIL))
+    largest = float(np.abs(values).max())
     shapes = (normal_distance(values)[1], float(binomial_p(beyond, count, _TAIL_SHARE)), largest_p(largest, count))
     looks = {
         "its size": float(chdtr(count, squares)),
@@ -81,8 +85,10 @@ def bit_noise(opened: OpenedSecrets) -> TestResult:
         "its shape": bonferroni(len(shapes), min(shapes)),
         "its size by side": _side_p(bits[opened.members], bits[~opened.members]),
     }
-    location, level = min(looks, key=lambda name: looks[name]), TestName.BIT_NOISE.level / len(looks)
-    p_value, size = bonferroni(len(looks), looks[location]), math.sqrt(squares / count)
+    location = min(looks, key=lambda name: looks[name])
+    level = TestName.BIT_NOISE.level / len(looks)
+    p_value = bonferroni(len(looks), looks[location])
+    size = math.sqrt(squares / count)
     details = {"shift": float(values.mean()), "shift_limit": detectable_mean(count, level)}
     limit = 1 - detectable_ratio(count, level)
     return TestResult(TestName.BIT_NOISE, size, p_value, size, 1.0, limit, location, details)

@@ -23,7 +23,8 @@ from fl_audit.verdict.null_distributions import detectable_shift
 from fl_audit.verdict.run_measurements import EVIDENT
 from fl_audit.words import rounded_up
 
-RARE_TIMES, RARE_SHARE = 5.0, 0.02
+RARE_TIMES = 5.0
+RARE_SHARE = 0.02
 """The rare breach for which every run states its limit of detection: five times in 2 % of the trainings."""
 
 _MOST_TRIALS = 2**40
@@ -174,7 +175,8 @@ def _rare(typical_length: float, share: float) -> int | None:
     In the rare breach, the target counts 5 times in 2 % of the trials in which it is in. `typical_length` is the shift
     of a trial's score if the target counts once more, and `share` is the share of trials with the target.
     """
-    shift, affected = (RARE_TIMES - 1) * typical_length, RARE_SHARE * share
+    shift = (RARE_TIMES - 1) * typical_length
+    affected = RARE_SHARE * share
     return smallest_number(lambda trials: rare_power(trials, shift, affected) >= DETECTION_POWER, _MOST_TRIALS)
 
 
@@ -186,7 +188,8 @@ def rare_power(trials: int, shift: float, share: float) -> float:
     level = TestName.SIGNAL_TRIAL.level / 2
     power = share * float(ndtr(shift + ndtri(level / 2 / trials)))
     by_largest = -math.expm1(trials * math.log1p(-power))
-    mean, fourth = 1 + share * shift**2, 3 + share * (6 * shift**2 + shift**4)
+    mean = 1 + share * shift**2
+    fourth = 3 + share * (6 * shift**2 + shift**4)
     spread = math.sqrt(trials * (fourth - mean**2))
     by_spread = float(ndtr((trials * mean - chi_square_quantile(1 - level, trials)) / spread))
     return max(by_largest, by_spread)

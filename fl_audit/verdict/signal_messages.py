@@ -20,14 +20,16 @@ SIGNAL_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "The {one} counts more often than once in the released sums",
         "a {one} that counts {measured:number} times",
         "one that counts once",
-        "a {one} that counts {limit:number} times in every round", ONCE,
+        "a {one} that counts {limit:number} times in every round",
+        ONCE,
     ),
     TestName.SIGNAL_ROUND: (
         "how often the {one} counts, in single rounds",
         "In one round the {one} counts more often than once, or the sum is pushed as the secret says",
         "a shift of {measured:signed} standard deviations of its mean in {place}",
         "no shift in any of {looks:count} looks at rounds",
-        "a {one} that counts {limit:number} times in any one round", ONCE,
+        "a {one} that counts {limit:number} times in any one round",
+        ONCE,
     ),
     TestName.SIGNAL_TRIAL: (
         "how often the {one} counts, in single trials",
@@ -35,7 +37,8 @@ SIGNAL_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "a largest shift of {measured:signed} standard deviations, in {place}, and shifts that vary {spread:number} "
         "times as much as chance makes them",
         "no shift in any of {looks:count} looks at trials",
-        "a {one} that counts {limit:number} times in any one trial", ONCE,
+        "a {one} that counts {limit:number} times in any one trial",
+        ONCE,
     ),
     TestName.DRIFT_PLACE: (
         "shift away from the {one}, {there} and {not_there}",
@@ -46,5 +49,5 @@ SIGNAL_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "of {in_all:number} at all of them",
         CLIPPED,
     ),
-}  # fmt: skip
+}
 """Message templates by test."""

@@ -29,7 +29,8 @@ def measured_in(run: FinishedRun) -> NoiseMeasurements:
 
 
 def _measured(run: FinishedRun) -> NoiseMeasurements:
-    table, plan = run.tables.residuals, run.plan
+    table = run.tables.residuals
+    plan = run.plan
     residuals = None if table is None else NoiseStatistics.of_table(table)
     return NoiseMeasurements(
         members=run.bits,
@@ -79,7 +80,9 @@ def opened_of_targets(run: FinishedRun) -> OpenedSecrets:
 
 
 def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
-    federation, opened, tallies = run.plan.federation, run.tables.opened, run.tables.tallies
+    federation = run.plan.federation
+    opened = run.tables.opened
+    tallies = run.tables.tallies
     claim = None if run.plan.guarantee is None else run.plan.guarantee.claim
     has_shares = federation.mechanism.noise.origin is NoiseOrigin.CLIENTS and of_pair
     mechanism = OpenedSecrets(
@@ -105,7 +108,8 @@ def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
     )
 
 
-_OF_PAIR, _OF_TARGETS = partial(_opened, of_pair=True), partial(_opened, of_pair=False)
+_OF_PAIR = partial(_opened, of_pair=True)
+_OF_TARGETS = partial(_opened, of_pair=False)
 
 
 def _opened_rounds(federation: Federation) -> Flags | None:
@@ -150,7 +154,8 @@ def noise_along(run: FinishedRun, chosen: Integers, includes_all: bool = True) -
     squares, rounds, sums, lengths = (every[name][at] for name in _TARGET_NOISE)
     inside = is_in[at]
     drift_all = _drift_of_targets(is_in, every["noise_rounds"], every["noise_sum"]) if includes_all else None
-    lengths, claimed = np.where(inside, lengths, 0.0), claimed_length(run.plan.federation)
+    lengths = np.where(inside, lengths, 0.0)
+    claimed = claimed_length(run.plan.federation)
     return NoiseAlongTarget(squares, rounds.astype(np.int64), inside, sums, lengths, drift_all, claimed_length=claimed)
 
 

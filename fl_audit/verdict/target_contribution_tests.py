@@ -34,11 +34,13 @@ def drift_of_run(measurements: NoiseMeasurements) -> NoiseSumAlongTarget | None:
 
     The drift is the sum of the noise in this direction, which grows if the unit counts more than once.
     """
-    noise, length = reduced_noise(measurements.own_noise / measurements.excess), measurements.own_length
+    noise = reduced_noise(measurements.own_noise / measurements.excess)
+    length = measurements.own_length
     values, units = _standard_normal_by_round(noise, length)
     if not (used := int(np.count_nonzero(units))):
         return None
-    value, unit = float(values.sum()) / math.sqrt(used), float(units.sum()) / math.sqrt(used)
+    value = float(values.sum()) / math.sqrt(used)
+    unit = float(units.sum()) / math.sqrt(used)
     is_known = ~np.isnan(noise)
     claimed = None
     if measurements.claimed_length is not None:
@@ -70,7 +72,8 @@ def limit_of_run(measurements: NoiseMeasurements) -> SignalDetectionLimit:
 
     An honest unit counts once. The result also has the number of trials that find a unit that counts 1.5 times.
     """
-    length, is_known = measurements.own_length, measurements.own_length > 0
+    length = measurements.own_length
+    is_known = measurements.own_length > 0
     strength_of_trial = length.sum(axis=1) / np.sqrt(np.maximum(1, is_known.sum(axis=1)))
     return signal_limit(drift_of_run(measurements), strength_of_trial, measurements.trials)
 
@@ -163,11 +166,9 @@ def signal_round(measurements: NoiseMeasurements) -> TestResult:
     only_if(measurements.trials > 1, NotTestedReason.ONE_TRIAL)
     noise = reduced_noise(measurements.own_noise / measurements.excess)
     values, units = _standard_normal_by_round(noise, measurements.own_length)
-    along, means_by_side, sides = (
-        reduced_noise(measurements.innovations / measurements.excess),
-        [values[units > 0]],
-        measurements.members,
-    )
+    along = reduced_noise(measurements.innovations / measurements.excess)
+    means_by_side = [values[units > 0]]
+    sides = measurements.members
     names = [f"round {at + 1}" for at in np.flatnonzero(units > 0)]
     for rows, side in ((sides, "D"), (~sides, "D'")):
         side_noise = along[rows]
@@ -224,7 +225,8 @@ def signal_trial(measurements: NoiseMeasurements) -> TestResult:
     only_if(measurements.rounds > 1, NotTestedReason.ONE_ROUND)
     noise = reduced_noise(measurements.target_noise / measurements.excess)
     is_known = ~np.isnan(noise)
-    sums, squares = np.nansum(noise, axis=1), np.nansum(np.square(noise), axis=1)
+    sums = np.nansum(noise, axis=1)
+    squares = np.nansum(np.square(noise), axis=1)
     own_lengths = np.nansum(np.where(np.isnan(measurements.own_noise), np.nan, measurements.own_length), axis=1)
     return signal_trial_of(NoiseAlongTarget(squares, is_known.sum(axis=1), measurements.members, sums, own_lengths))
 
@@ -240,8 +242,10 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     only_if(bool(used.any()), NotTestedReason.NO_DIFFERENCE)
     counts = along.freedom[used]
     standardised = sums[used] / np.sqrt(counts)
-    total, between = float(along.squares[used].sum()), float(np.square(standardised).sum())
-    freedom, within = int(counts.sum() - counts.size), max(0.0, total - between)
+    total = float(along.squares[used].sum())
+    between = float(np.square(standardised).sum())
+    freedom = int(counts.sum() - counts.size)
+    within = max(0.0, total - between)
     only_if(freedom >= _FEWEST, NotTestedReason.TOO_FEW)
     names = [f"trial {at}" for at in np.flatnonzero(used)]
     values = standardised
@@ -256,7 +260,8 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     )
     ratio = between / counts.size / (within / freedom) if within > 0 else (math.inf if between > 0 else 1.0)
     spread = float(fdtrc(counts.size, freedom, ratio))
-    p_value, location = bonferroni(2, min(largest.p_value, spread)), largest.place
+    p_value = bonferroni(2, min(largest.p_value, spread))
+    location = largest.place
     details = {**largest.more, "spread": ratio, "trials": int(counts.size)}
     return TestResult(largest.name, largest.statistic, p_value, largest.measured, 0.0, limit, location, details)
 
@@ -302,7 +307,8 @@ def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
     Each entry has an array of sums, their degrees of freedom, a format such as "trial {}" that names the place of a
     sum, and the number of the first sum.
     """
-    looks, extremes = 0, []
+    looks = 0
+    extremes = []
     for squares, freedom, name, first in sums:
         used = np.flatnonzero(freedom > 0)
         looks += used.size
@@ -312,7 +318,9 @@ def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
             extremes.append((float(p_values.min()), float(squares[at] / freedom[at]), name.format(at + first)))
     only_if(bool(extremes), NotTestedReason.NO_DIFFERENCE)
     smallest_p, variance, location = min(extremes)
-    level, counts = TestName.NOISE_TRIAL.level / looks, sums[0][1][sums[0][1] > 0]
+    level = TestName.NOISE_TRIAL.level / looks
+    counts = sums[0][1][sums[0][1] > 0]
     limits = {"looks": looks, "best_limit": 1 - detectable_ratio(int(counts.max()), level)}
-    ratio, limit = math.sqrt(max(0.0, variance)), 1 - detectable_ratio(int(counts.min()), level)
+    ratio = math.sqrt(max(0.0, variance))
+    limit = 1 - detectable_ratio(int(counts.min()), level)
     return TestResult(TestName.NOISE_TRIAL, ratio, bonferroni(looks, smallest_p), ratio, 1.0, limit, location, limits)

@@ -49,9 +49,11 @@ def sample_features(measurements: NoiseMeasurements) -> Features:
 
     The tested trials are those of `measured.sampled_trials`. Tensors and rounds are combined into a few groups.
     """
-    groups, sampled = _tensor_groups(measurements.tensor_of_coordinates), measurements.sampled_trials
+    groups = _tensor_groups(measurements.tensor_of_coordinates)
+    sampled = measurements.sampled_trials
     neighbours = np.diff([number for number, _ in measurements.noise.places]) == 1
-    grain, sigma = float(np.max(measurements.noise.grain)), measurements.sigma[sampled]
+    grain = float(np.max(measurements.noise.grain))
+    sigma = measurements.sigma[sampled]
     steps = _grid_steps(sigma, grain)
     features_of_parts = []
     for start in range(0, len(measurements.sample), _TRIALS_AT_ONCE):
@@ -127,7 +129,8 @@ def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
         (squares * squares - 6 * squares + 3) / math.sqrt(24),
     )
     belongs = np.stack(list(groups.values()), axis=1).astype(np.float64)
-    sizes, rounds = belongs.sum(axis=0), values.shape[1]
+    sizes = belongs.sum(axis=0)
+    rounds = values.shape[1]
     features: Features = {}
     for moment, polynomial in zip(_MOMENTS, polynomials, strict=True):
         table = polynomial @ belongs
@@ -183,7 +186,8 @@ def _lag_features(values: Floats) -> Features:
     features = {}
     for lag in (1, 2):
         if values.shape[1] > lag:
-            earlier, later = values[:, :-lag], values[:, lag:]
+            earlier = values[:, :-lag]
+            later = values[:, lag:]
             features[f"correlation of rounds {lag} apart"] = _correlation(earlier, later)
             if lag == 1:
                 features["equal signs of consecutive rounds"] = _correlation(np.sign(earlier), np.sign(later))
@@ -206,7 +210,8 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
     """
     features = _lag_features(values)
     if (first := np.flatnonzero(neighbours)).size:
-        first_values, second_values = values[:, :, first], values[:, :, first + 1]
+        first_values = values[:, :, first]
+        second_values = values[:, :, first + 1]
         features["correlation of neighbouring coordinates"] = _correlation(first_values, second_values)
         features["equal signs of neighbouring coordinates"] = _correlation(
             np.sign(first_values), np.sign(second_values)
@@ -225,7 +230,8 @@ def _magnitude_features(values: Floats, first: Integers) -> Features:
     Only some coordinates of the noise are kept. `first` has the positions, in `values`, of those whose next coordinate
     of the model is kept as well, one position later.
     """
-    scores, features = _magnitude_scores(values), Features()
+    scores = _magnitude_scores(values)
+    features = Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:
         pairs["consecutive rounds"] = scores[:, :-1], scores[:, 1:]
@@ -281,8 +287,10 @@ def _class_features(measurements: NoiseMeasurements, sampled: Flags) -> Features
     The scale is computed for each class of coordinates, over all classes, and for each round. A class consists of
     evenly spaced coordinates.
     """
-    names, sizes = stride_names(measurements.noise.parameters), stride_sizes(measurements.noise.parameters)
-    squares, rounds = measurements.noise.strides[sampled][:, :, 0], measurements.rounds
+    names = stride_names(measurements.noise.parameters)
+    sizes = stride_sizes(measurements.noise.parameters)
+    squares = measurements.noise.strides[sampled][:, :, 0]
+    rounds = measurements.rounds
     features = {
         f"scale of {name}": _log_scale(squares[:, :, at].sum(axis=1), rounds * int(size))
         for at, (name, size) in enumerate(zip(names, sizes, strict=True))
@@ -290,8 +298,10 @@ def _class_features(measurements: NoiseMeasurements, sampled: Flags) -> Features
     }
     features["scale of all classes of coordinates"] = _log_scale(squares.sum(axis=(1, 2)), rounds * int(sizes.sum()))
     if rounds > 1:
-        by_round, half = _log_scale(squares.sum(axis=2), int(sizes.sum())), rounds // 2
-        first, last = by_round[:, :half].mean(axis=1), by_round[:, half:].mean(axis=1)
+        by_round = _log_scale(squares.sum(axis=2), int(sizes.sum()))
+        half = rounds // 2
+        first = by_round[:, :half].mean(axis=1)
+        last = by_round[:, half:].mean(axis=1)
         features["scale of the quietest round"] = by_round.min(axis=1)
         features["scale of the loudest round"] = by_round.max(axis=1)
         features["spread of the rounds' scales"] = by_round.std(axis=1)
@@ -314,9 +324,11 @@ def _low_bits_features(measurements: NoiseMeasurements, sampled: Flags) -> Featu
     Each feature is a sum of cosines of low bits, standardised. There is one for each kind of number (`LOW_BITS_KINDS`)
     of which every trial has enough known values.
     """
-    sums, counts = measurements.noise.low_bits[sampled][:, :, 0], measurements.noise.low_bits_count[sampled][:, :, 0]
+    sums = measurements.noise.low_bits[sampled][:, :, 0]
+    counts = measurements.noise.low_bits_count[sampled][:, :, 0]
     offered = ~np.isnan(sums)
-    total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)
+    total = np.where(offered, sums, 0.0).sum(axis=1)
+    count = np.where(offered, counts, 0).sum(axis=1)
     return {
         f"low bits of the {kind}": total[:, at] / np.sqrt(count[:, at] / 2)
         for at, kind in enumerate(LOW_BITS_KINDS)

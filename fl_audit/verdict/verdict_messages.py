@@ -104,7 +104,8 @@ class TestMessage:
 
         The limit of detection is "nothing" if it is infinite, and empty if it is unknown (NaN).
         """
-        test, templates = self.test, vars(TEST_WORDS[self.test.name])
+        test = self.test
+        templates = vars(TEST_WORDS[self.test.name])
         looks = [_filled(dict(zip(_OF_LOOKS, LOOK_WORDS[look.question], strict=True)), look, {}) for look in test.looks]
         filled = _filled(templates, test, vars(self.unit) | {"at_epsilon": _consequence(test)})
         if looks:
@@ -139,7 +140,8 @@ class TestMessage:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of this test in `summary.json` as a dictionary."""
-        test, words = self.test, self.words
+        test = self.test
+        words = self.words
         values = {"statistic": finite(test.statistic), "p_value": finite(test.p_value), "level": test.level}
         sentences = {"measured": words.measured, "claimed": words.claimed, "limit": words.limit}
         return {"name": str(test.name)} | values | sentences | {"where": test.place, "violated": test.violated}
@@ -147,7 +149,8 @@ class TestMessage:
 
 def _filled(templates: Mapping[str, str], result: TestResult | Look, names: Mapping[str, Any]) -> dict[str, str]:
     """Return message templates with the numbers of a test, or of one of its questions, and other names filled in."""
-    place, limit = result.place, result.limit
+    place = result.place
+    limit = result.limit
     values = {"measured": result.measured, "claimed": result.claimed, "limit": limit, **result.more}
     words = {**names, **{name: _Number(value) for name, value in values.items()}, "place": place}
     words |= {"at_place": f", on '{place}'" if place else "", "with_place": f" ({place})" if place else ""}

@@ -275,6 +275,7 @@ def test_calibrate_and_account_invert_each_other(fl_audit: FlAudit) -> None:
 
 
 GUARANTEE_KEYS = {
+    "warning",
     "reconstruction",
     "candidates",
     "epsilon",
@@ -467,7 +468,7 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
         (("account", "--noise-multiplier", "-1", "--delta", "0.1", *OVER_3), "multiplier is -1"),
         (("account", "--noise-multiplier", "1", "--delta", "2", *OVER_3), "delta is 2"),
         (("bound", "in.txt", "empty.txt", "--delta", "0.1"), "empty.txt is empty"),
-        (("bound", "in.txt", "words.md", "--delta", "0.1"), "words.txt line 2 is 'two'"),
+        (("bound", "in.txt", "words.txt", "--delta", "0.1"), "words.txt line 2 is 'two'"),
         (("bound", "in.txt", "gone.txt", "--delta", "0.1"), "gone.txt .*be read"),
         (("bound", "in.txt", "nan.txt", "--delta", "0.1"), "score 1 .*nonmembers is nan: .*numbers"),
         (("bound", "in.txt", "in.txt", "--delta", "1"), "delta is 1"),
@@ -483,7 +484,7 @@ def test_wrong_guarantees_and_scores_get_one_line(
 ) -> None:
     (tmp_path / "in.txt").write_text("1\n2\n3\n")
     (tmp_path / "empty.txt").write_text("\n")
-    (tmp_path / "words.md").write_text("1\ntwo\n")
+    (tmp_path / "words.txt").write_text("1\ntwo\n")
     (tmp_path / "nan.txt").write_text("1\nnan\n")
     ran = fl_audit(*arguments)
     assert ran.returncode == 2

@@ -32,6 +32,8 @@ Options = dict[str, str | None]
 
 GUARANTEE: Options = {"delta": "1e-5", "rounds": "10", "adjacency": "add-remove-record"}
 BASES: dict[str, tuple[list[str], Options]] = {
+    "simulate": (["absent"], {"engine": "local"}),
+    "release": (["absent", "others", "scores"], {"delta": "1e-5"}),
     "demo": ([], {"engine": "local", "out": "table.csv"}),
     "init": (["new.toml"], {"data": "table.csv", "label": "y", "belief": ".9"}),
     "check": (["audit.toml"], {"no-probe": None}),

@@ -209,7 +209,9 @@ def test_all_settings_that_are_remedies_are_tried_here() -> None:
     listed = {name.replace("_", "-") for name, made in vars(remedies).items() if isfunction(made)}
     tried = "axes decimal drop encoding ignore-case image-size max-levels missing sheet skip-lines unique"
     # Those of persons with several records, and of few test records, are tried in `test_patients.py`.
-    assert listed == {*tried.split(), "user"}
+    # Those of quantities and of missing values are tried in `test_data_tables.py` and `test_imputation.py`.
+    assert listed == {*tried.split(), "user", "task", "impute"}
+    listed.remove("impute")  # a value of `missing`
     elsewhere = {"adjacency", "user-across-clients", "partition", "strategy", "test-records"}
     keys = {key for path, text in sources() for key in re.findall(r'Remedy\(\s*"([a-z-]+)"', text)}
     assert keys == listed | elsewhere
@@ -241,7 +243,13 @@ def test_every_option_that_a_message_names_is_an_option() -> None:
     assert isinstance(command, Group)
     options = {flag for one in command.commands.values() for param in one.params for flag in param.opts}
     options |= {flag for param in command.params for flag in param.opts}
-    options |= {"--object-store-memory", "--run-config", "--stream", "--head"}  # of Ray and of Flower
+    options |= {
+        "--object-store-memory",
+        "--run-config",
+        "--stream",
+        "--head",
+        "--trusted-entities",
+    }  # of Ray and of Flower
     for path, text in sources():
         for line in (one for one in messages(text) if " " in one):
             for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", line):

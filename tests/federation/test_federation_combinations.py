@@ -34,6 +34,7 @@ from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
+from fl_audit.mechanisms.noises.laplace import CentralLaplace
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
@@ -124,8 +125,9 @@ def test_every_kind_of_every_part_is_tried() -> None:
         (tuple(KINDS.values()), PARTICIPATIONS),
         (registry.NOISES.values(), NOISES),
     ):
-        # Users as units have combinations of their own: test_federation_users.
-        assert {type(one) for one in examples} == set(kinds) - {UserGradients}
+        # Users as units, and noise of the Laplace distribution, have tests of their own: test_federation_users and
+        # test_laplace_runs.
+        assert {type(one) for one in examples} == set(kinds) - {UserGradients, CentralLaplace}
 
 
 @pytest.mark.long

@@ -55,7 +55,8 @@ def train(message: Message, context: Context) -> Message:
     context.state["rounds"] = ConfigRecord({"trained": rounds})
     # Clients may share a process, so nothing is drawn from torch's own generator.
     draws = torch.Generator().manual_seed(1000 * int(context.node_config["partition-id"]) + rounds)
-    model, (images, labels) = network(message.content.array_records["arrays"]), client_records(context)
+    model = network(message.content.array_records["arrays"])
+    images, labels = client_records(context)
     optimizer = torch.optim.SGD(model.parameters(), lr=float(context.run_config["lr"]))
     for rows in torch.split(torch.randperm(len(labels), generator=draws), 10):
         optimizer.zero_grad()

@@ -17,7 +17,8 @@ def train(message: Message, context: Context) -> Message:
     """Train the received model for 20 gradient steps on the hospital's records, and return its weights as a reply."""
     weight = message.content.array_records["arrays"]["weight"].numpy().astype(np.float64)
     with np.load(str(context.node_config["data"])) as shard:
-        pixels, digits = shard["pixels"], np.eye(10)[shard["digits"]]
+        pixels = shard["pixels"]
+        digits = np.eye(10)[shard["digits"]]
     for _ in range(20):
         scores = pixels @ weight
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))

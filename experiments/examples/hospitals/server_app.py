@@ -27,8 +27,11 @@ def main(grid: Grid, context: Context) -> None:
     the ratio of the noise that is added to the noise that is claimed.
     """
     config = context.run_config
-    rounds, hospitals, noise = int(config["rounds"]), int(config["hospitals"]), float(config["noise-multiplier"])
-    out, answering = Path(str(config["out"])), int(config["answering"])
+    rounds = int(config["rounds"])
+    hospitals = int(config["hospitals"])
+    noise = float(config["noise-multiplier"])
+    out = Path(str(config["out"]))
+    answering = int(config["answering"])
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=answering, min_available_nodes=answering)
     private = DifferentialPrivacyServerSideFixedClipping(averaged, noise * float(config["added"]), 1.0, hospitals)
     terms = StatedReleases("add-remove-client", noise, rounds)
@@ -37,7 +40,8 @@ def main(grid: Grid, context: Context) -> None:
     strategy = watched(private, watch) if canaries else private
     out.mkdir(parents=True, exist_ok=True)
     with np.load(str(config["data"])) as test:
-        pixels, digits = test["pixels"], test["digits"]
+        pixels = test["pixels"]
+        digits = test["digits"]
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         accuracy = float((np.argmax(pixels @ arrays["weight"].numpy(), axis=1) == digits).mean())

@@ -66,9 +66,14 @@ def at_chance(models: DatasetModels) -> Iterator[PaperClaim]:
     """Yield a claim that the AUC is 1/2, for each attack and each run whose noise section 6 calls strong enough."""
     for run, attack in product([run for run in models.private if is_at_chance(run.run)], models.attacks):
         yield on_runs(
-            "at-chance", models, [run], tradeoffs.area_of(run, attack, CONFIDENCE), where=run.label,
-            quantity=ATTACK_NAMES[attack], premises=(attack_premise(models, attack),),
-        )  # fmt: skip
+            "at-chance",
+            models,
+            [run],
+            tradeoffs.area_of(run, attack, CONFIDENCE),
+            where=run.label,
+            quantity=ATTACK_NAMES[attack],
+            premises=(attack_premise(models, attack),),
+        )
 
 
 def white_over_black(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -104,10 +109,13 @@ def auc_difference_claims(models: DatasetModels) -> Iterator[PaperClaim]:
     for attack in models.attacks:
         resamples = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("alike", models, attack))
         yield on_runs(
-            key, models, runs, resamples.interval(statistic, CONFIDENCE),
+            key,
+            models,
+            runs,
+            resamples.interval(statistic, CONFIDENCE),
             quantity=f"{ATTACK_NAMES[attack]} under LDP less under CDP, at the same test accuracy",
             premises=(attack_premise(models, attack), model_premise(models)),
-        )  # fmt: skip
+        )
 
 
 def above_half_on_purchases(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -221,9 +229,18 @@ def closed_forms() -> tuple[PaperClaim, ...]:
 
 
 TESTS: tuple[Callable[[DatasetModels], Iterator[PaperClaim]], ...] = (
-    at_chance, above_half_on_purchases, baseline_on_collab, white_over_black, auc_difference_claims, phi_above_one,
-    phi_at_chance, order_of_phi, accuracy_on_skewed, confidence_on_skewed, majority_on_collab,
-)  # fmt: skip
+    at_chance,
+    above_half_on_purchases,
+    baseline_on_collab,
+    white_over_black,
+    auc_difference_claims,
+    phi_above_one,
+    phi_at_chance,
+    order_of_phi,
+    accuracy_on_skewed,
+    confidence_on_skewed,
+    majority_on_collab,
+)
 
 
 def claims_of(datasets: Sequence[DatasetModels]) -> list[PaperClaim]:

@@ -80,7 +80,8 @@ class _Reader:
         return matrices, codes, classes
 
     def _graph(self, number: int) -> AdjacencyMatrix:
-        nodes, label = self.view[self.at], self.view[self.at + 1]
+        nodes = self.view[self.at]
+        label = self.view[self.at + 1]
         where = f"{self.path}, graph {number + 1}"
         require(nodes >= 1, f"{where} has {nodes} nodes: at least 1 is needed")
         self.labels.append(label)
@@ -98,7 +99,8 @@ class _Reader:
 
     def _rows(self, nodes: int, where: str) -> tuple[Integers, Integers]:
         """Return the position and length of each node's list of neighbours, and move the reader past the graph."""
-        starts, degrees = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
+        starts = np.empty(nodes, dtype=np.int64)
+        degrees = np.empty(nodes, dtype=np.int64)
         for node in range(nodes):
             degree = self.view[self.at + 1]
             require(0 <= degree <= nodes, f"{where} joins node {node} to {degree} nodes of {nodes}: {_FORM}")

@@ -151,11 +151,12 @@ def _row(guarantee: PrintedGuarantee) -> ItemRow:
     fits = f"fits {guarantee.fewest:.0f} to {guarantee.most:.0f} epochs, {guarantee.epochs} are stated"
     supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if guarantee.study == SKEWED else ""
     return ItemRow(
-        f"{guarantee.study}, {guarantee.classes} classes, z {guarantee.noise_multiplier:g}", "epsilon of central DP",
+        f"{guarantee.study}, {guarantee.classes} classes, z {guarantee.noise_multiplier:g}",
+        "epsilon of central DP",
         guarantee.printed,
         guarantee.ours,
         note=f"difference {guarantee.printed - guarantee.ours:+.2f}: {guarantee.verdict}; {fits}{supposed}",
-    )  # fmt: skip
+    )
 
 
 def _remarks(printed: list[PrintedGuarantee]) -> Iterator[str]:
@@ -206,8 +207,14 @@ def _draw(left_axes: Axes, right_axes: Axes, printed: list[PrintedGuarantee]) ->
         column = columns.index((guarantee.study, guarantee.classes))
         position = NOISE_MULTIPLIERS.index(guarantee.noise_multiplier) + 0.8 * ((column + 0.5) / len(columns) - 0.5)
         left_axes.plot(
-            position, guarantee.printed / guarantee.ours, marker=look.marker, color=look.colour, linestyle="none",
-                  markersize=4.5, label=str(guarantee.study))  # fmt: skip
+            position,
+            guarantee.printed / guarantee.ours,
+            marker=look.marker,
+            color=look.colour,
+            linestyle="none",
+            markersize=4.5,
+            label=str(guarantee.study),
+        )
         ends = max(guarantee.fewest / guarantee.epochs, 0.02), guarantee.most / guarantee.epochs
         right_axes.plot([position, position], ends, color=look.colour, linewidth=1.2)
         right_axes.plot(position, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
@@ -266,8 +273,11 @@ def _local_rows() -> Iterator[ItemRow]:
         values = record_epsilons(study)
         for value in (values[0], values[-1]):
             yield ItemRow(
-                f"{study}, epsilon_i {value:g}", "epsilon of local DP", _printed_epsilon(study, value),
-                VALUES[study] * value, note=f"{VALUES[study]:,} values, model {NETWORKS[study]}",
-            )  # fmt: skip
+                f"{study}, epsilon_i {value:g}",
+                "epsilon of local DP",
+                _printed_epsilon(study, value),
+                VALUES[study] * value,
+                note=f"{VALUES[study]:,} values, model {NETWORKS[study]}",
+            )
     for value in RECORD_EPSILONS:
         yield ItemRow(f"epsilon_i {value:g}", "share of bits kept", theory=truth_probability(value))

@@ -37,9 +37,13 @@ from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 SIDES = (PrivacyMethod.CENTRAL, PrivacyMethod.LOCAL)
 _LETTERS = {
-    "accuracy": ("a", "e"), BLACK_BOX: ("b", "f"), WHITE_BOX: ("c", "g"), "phi": ("d", "h"),
-    "roc": ("i", "j"), "trade-off": ("k", "k"),
-}  # fmt: skip
+    "accuracy": ("a", "e"),
+    BLACK_BOX: ("b", "f"),
+    WHITE_BOX: ("c", "g"),
+    "phi": ("d", "h"),
+    "roc": ("i", "j"),
+    "trade-off": ("k", "k"),
+}
 _SHOWN_FORM = {TEXAS: 300, PURCHASES: 50, LFW: 50, SKEWED: 10}
 """The number of classes whose ROC curves and trade-off the paper shows."""
 _CLASS_LOOKS = (
@@ -54,8 +58,13 @@ _METHOD_LOOKS = {
     PrivacyMethod.LOCAL: CurveLook("local DP", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
 _LEVEL_LOOKS = (
-    ("#1a1a1a", "-"), ("#12426e", "--"), ("#b35806", "-."), ("#1b7837", ":"), ("#762a83", "-"), ("#7f7f7f", "--"),
-)  # fmt: skip
+    ("#1a1a1a", "-"),
+    ("#12426e", "--"),
+    ("#b35806", "-."),
+    ("#1b7837", ":"),
+    ("#762a83", "-"),
+    ("#7f7f7f", "--"),
+)
 """Colours and lines: the original model, then falling epsilon."""
 _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
@@ -103,10 +112,13 @@ def _rows_of(models: DatasetModels) -> Iterator[ItemRow]:
         chosen = run.chosen_epoch.mean()
         # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
         yield ItemRow(
-            run.label, "training accuracy", _printed_accuracy(run), measured=train.value,
+            run.label,
+            "training accuracy",
+            _printed_accuracy(run),
+            measured=train.value,
             repetitions=run.trials,
             note=f"on members' true records, {train.low:.3f} to {train.high:.3f}; published: Table 3",
-        )  # fmt: skip
+        )
         note = f"epsilon {run.epsilon:.4g}; training ended after {chosen:.1f} epochs on average"
         yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note)
         for attack in run.areas_of_trials:
@@ -115,9 +127,11 @@ def _rows_of(models: DatasetModels) -> Iterator[ItemRow]:
             yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note)
         if run.areas_against_test is not None:
             yield _row(
-                run, "AUC of the loss, members against test records", mean_interval(run.areas_against_test),
+                run,
+                "AUC of the loss, members against test records",
+                mean_interval(run.areas_against_test),
                 note="as the paper asks; test records are of another distribution, which this AUC tells apart as well",
-            )  # fmt: skip
+            )
         if run is not models.original:
             yield from (
                 _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(models.original, run, attack))
@@ -164,9 +178,15 @@ def _accuracies(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMe
     for runs, positions, look, name in _forms(datasets, method):
         draw_measured(axes, positions, [mean_interval(run.test_accuracy) for run in runs], look, name)
         axes.plot(
-            positions, [run.train_accuracy.mean() for run in runs], look.marker, color=look.colour, markersize=4,
-            markerfacecolor="white", linestyle=(0, (1, 3)), linewidth=0.9,
-        )  # fmt: skip
+            positions,
+            [run.train_accuracy.mean() for run in runs],
+            look.marker,
+            color=look.colour,
+            markersize=4,
+            markerfacecolor="white",
+            linestyle=(0, (1, 3)),
+            linewidth=0.9,
+        )
         printed = [_printed_accuracy(run) for run in runs]
         if np.isfinite(printed).all():
             draw_published(axes, [1.12 * position for position in positions], printed, look.colour)
@@ -198,9 +218,13 @@ def _phis(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMethod) 
     if np.isfinite(printed):
         axes.axhline(printed, color=MUTED, linestyle="--", linewidth=1.2)
         axes.annotate(
-            f"dashed: {printed:g}, in print where the AUC is .5", (0.02, 0.1), xycoords="axes fraction", va="bottom",
-            fontsize=SMALL_TEXT_SIZE - 2, color=MUTED,
-        )  # fmt: skip
+            f"dashed: {printed:g}, in print where the AUC is .5",
+            (0.02, 0.1),
+            xycoords="axes fraction",
+            va="bottom",
+            fontsize=SMALL_TEXT_SIZE - 2,
+            color=MUTED,
+        )
     axes.set_ylim(-0.05, 2.1)
     _finish(axes, "phi", method, "phi", datasets)
 
@@ -222,7 +246,8 @@ def _rocs(axes: Axes, runs: Sequence[AttackedModels], method: PrivacyMethod, att
         return
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
     for run in runs:
-        curve, (colour, line) = run.rocs[attack], _LEVEL_LOOKS[position_of(run.run)]
+        curve = run.rocs[attack]
+        colour, line = _LEVEL_LOOKS[position_of(run.run)]
         name = "no DP" if run.method is PrivacyMethod.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
         axes.plot(curve.fpr, curve.tpr, line, color=colour, linewidth=1.4, label=name)
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="lower right", handlelength=3.0)
@@ -242,9 +267,18 @@ def _tradeoff(axes: Axes, models: DatasetModels, attack: str) -> None:
         pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in side]
         x, y = (np.transpose([astuple(interval) for interval in intervals]) for intervals in zip(*pairs, strict=True))
         axes.errorbar(
-            x[0], y[0], xerr=np.abs(x[1:] - x[0]), yerr=np.abs(y[1:] - y[0]), fmt=look.marker, linestyle=look.line,
-            color=look.colour, capsize=2, linewidth=1.2, markersize=6, label=look.name,
-        )  # fmt: skip
+            x[0],
+            y[0],
+            xerr=np.abs(x[1:] - x[0]),
+            yerr=np.abs(y[1:] - y[0]),
+            fmt=look.marker,
+            linestyle=look.line,
+            color=look.colour,
+            capsize=2,
+            linewidth=1.2,
+            markersize=6,
+            label=look.name,
+        )
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="best")
     axes.locator_params(axis="x", nbins=5)
     finish_axes(axes, f"(k) {models.data['classes']} classes, {kind}", f"{ATTACK_NAMES[attack]}", "Test accuracy")
@@ -266,9 +300,14 @@ def _confidences(axes: Axes, local: Sequence[AttackedModels], panel: int) -> Non
     for counts, mean, (name, colour, line, hatch) in zip(called.counts, called.means, _CALLED_LOOKS, strict=True):
         if counts.any():
             axes.stairs(
-                100 * counts / targets, BINS, color=colour, linestyle=line, hatch=hatch, linewidth=1.5,
+                100 * counts / targets,
+                BINS,
+                color=colour,
+                linestyle=line,
+                hatch=hatch,
+                linewidth=1.5,
                 label=f"{name}: {counts.sum() / targets:.0%}, mean {mean:.3f}",
-            )  # fmt: skip
+            )
     axes.set_ylim(top=1.45 * axes.get_ylim()[1])  # room for the legend
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="upper left")
     finish_axes(axes, title, "Largest confidence", "Targets, %")

@@ -25,7 +25,9 @@ exceed.
 """
 _NODE_FEATURES = 2
 _WIDTHS = (32, 32, 32, 1)
-_CHANNELS, _REACH, _HIDDEN = (16, 32), 5, 128
+_CHANNELS = (16, 32)
+_REACH = 5
+_HIDDEN = 128
 _FEWEST_SORTED = 2 * _REACH  # of fewer nodes, in pairs, none would be left for the last convolution
 _LARGEST_DEGREE = 491  # the largest degree in COLLAB
 _BEHIND_ALL = -2.0  # the key of absent nodes; those of others are hyperbolic tangents
@@ -98,7 +100,8 @@ class DeepGraphCNN(nn.Module):
         looped = adjacency + torch.diag_embed(present)
         averaging = looped / looped.sum(2, keepdim=True).clamp(min=1.0)
         degrees = torch.log1p(adjacency.sum(2)) / log1p(_LARGEST_DEGREE)
-        values, outputs = torch.stack([present, degrees], dim=1), []
+        values = torch.stack([present, degrees], dim=1)
+        outputs = []
         for layer in self.graph:
             values = torch.tanh(layer(_averaged(values, averaging).unsqueeze(3)).squeeze(3))
             outputs.append(values)
@@ -127,7 +130,8 @@ def _averaged(values: Tensor, averaging: Tensor) -> Tensor:
     With t trials on n graphs, m is t * n, ordered by trial. `averaging` has the matrices D^-1 (A + I), shape (n, nodes,
     nodes), where A is a graph's adjacency matrix and D the diagonal matrix of the row sums of A + I.
     """
-    graphs, (_, width, nodes) = len(averaging), values.shape
+    graphs = len(averaging)
+    _, width, nodes = values.shape
     side_by_side = values.reshape(-1, graphs, width, nodes).transpose(0, 1).reshape(graphs, -1, nodes)
     tensor = side_by_side @ averaging.transpose(1, 2)
     return tensor.reshape(graphs, -1, width, nodes).transpose(0, 1).reshape(-1, width, nodes)

@@ -7,19 +7,30 @@ of accuracy) are shown in figures only; a few of them are printed in the text.
 
 from typing import NamedTuple
 
-TEXAS, PURCHASES, COLLAB, LFW, SKEWED = "Texas", "Purchases", "COLLAB", "LFW", "Skewed Purchases"
+TEXAS = "Texas"
+PURCHASES = "Purchases"
+COLLAB = "COLLAB"
+LFW = "LFW"
+SKEWED = "Skewed Purchases"
 """The five data sets of the paper."""
 STUDIES = (TEXAS, PURCHASES, COLLAB, LFW, SKEWED)
 CLASSES = {
-    TEXAS: (100, 150, 200, 300), PURCHASES: (10, 20, 50, 100), COLLAB: (3,), LFW: (20, 50, 100),
+    TEXAS: (100, 150, 200, 300),
+    PURCHASES: (10, 20, 50, 100),
+    COLLAB: (3,),
+    LFW: (20, 50, 100),
     SKEWED: (10, 20, 50, 100),
-}  # fmt: skip
+}
 """Numbers of classes: each is a version of the data set."""
 VALUES = {TEXAS: 6382, PURCHASES: 600, COLLAB: 2000, LFW: 250 * 250, SKEWED: 600}
 """Values in a record, each of which has an epsilon_i of local DP (Table 2)."""
 NETWORKS = {
-    TEXAS: "512-128-C", PURCHASES: "128-C", COLLAB: "graph convolutions (DGCNN)", LFW: "VGG-16", SKEWED: "128-C",
-}  # fmt: skip
+    TEXAS: "512-128-C",
+    PURCHASES: "128-C",
+    COLLAB: "graph convolutions (DGCNN)",
+    LFW: "VGG-16",
+    SKEWED: "128-C",
+}
 NOISE_MULTIPLIERS = (0.5, 2.0, 4.0, 6.0, 16.0)
 """z of central DP. Section 5 names {2, 4, 6, 8, 16}, the head of Table 3 .5 to 16: only with these five does the
 accountant reproduce the rows of LFW."""
@@ -53,12 +64,14 @@ class Hyperparameters(NamedTuple):
 
 HYPERPARAMETERS: dict[tuple[str, int], Hyperparameters] = {
     **{(TEXAS, classes): Hyperparameters(10_000, 0.01, 0.01, 128, 128, 200, 1000, 4.0) for classes in CLASSES[TEXAS]},
-    **{(PURCHASES, classes): Hyperparameters(8_000, 0.001, 0.01, 128, 128, 200, 200, 4.0)
-       for classes in CLASSES[PURCHASES]},
+    **{
+        (PURCHASES, classes): Hyperparameters(8_000, 0.001, 0.01, 128, 128, 200, 200, 4.0)
+        for classes in CLASSES[PURCHASES]
+    },
     (COLLAB, 3): Hyperparameters(2_500, 0.0001, 0.001, 50, 50, 300, 100, 3.0),
     (LFW, 20): Hyperparameters(368, 0.001, 0.001, 32, 16, 30, 110, 3.0),
     (LFW, 50): Hyperparameters(544, 0.001, 0.0008, 32, 16, 30, 110, 3.0),
     (LFW, 100): Hyperparameters(720, 0.001, 0.0008, 32, 16, 30, 110, 3.0),
     **{(SKEWED, classes): Hyperparameters(None, 0.001, 0.001, 100, 100, 200, 200, 4.0) for classes in CLASSES[SKEWED]},
-}  # fmt: skip
+}
 """By data set and number of classes."""

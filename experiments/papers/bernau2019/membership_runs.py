@@ -25,7 +25,10 @@ from fl_audit.strategies.secret_draws import SeededChallenger
 
 PRINTED = PrintedNumbers(__file__)
 PHI_AT_CHANCE = "phi where the AUC is .5"
-BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
+BLACK_BOX = "shadow"
+WHITE_BOX = "white-box"
+STRONGEST = "lira"
+INSIDER = "insider"
 """The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), one that came after it (Carlini et al. 2022), and the
 insider of Bernau et al. 2021, who knows all records but one and sees every round."""
 ATTACK_NAMES = {
@@ -184,7 +187,8 @@ def _privacy(dataset: PaperDataset, method: PrivacyMethod, level: float) -> Sett
 
 def runs_of(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return all parts of all settings: without DP, then local and central DP, each by falling epsilon."""
-    local, central = record_epsilons(dataset.study), NOISE_MULTIPLIERS
+    local = record_epsilons(dataset.study)
+    central = NOISE_MULTIPLIERS
     settings = (
         (PrivacyMethod.ORIGINAL, 0.0),
         *((PrivacyMethod.LOCAL, local[level]) for level in dataset["levels"]),

@@ -67,10 +67,14 @@ def _notes(paper_runs: StoredPaperRuns, results: ItemResults) -> PageNotes:
 
 def _row(models: AttackedModels) -> tuple[str, ...]:
     return (
-        models.label, models.run["model.name"].rpartition(":")[2], f"{models.config.data.records:,}",
-        f"{most_epochs(models.config):.0f}", f"{models.chosen_epoch.mean():.1f}", f"{models.epsilon:.4g}",
+        models.label,
+        models.run["model.name"].rpartition(":")[2],
+        f"{models.config.data.records:,}",
+        f"{most_epochs(models.config):.0f}",
+        f"{models.chosen_epoch.mean():.1f}",
+        f"{models.epsilon:.4g}",
         f"{models.trials}",
-    )  # fmt: skip
+    )
 
 
 def _opening(datasets: Sequence[DatasetModels], results: ItemResults) -> str:

@@ -101,16 +101,21 @@ def phi_above_one(models: DatasetModels) -> Iterator[PaperClaim]:
         # More trials tell most at the level that comes nearest to showing what the largest number says.
         above = largest.value > 1
         nearest = max(
-            estimates, default=runs[0],
+            estimates,
+            default=runs[0],
             key=lambda run: (estimates[run].value > 1, estimates[run].low) if above else (False, estimates[run].high),
-        )  # fmt: skip
+        )
         key = "phi-below-one-on-collab" if models.data.study == COLLAB else "phi-above-one"
         yield on_runs(
-            key, models, (models.original, nearest), largest, where=f"{models.data.title}, {method}",
+            key,
+            models,
+            (models.original, nearest),
+            largest,
+            where=f"{models.data.title}, {method}",
             quantity=f"largest phi ({ATTACK_NAMES[models.attack_of_phi]})",
             why="" if remaining else "at every level neither model nor attack is better than guessing, where phi is 1",
             premises=(attack_premise(models, models.attack_of_phi), model_premise(models)),
-        )  # fmt: skip
+        )
 
 
 def _mean_phi(models: DatasetModels, ahead: int, auc: Floats, accuracy: Floats) -> float:
@@ -148,7 +153,10 @@ def order_of_phi(models: DatasetModels) -> Iterator[PaperClaim]:
     resamples = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("order", models, attack))
     key = "phi-higher-under-local" if better is PrivacyMethod.LOCAL else "phi-higher-under-central"
     yield on_runs(
-        key, models, runs, resamples.interval(statistic, CONFIDENCE),
+        key,
+        models,
+        runs,
+        resamples.interval(statistic, CONFIDENCE),
         quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",
         premises=(attack_premise(models, attack), model_premise(models)),
-    )  # fmt: skip
+    )

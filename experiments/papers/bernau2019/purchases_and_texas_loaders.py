@@ -12,7 +12,8 @@ from fl_audit.data.shokri_tables import PURCHASE100, TEXAS100, BinaryTable, load
 from fl_audit.errors import require
 from fl_audit.words import name_list
 
-_PURCHASES, _TEXAS = (10, 20, 50, 100), (100, 150, 200, 300)
+_PURCHASES = (10, 20, 50, 100)
+_TEXAS = (100, 150, 200, 300)
 
 
 def purchases(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
@@ -26,7 +27,8 @@ def texas(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
 
 
 def _load(directory: Path | None, published: BinaryTable, accepted: tuple[int, ...], classes: int) -> LoadedDataset:
-    stem, title = published.name.removesuffix("100"), published.title.removesuffix("100")
+    stem = published.name.removesuffix("100")
+    title = published.title.removesuffix("100")
     require(classes in accepted, f"classes is {classes}: accepted are {name_list(accepted)}")
     table = replace(published, name=f"{stem}{classes}", title=f"{title}{classes}", classes=classes, archive=None)
     return load_binary(directory, published if classes == published.classes else table)

@@ -59,7 +59,8 @@ def skewed_purchases(
         "for tests",
     )
     draw = partial(_drawn, generated_records // 2, classes)
-    pool, test = draw(_NOISE_OF_POOL, 0), draw(_NOISE_OF_TEST, 1)
+    pool = draw(_NOISE_OF_POOL, 0)
+    test = draw(_NOISE_OF_TEST, 1)
     description = (
         f"Skewed Purchases, {len(pool):,} records and {len(test):,} noisier test records, generated, "
         f"{FEATURES} binary features, {classes} classes"

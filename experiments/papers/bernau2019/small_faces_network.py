@@ -7,7 +7,9 @@ from torch import nn
 
 SMALL_FACES = f"{__name__}:small_faces"  # the name of the network for faces in a configuration
 
-_CHANNELS, _KERNEL, _STRIDE = 16, 8, 4
+_CHANNELS = 16
+_KERNEL = 8
+_STRIDE = 4
 
 
 def small_faces(feature_shape: Sequence[int], classes: int) -> nn.Module:

@@ -69,12 +69,22 @@ def table_2(paper_runs: StoredPaperRuns) -> ItemResult:
         "LS, GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private "
         "release.",
         explained(
-            ("local-distribution", "global-distribution", "repetitions", "second-draw", "bit", "optimizer",
-                "calibration", "eq-9", "ssim",
-             "network", "subset"),
+            (
+                "local-distribution",
+                "global-distribution",
+                "repetitions",
+                "second-draw",
+                "bit",
+                "optimizer",
+                "calibration",
+                "eq-9",
+                "ssim",
+                "network",
+                "subset",
+            ),
             paper_runs.stands_in,
         ),
-    )  # fmt: skip
+    )
 
 
 def identified(paper_run: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
@@ -230,12 +240,25 @@ def _belief_rows(paper_run: StoredPaperRun) -> list[ItemRow]:
     correct = statistics.bootstrap(accuracy, np.mean, random)
     return [
         run_row(paper_run, "mean belief in the truth", mean, summary, theory),
-        run_row(paper_run, "median belief in the truth", median,
-            f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"),
-        ItemRow(run.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=trials,
-            note="an extreme value: grows with the repetitions"),
-        replace(identified(paper_run)[1], quantity="share of beliefs above rho_beta",
-            note=f"published: Table 2; claimed is at most {run['privacy.delta']:g}"),
-        run_row(paper_run, "test accuracy", correct,
-            "mean over trials of the accuracy after the last round; interval: bootstrap over trials"),
-    ]  # fmt: skip
+        run_row(
+            paper_run, "median belief in the truth", median, f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"
+        ),
+        ItemRow(
+            run.label,
+            "largest belief in the truth",
+            measured=float(beliefs.max()),
+            repetitions=trials,
+            note="an extreme value: grows with the repetitions",
+        ),
+        replace(
+            identified(paper_run)[1],
+            quantity="share of beliefs above rho_beta",
+            note=f"published: Table 2; claimed is at most {run['privacy.delta']:g}",
+        ),
+        run_row(
+            paper_run,
+            "test accuracy",
+            correct,
+            "mean over trials of the accuracy after the last round; interval: bootstrap over trials",
+        ),
+    ]

@@ -29,7 +29,8 @@ SIZES = (500, 1000, 2000, 4000)
 ROUNDS = (4, 8, 16, 32)
 RECORDS_OF_ROUNDS = 2000
 _TIMES = 3  # of which the shortest counts: whatever else runs can only add to one
-_FEATURES, _CLASSES = 600, 100
+_FEATURES = 600
+_CLASSES = 100
 _LOOKS = (("-", "o", "#12426e"), ("--", "s", "#5c5c5c"), ("-.", "^", "#b35806"), (":", "v", "#762a83"))
 Prepared = Callable[[int], Callable[[], object]]
 """A function that returns, for a size, the work to be timed; its data are made before."""
@@ -111,9 +112,16 @@ def table_1(_finished: StoredPaperRuns) -> ItemResult:
     ):
         axes.plot(sizes, seconds, line, marker=marker, color=colour, linewidth=1.8, label=f"{name}, {printed}")
         duration = "; ".join(f"{second:.3g} s at {size:,} {unit}" for second, size in zip(seconds, sizes, strict=True))
-        rows.append(measured_row(name, f"exponent of {unit}", exponent(sizes, seconds), len(sizes),
-                                 f"printed: {printed}; processor time of one thread: {duration}",
-                                 published=power))  # fmt: skip
+        rows.append(
+            measured_row(
+                name,
+                f"exponent of {unit}",
+                exponent(sizes, seconds),
+                len(sizes),
+                f"printed: {printed}; processor time of one thread: {duration}",
+                published=power,
+            )
+        )
     axes.set(xscale="log", yscale="log")
     finish_axes(axes, "", "Records or rounds (count)", "Processor time (s)")
     legend_below(figure, [axes], columns=2)

@@ -42,8 +42,10 @@ from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 Runs = Mapping[PaperRun, StoredPaperRun]
 
-LS, GS = SensitivityKind.LOCAL, SensitivityKind.GLOBAL
-REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
+LS = SensitivityKind.LOCAL
+GS = SensitivityKind.GLOBAL
+REPLACED = Adjacency.REPLACE_RECORD
+REMOVED = Adjacency.ADD_REMOVE_RECORD
 
 
 def _ratio(interval: IntervalEstimate, by: float) -> IntervalEstimate:
@@ -179,7 +181,8 @@ def _audits(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
         ("sensitivities-nearer-than-belief", BY_SENSITIVITIES, BY_BELIEF),
         ("belief-nearer-than-advantage", BY_BELIEF, BY_ADVANTAGE),
     ):
-        estimate, other_estimate = apart[farther], apart[nearer]
+        estimate = apart[farther]
+        other_estimate = apart[nearer]
         excess = IntervalEstimate(
             estimate.value - other_estimate.value,
             estimate.low - other_estimate.high,
@@ -214,8 +217,14 @@ def _adversaries(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
 
 
 TESTS: tuple[Callable[[PaperDataset, Runs], Iterator[PaperClaim]], ...] = (
-    _neighbours, _sensitivities, _beliefs, _advantages, _accuracy, _audits, _adversaries,
-)  # fmt: skip
+    _neighbours,
+    _sensitivities,
+    _beliefs,
+    _advantages,
+    _accuracy,
+    _audits,
+    _adversaries,
+)
 
 
 def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:

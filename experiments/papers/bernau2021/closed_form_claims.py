@@ -50,12 +50,17 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
     The claims do not depend on the data.
     """
     guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
-    apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
-             for delta, guarantee in guarantees]  # fmt: skip
-    where, quantity = "noise of the figures, rho_beta .9", "exact advantage less rho_alpha, farthest from 0"
+    apart = [
+        (guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
+        for delta, guarantee in guarantees
+    ]
+    where = "noise of the figures, rho_beta .9"
+    quantity = "exact advantage less rho_alpha, farthest from 0"
     yield CLAIMS["advantage-is-rho-alpha"].on(where, exact(max(apart, key=abs)), quantity=quantity)
-    over = [_largest_exceedance(sqrt(ROUNDS) / (guarantee.noise_multiplier or inf), MAIN_BELIEF) / delta
-            for delta, guarantee in guarantees]  # fmt: skip
+    over = [
+        _largest_exceedance(sqrt(ROUNDS) / (guarantee.noise_multiplier or inf), MAIN_BELIEF) / delta
+        for delta, guarantee in guarantees
+    ]
     quantity = "largest probability that the noise allows, over delta"
     yield CLAIMS["beliefs-within-delta"].on(where, exact(max(over)), quantity=quantity, highest=1.0)
 

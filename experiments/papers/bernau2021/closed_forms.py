@@ -95,17 +95,42 @@ def _rows_of_column(study: str, belief: float, column: Column) -> list[ItemRow]:
     setting = f"{study}, rho_beta {belief:g}"
     used = "measured: what the accountant reports of the calibrated noise"
     return [
-        ItemRow(setting, "delta", published=delta, theory=CANDIDATES[study][0][0]["privacy.delta"],
-            note="as printed; given, not derived"),
-        ItemRow(setting, "epsilon", published=float(column["epsilon"]), theory=epsilon, measured=guarantee.epsilon,
-            note=f"{_agreement(epsilon, column['epsilon'])}; Eq. (5); {used}"),
-        ItemRow(setting, "rho_alpha", published=float(column["rho_alpha"]), theory=bound,
-            measured=guarantee.rho_alpha or 0.0, note=f"{_agreement(bound, column['rho_alpha'])}; Theorem 3; {used}"),
-        ItemRow(setting, "exact advantage", theory=guarantee.advantage_bound_exact,
-            note="2 Phi(mu / 2) - 1 of the calibrated noise; not in the paper"),
-        ItemRow(setting, "noise multiplier", theory=guarantee.noise_multiplier or np.nan,
-            note="rdp-classic, orders up to 63; not in the paper"),
-    ]  # fmt: skip
+        ItemRow(
+            setting,
+            "delta",
+            published=delta,
+            theory=CANDIDATES[study][0][0]["privacy.delta"],
+            note="as printed; given, not derived",
+        ),
+        ItemRow(
+            setting,
+            "epsilon",
+            published=float(column["epsilon"]),
+            theory=epsilon,
+            measured=guarantee.epsilon,
+            note=f"{_agreement(epsilon, column['epsilon'])}; Eq. (5); {used}",
+        ),
+        ItemRow(
+            setting,
+            "rho_alpha",
+            published=float(column["rho_alpha"]),
+            theory=bound,
+            measured=guarantee.rho_alpha or 0.0,
+            note=f"{_agreement(bound, column['rho_alpha'])}; Theorem 3; {used}",
+        ),
+        ItemRow(
+            setting,
+            "exact advantage",
+            theory=guarantee.advantage_bound_exact,
+            note="2 Phi(mu / 2) - 1 of the calibrated noise; not in the paper",
+        ),
+        ItemRow(
+            setting,
+            "noise multiplier",
+            theory=guarantee.noise_multiplier or np.nan,
+            note="rdp-classic, orders up to 63; not in the paper",
+        ),
+    ]
 
 
 def _agreement(value: float, printed: str) -> str:

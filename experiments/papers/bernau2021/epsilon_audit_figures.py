@@ -69,12 +69,25 @@ def audit_of_epsilon(paper_runs: StoredPaperRuns) -> ItemResult:
         "range over trials, in b an interval of the extreme value, in c and d 95 % intervals; an arrow means that "
         "there is no upper end. The axis ends at twice the largest epsilon at most.",
         explained(
-            ("ls-curve", "gs-curve", "extreme", "equation-6", "local-distribution", "global-distribution",
-                "membership", "repetitions",
-             "order-cap", "second-draw", "bit", "optimizer", "precision", "subset"),
+            (
+                "ls-curve",
+                "gs-curve",
+                "extreme",
+                "equation-6",
+                "local-distribution",
+                "global-distribution",
+                "membership",
+                "repetitions",
+                "order-cap",
+                "second-draw",
+                "bit",
+                "optimizer",
+                "precision",
+                "subset",
+            ),
             paper_runs.stands_in,
         ),
-    )  # fmt: skip
+    )
 
 
 def audit_rows(paper_run: StoredPaperRun) -> dict[str, ItemRow]:
@@ -130,19 +143,26 @@ def _advantage_rows(paper_run: StoredPaperRun) -> Iterator[ItemRow]:
     measured = IntervalEstimate(*(insider[name] for name in ("advantage", "advantage_low", "advantage_high")))
     note = f"rho_alpha {bound:.4f}{'' if isnan(published) else '; published: Table 2'}"
     yield measured_row(
-        run.label, INSIDER, measured, paper_run.repetitions, note, published=published,
+        run.label,
+        INSIDER,
+        measured,
+        paper_run.repetitions,
+        note,
+        published=published,
         theory=expected_advantage(paper_run),
-    )  # fmt: skip
+    )
     section: Mapping[str, Any] = paper_run.summary.get("membership") or {}
     yeom = _number(section.get("yeom_bound"))
     bound = _number(section.get("bound"))
     chance = chance_spread(config.data.records, config.data.population_records)
     member = IntervalEstimate(*(_number(section.get(name)) for name in ("advantage", "low", "high")))
     yield run_row(
-        paper_run, MEMBERSHIP, member,
+        paper_run,
+        MEMBERSHIP,
+        member,
         f"mean over trials; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "
         f"{yeom:.4g}, exact bound {bound:.4g}; by chance, one model: {chance:.3f}",
-    )  # fmt: skip
+    )
 
 
 RunRows = Mapping[PaperRun, Mapping[str, ItemRow]]  # the rows of each run by their quantity

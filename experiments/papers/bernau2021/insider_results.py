@@ -37,8 +37,9 @@ def run_row(
 ) -> ItemRow:
     """Return the table row of a number that was measured in a run, beside the number that the paper prints of it."""
     run = paper_run.run
-    return measured_row(run.label, quantity, interval, paper_run.repetitions, note, published=PRINTED.of(run, quantity),
-                        theory=theory)  # fmt: skip
+    return measured_row(
+        run.label, quantity, interval, paper_run.repetitions, note, published=PRINTED.of(run, quantity), theory=theory
+    )
 
 
 def claimed_mu(paper_run: StoredPaperRun) -> float:

@@ -20,16 +20,19 @@ ROUNDS = 30
 CLIPPING_NORM = 3.0
 BELIEFS = (0.75, 0.9, 0.99)  # the values of rho_beta, without the smallest one, which differs between the data sets
 MAIN_BELIEF = 0.9
-MAIN_REPETITIONS, OTHER_REPETITIONS = 1000, 250
+MAIN_REPETITIONS = 1000
+OTHER_REPETITIONS = 250
 """About as many repetitions as are behind numbers that the paper prints: at rho_beta = 0.9, and elsewhere (242 to
 493)."""
 NEIGHBOUR_REPETITIONS = 100  # of each neighbour that Figure 4 alone needs; the paper states no number
 SENSITIVITIES = (SensitivityKind.LOCAL, SensitivityKind.GLOBAL)
 ADJACENCIES = (Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD)
 LETTERS = {
-    SensitivityKind.LOCAL: "LS", SensitivityKind.GLOBAL: "GS",
-    Adjacency.REPLACE_RECORD: "B", Adjacency.ADD_REMOVE_RECORD: "U",
-}  # fmt: skip
+    SensitivityKind.LOCAL: "LS",
+    SensitivityKind.GLOBAL: "GS",
+    Adjacency.REPLACE_RECORD: "B",
+    Adjacency.ADD_REMOVE_RECORD: "U",
+}
 
 BASE: Settings = {
     "data.clients": 10,
@@ -70,27 +73,54 @@ def _dataset(
 
 # The number of test records is not stated, and the number of trials in a batch bounds the memory.
 MNIST = _dataset(
-    "MNIST", "mnist",
-    {"data.records": 100, "data.test-records": 200, "model.name": "mnist-cnn", "privacy.delta": 0.01,
-     "audit.dissimilarity": "ssim", "run.trials-per-batch": 250},
-    0.52, (6, 2, 2), {"audit.dissimilarity": "euclidean"},  # a search by SSIM takes minutes
-)  # fmt: skip
+    "MNIST",
+    "mnist",
+    {
+        "data.records": 100,
+        "data.test-records": 200,
+        "model.name": "mnist-cnn",
+        "privacy.delta": 0.01,
+        "audit.dissimilarity": "ssim",
+        "run.trials-per-batch": 250,
+    },
+    0.52,
+    (6, 2, 2),
+    {"audit.dissimilarity": "euclidean"},  # a search by SSIM takes minutes
+)
 PURCHASE = _dataset(
-    "Purchase-100", "purchase100",
-    {"data.records": 1000, "data.test-records": 1000, "model.name": "dense-128", "privacy.delta": 0.001,
-     "audit.dissimilarity": "hamming", "run.trials-per-batch": 125},
-    0.53, (12, 4, 2),
-)  # fmt: skip
+    "Purchase-100",
+    "purchase100",
+    {
+        "data.records": 1000,
+        "data.test-records": 1000,
+        "model.name": "dense-128",
+        "privacy.delta": 0.001,
+        "audit.dissimilarity": "hamming",
+        "run.trials-per-batch": 125,
+    },
+    0.53,
+    (12, 4, 2),
+)
 LOCATION = replace(
-    PURCHASE, title="Location-30 for Purchase-100", settings={**PURCHASE.settings, "data.name": "location30"},
+    PURCHASE,
+    title="Location-30 for Purchase-100",
+    settings={**PURCHASE.settings, "data.name": "location30"},
     stands_in=True,
-)  # fmt: skip
+)
 ADULT = _dataset(
-    "Adult", "adult",
-    {"data.records": 1000, "data.test-records": 1000, "model.name": "adult-mlp", "privacy.delta": 0.001,
-     "audit.dissimilarity": "manhattan", "run.trials-per-batch": 250},
-    0.53, (60, 30, 10),
-)  # fmt: skip
+    "Adult",
+    "adult",
+    {
+        "data.records": 1000,
+        "data.test-records": 1000,
+        "model.name": "adult-mlp",
+        "privacy.delta": 0.001,
+        "audit.dissimilarity": "manhattan",
+        "run.trials-per-batch": 250,
+    },
+    0.53,
+    (60, 30, 10),
+)
 CANDIDATES = {MNIST.study: ((MNIST,),), PURCHASE.study: ((PURCHASE,), (LOCATION,)), ADULT.study: ((ADULT,),)}
 
 

@@ -158,7 +158,8 @@ def _belief_off(query: NoisyQuery, trials: QueryTrials) -> float:
 def _rows_of_the_boundary(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
     answers = trials.answers[:, 0]
     is_correct = trials.won == trials.used
-    last, first = float(answers[is_correct].max()), float(answers[~is_correct].min())
+    last = float(answers[is_correct].max())
+    first = float(answers[~is_correct].min())
     beliefs = expit(trials.towards_truth)
     wins = int(trials.won.sum())
     won = IntervalEstimate(wins / TRIALS, *clopper_pearson(wins, TRIALS, CONFIDENCE))
@@ -236,9 +237,14 @@ def _shade_errors(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
         style = BIT_STYLES[bit]
         name = "D taken for D'" if bit else "D' taken for D"
         axes.fill_between(
-            grid[region], stats.norm.pdf(grid[region], centre, query.sigma), facecolor=style.fill,
-            edgecolor=style.colour, hatch=style.hatch or "\\\\\\\\", linewidth=0.5, label=name,
-        )  # fmt: skip
+            grid[region],
+            stats.norm.pdf(grid[region], centre, query.sigma),
+            facecolor=style.fill,
+            edgecolor=style.colour,
+            hatch=style.hatch or "\\\\\\\\",
+            linewidth=0.5,
+            label=name,
+        )
 
 
 def _rows_of_errors(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:

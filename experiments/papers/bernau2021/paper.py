@@ -53,10 +53,13 @@ def _row(paper_run: StoredPaperRun) -> tuple[str, ...]:
     run = paper_run.run
     summary = paper_run.summary
     return (
-        run.label, f"{run['model.name']}, n = {run['data.records']:,}", str(run["audit.dissimilarity"]),
-        number_text(summary["guarantee"]["noise_multiplier"]), f"{paper_run.repetitions:,}",
+        run.label,
+        f"{run['model.name']}, n = {run['data.records']:,}",
+        str(run["audit.dissimilarity"]),
+        number_text(summary["guarantee"]["noise_multiplier"]),
+        f"{paper_run.repetitions:,}",
         str(summary["timing"]["engine"] or "not noted"),
-    )  # fmt: skip
+    )
 
 
 def _other_measures(paper_runs: StoredPaperRuns) -> tuple[str, ...]:
@@ -64,8 +67,9 @@ def _other_measures(paper_runs: StoredPaperRuns) -> tuple[str, ...]:
     any."""
     key = "audit.dissimilarity"
     pairs = [(data, CANDIDATES[data.study][0][0][key]) for data in paper_runs.data]
-    other_measures = [f"on {data.title} by the {data[key]} measure instead of {usual}"
-              for data, usual in pairs if data[key] != usual]  # fmt: skip
+    other_measures = [
+        f"on {data.title} by the {data[key]} measure instead of {usual}" for data, usual in pairs if data[key] != usual
+    ]
     return (f"Neighbours are chosen {', '.join(sorted(other_measures))}.",) if other_measures else ()
 
 

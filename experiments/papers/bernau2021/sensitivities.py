@@ -109,7 +109,8 @@ def _neighbour_rows(paper_run: StoredPaperRun) -> list[ItemRow]:
         f"label{'s' if len(labels) == 2 else ''} {' and '.join(map(str, labels))}; quartiles {quartiles[0]:.3g} and "
         f"{quartiles[1]:.3g}; limit {_limit(run['privacy.adjacency']):g}; interval: bootstrap over trials"
     )
-    outliers, beyond = "share of outliers", "beyond 1.5 interquartile ranges"
+    outliers = "share of outliers"
+    beyond = "beyond 1.5 interquartile ranges"
     return [
         measured_row(label, MEDIAN, median, paper_run.repetitions, note, published=PRINTED.of(run, MEDIAN)),
         measured_row(label, outliers, share, paper_run.repetitions, beyond, published=PRINTED.of(run, outliers)),
@@ -165,9 +166,16 @@ def _draw_rounds(axes: Axes, paper_run: StoredPaperRun) -> None:
         axes, rounds, low, high, facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, linewidth=0.5, alpha=0.7
     )
     axes.plot(
-        rounds, middle, look.line, color=look.colour, linewidth=2, marker=look.marker, markersize=4, markevery=5,
+        rounds,
+        middle,
+        look.line,
+        color=look.colour,
+        linewidth=2,
+        marker=look.marker,
+        markersize=4,
+        markevery=5,
         label=f"{letters(paper_run.run)}, {look.name}",
-    )  # fmt: skip
+    )
     limit = _limit(adjacency)
     dashes = "-." if adjacency is _REPLACE else ":"
     axes.axhline(limit, color=INK, linestyle=dashes, linewidth=1.5, label=f"GS {LETTERS[adjacency]} = {limit:g}")

@@ -142,12 +142,15 @@ def _rows_of_largest(exact: ErrorRateLogRatios, sampled: ErrorRateLogRatios, los
         top = int(np.nanargmax(exact.values[index]))
         largest = np.nanmax(sampled.values[index], axis=-1)
         yield measured_row(
-            _setting(losses), f"largest {name}", t_interval(largest), len(largest),
+            _setting(losses),
+            f"largest {name}",
+            t_interval(largest),
+            len(largest),
             theory=float(exact.values[index, top]),
             note=f"nats; mean over samples, standard deviation {number_text(float(largest.std(ddof=1)))}; by the "
             "distributions "
             f"it stands at FPR {number_text(float(exact.fpr[top]))}, FNR {number_text(float(exact.fnr[top]))}",
-        )  # fmt: skip
+        )
 
 
 def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> Iterator[ItemRow]:

@@ -47,7 +47,8 @@ MANY = {
     ComputeExtent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=40),
 }
 """Settings with more repetitions than in the paper, on other samples, for the bias and the spread."""
-_SEED, _SEED_OF_MANY = 0, 1
+_SEED = 0
+_SEED_OF_MANY = 1
 _LOOKS = {PARAMETRIC: ("--", "#12426e", "o"), EMPIRICAL: (":", "#b35806", "v")}
 _LOST = (
     "Lost parameters: the Gamma distributions, the numbers of losses, delta and the cut of the parametric form are "
@@ -192,9 +193,16 @@ def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
         groups = estimates[estimates["estimator"] == name].groupby(over)["estimate"]
         mean = groups.mean()
         axes.errorbar(
-            mean.index, mean, yerr=groups.std(), linestyle=line, color=colour, marker=marker, markersize=5,
-            label=f"{name} form", capsize=3,
-        )  # fmt: skip
+            mean.index,
+            mean,
+            yerr=groups.std(),
+            linestyle=line,
+            color=colour,
+            marker=marker,
+            markersize=5,
+            label=f"{name} form",
+            capsize=3,
+        )
 
 
 def _rows_of_ten(simulation: PaperAndLongSimulation) -> list[ItemRow]:
@@ -209,14 +217,24 @@ def _rows_of_ten(simulation: PaperAndLongSimulation) -> list[ItemRow]:
         spread = float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
         means.append(
-            measured_row(setting, f"mean Epsilon*, {name} form", t_interval(estimates), estimates.size,
-                         f"nats; t interval; standard deviation {spread:.3f}{cut}",
-                         theory=float(cell["truth"].iloc[0]))
-        )  # fmt: skip
+            measured_row(
+                setting,
+                f"mean Epsilon*, {name} form",
+                t_interval(estimates),
+                estimates.size,
+                f"nats; t interval; standard deviation {spread:.3f}{cut}",
+                theory=float(cell["truth"].iloc[0]),
+            )
+        )
         spreads.append(
-            ItemRow(setting, f"standard deviation of Epsilon*, {name} form", measured=spread,
-                repetitions=estimates.size, note="nats; over repetitions")
-        )  # fmt: skip
+            ItemRow(
+                setting,
+                f"standard deviation of Epsilon*, {name} form",
+                measured=spread,
+                repetitions=estimates.size,
+                note="nats; over repetitions",
+            )
+        )
     return [*means, *spreads]
 
 
@@ -232,12 +250,17 @@ def _rows_of_many(simulation: PaperAndLongSimulation) -> list[ItemRow]:
         error = errors[separation, size, name]
         form = f"of Epsilon*, {name} form"
         rows += [
-            measured_row(setting, f"bias {form}", t_interval(apart), count,
-                         "nats; mean less truth; more repetitions than the paper's", theory=0.0),
+            measured_row(
+                setting,
+                f"bias {form}",
+                t_interval(apart),
+                count,
+                "nats; mean less truth; more repetitions than the paper's",
+                theory=0.0,
+            ),
             ItemRow(setting, f"standard deviation {form}", measured=error.std, repetitions=count, note="nats"),
-            ItemRow(setting, f"root mean squared error {form}", measured=error.rmse, repetitions=count,
-                note="nats"),
-        ]  # fmt: skip
+            ItemRow(setting, f"root mean squared error {form}", measured=error.rmse, repetitions=count, note="nats"),
+        ]
     return rows
 
 
@@ -247,8 +270,13 @@ def _rows_of_sizes(simulation: PaperAndLongSimulation) -> list[ItemRow]:
     The errors are pooled over all separations, the distances between the loss distributions of members and population.
     """
     return [
-        ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
-            repetitions=simulation.settings.repetitions * len(simulation.settings.separations), note="nats")
+        ItemRow(
+            f"all separations, {size:,} losses",
+            f"root mean squared error of Epsilon*, {name} form",
+            measured=rmse,
+            repetitions=simulation.settings.repetitions * len(simulation.settings.separations),
+            note="nats",
+        )
         for size in simulation.settings.sizes
         for name, rmse in errors_of_size(simulation, size).items()
-    ]  # fmt: skip
+    ]

@@ -111,8 +111,17 @@ def _draw(axes: Axes, checks: pd.DataFrame) -> None:
         groups = frame.groupby("components")["p_value"]
         middle = groups.median()
         spread = np.stack([middle - groups.min(), groups.max() - middle])
-        axes.errorbar(middle.index, middle, yerr=spread, linestyle=line, marker=marker, color=colour, markersize=4.5,
-                      capsize=2, label=f"{size} scores kept back")  # fmt: skip
+        axes.errorbar(
+            middle.index,
+            middle,
+            yerr=spread,
+            linestyle=line,
+            marker=marker,
+            color=colour,
+            markersize=4.5,
+            capsize=2,
+            label=f"{size} scores kept back",
+        )
     axes.axhline(LEVEL, color=INK, linestyle="-.", linewidth=1.1, label=f"p = {LEVEL:g}")
     axes.set(xscale="log", ylim=(-0.03, 1.03))
     axes.set_xticks(sorted(checks["components"].unique()), [str(n) for n in sorted(checks["components"].unique())])
@@ -121,12 +130,20 @@ def _draw(axes: Axes, checks: pd.DataFrame) -> None:
 
 def _rows(checks: pd.DataFrame, runs: Sequence[PaperRun]) -> list[ItemRow]:
     return [
-        ItemRow(run.label, f"p-value, {components} components, {size} scores", measured=values.median(),
-                low=values.min(), high=values.max(), repetitions=len(values), note="median, smallest, largest")
+        ItemRow(
+            run.label,
+            f"p-value, {components} components, {size} scores",
+            measured=values.median(),
+            low=values.min(),
+            high=values.max(),
+            repetitions=len(values),
+            note="median, smallest, largest",
+        )
         for run in runs
-        for (size, components), values in checks[checks["point"] == point_of(run).name].groupby(
-            ["size", "components"])["p_value"]
-    ]  # fmt: skip
+        for (size, components), values in checks[checks["point"] == point_of(run).name].groupby(["size", "components"])[
+            "p_value"
+        ]
+    ]
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:

@@ -236,9 +236,13 @@ def _floor(dataset: PaperDataset) -> ItemRow:
         means[:, 0], stds[:, 0], means[:, 1], stds[:, 1], dataset["privacy.delta"], PARAMETRIC_CUT
     )
     low, high = (float(value) for value in np.quantile(star, (0.025, 0.975)))
-    return measured_row(dataset.title, "Epsilon* by chance, of samples of one normal distribution",
-                        IntervalEstimate(float(star.mean()), low, high), SAMPLES,
-                        "mean and middle 95 %; numbers of losses as here")  # fmt: skip
+    return measured_row(
+        dataset.title,
+        "Epsilon* by chance, of samples of one normal distribution",
+        IntervalEstimate(float(star.mean()), low, high),
+        SAMPLES,
+        "mean and middle 95 %; numbers of losses as here",
+    )
 
 
 Models = tuple[PaperDataset, pd.DataFrame]  # a data set with the table of all models on it
@@ -246,7 +250,8 @@ Models = tuple[PaperDataset, pd.DataFrame]  # a data set with the table of all m
 
 def _contrast(many_classes: Models, adult: Models) -> PaperClaim:
     """Return the claim that Epsilon* of Purchase-100 exceeds that of Adult, both without DP at the most epochs."""
-    of_many, of_adult = baselines_of(many_classes[1]), baselines_of(adult[1])
+    of_many = baselines_of(many_classes[1])
+    of_adult = baselines_of(adult[1])
     longest = max(of_many), max(of_adult)
     apart = statistics.welch_interval(of_many[longest[0]], of_adult[longest[1]])
     where = f"{many_classes[0].title}, {longest[0]} epochs, and Adult, {longest[1]} epochs"
@@ -265,7 +270,7 @@ def _remarks(dataset: PaperDataset, models: pd.DataFrame, claims: Sequence[Paper
         "are normal. Intervals are over repeated training on the same records, so they do not include what other "
         "records would change.",
         verdicts_said(claims),
-    ]  # fmt: skip
+    ]
     private = models[models["private"]]
     if (private["epsilon_star"] >= private["epsilon"]).any():
         remarks.append(_remark_on_exceeding(private))

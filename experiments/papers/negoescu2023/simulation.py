@@ -26,7 +26,9 @@ from fl_audit.released_model.empirical_star import definition_ratios, empirical_
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, scores_of_pair
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 
-PARAMETRIC, EMPIRICAL, NARROW_PARAMETRIC = "parametric", "empirical", "parametric, narrow cut"
+PARAMETRIC = "parametric"
+EMPIRICAL = "empirical"
+NARROW_PARAMETRIC = "parametric, narrow cut"
 """The estimators; the last one is the parametric form within the cut of the empirical one."""
 Cell = tuple[float, int, str]  # separation of the distributions, number of losses in each set, and estimator
 

@@ -89,7 +89,10 @@ class BlackBoxTrial:
         target: int = 0,
     ) -> None:
         self._absent_length = 0.0 if bears_zero else ALMOST_NOTHING
-        self._system, self._claim, self._kind, self._random = system, claim, scenario, random
+        self._system = system
+        self._claim = claim
+        self._kind = scenario
+        self._random = random
         self._model, self._part = model_of(system, scenario), scenario.present if present else scenario.absent
         self._clients = scenario.stage.clients or system.clients
         # Node IDs of the target's client, whose contribution differs, and of the observing client.
@@ -102,7 +105,9 @@ class BlackBoxTrial:
 
     def play(self) -> Transcript:
         """Run the trial to its end, or until the strategy raises an exception; return the recorded results."""
-        system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
+        system = self._system
+        rounds = self._claim.rounds
+        arrays = self._model.arrays
 
         def start(grid: Grid) -> Result:
             return system.new_strategy(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
@@ -118,7 +123,9 @@ class BlackBoxTrial:
         return replace(self._seen(start), refusal=message)
 
     def _seen(self, start: Callable[[Grid], Result]) -> Transcript:
-        system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
+        system = self._system
+        rounds = self._claim.rounds
+        arrays = self._model.arrays
         is_of_client = system.observer is Observer.CLIENT
         scene = TrialRecorderSettings(
             model=arrays,
@@ -198,7 +205,8 @@ class BlackBoxTrial:
         stage = self._kind.stage
         if stage.others is OtherContributions.IDENTICAL:
             return self._vector(self._kind.others, round, is_target=False)
-        count, position = self._clients - 1, node - FIRST_NODE - (node > self._target)
+        count = self._clients - 1
+        position = node - FIRST_NODE - (node > self._target)
         if self._kind.model is ModelKind.OWN:
             return self._system.norm * others_of(stage.others, self._model, count)[position]
         return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[position])
@@ -228,5 +236,6 @@ def _all_numbers(result: Result) -> dict[str, list[float]]:
 
 
 def _context(client: int, clients: int) -> Context:
-    node, node_config = client + FIRST_NODE, UserConfig({"partition-id": client, "num-partitions": clients})
+    node = client + FIRST_NODE
+    node_config = UserConfig({"partition-id": client, "num-partitions": clients})
     return Context(run_id=RUN_ID, node_id=node, node_config=node_config, state=RecordDict(), run_config=UserConfig())

@@ -107,7 +107,8 @@ def _of_splits(dataset: Any) -> SelectableDataset:
 
 def _of_loader(loader: Any, torch_data: Any) -> SelectableDataset:
     """Return the records of a torch DataLoader for selection; `InputError` if its sampler is not of a usual class."""
-    sampler, remedy = loader.sampler, "hand over its data set, and make the loader of what held() returns"
+    sampler = loader.sampler
+    remedy = "hand over its data set, and make the loader of what held() returns"
     is_usual = type(sampler) in (torch_data.SequentialSampler, torch_data.RandomSampler)
     batches = (type(None), torch_data.BatchSampler)
     if type(loader) is not torch_data.DataLoader or not is_usual or type(loader.batch_sampler) not in batches:
@@ -120,8 +121,19 @@ def _of_loader(loader: Any, torch_data: Any) -> SelectableDataset:
         if type(sampler) is torch_data.RandomSampler:
             # `_num_samples` is None by default, which means the number of records.
             chosen = torch_data.RandomSampler(records, sampler.replacement, sampler._num_samples, sampler.generator)
-        names = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
-                 "generator", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")  # fmt: skip
+        names = (
+            "num_workers",
+            "collate_fn",
+            "pin_memory",
+            "timeout",
+            "worker_init_fn",
+            "multiprocessing_context",
+            "generator",
+            "prefetch_factor",
+            "persistent_workers",
+            "batch_size",
+            "drop_last",
+        )
         return torch_data.DataLoader(records, sampler=chosen, **{name: getattr(loader, name) for name in names})
 
     return SelectableDataset(inner.records, taken)
@@ -147,7 +159,8 @@ class _RecordSubset:
     """Selected records of an object of an unknown class; it offers only length, indexing and iteration."""
 
     def __init__(self, records: Any, positions: list[int]) -> None:
-        self._records, self._places = records, positions
+        self._records = records
+        self._places = positions
 
     def __len__(self) -> int:
         return len(self._places)

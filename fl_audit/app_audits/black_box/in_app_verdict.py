@@ -41,7 +41,8 @@ _CRAFTED = (
 )
 _KNOWS_OTHERS = "  knows_others=True has the claim cover such an observer, and judges the same trials anew."
 _MOST_ERRORS = 5  # most errors of clients that are shown, the most frequent first
-_CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
+_CLIENTS = "replies of clients"
+_ZERO = "an update of exactly zero"
 
 
 def _refusals(
@@ -133,10 +134,8 @@ def finish(
     stored_trials.keep_columns(columns)
     result = _result(stored_trials)
     provisos = dict.fromkeys(_WORDS, _CRAFTED) if stored_trials.chosen_update == TargetUpdateKind.CRAFTED else {}
-    audit_findings, notes = (
-        findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos),
-        _notes(stored_trials, outside),
-    )
+    audit_findings = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos)
+    notes = _notes(stored_trials, outside)
     notes += _notes_on_rounds(result.claim, rounds_of_training)
     refusals = tuple(map(_refused, result.refusals))
     stored_result = in_app_result(
@@ -150,15 +149,14 @@ def finish(
 
 
 def _result(stored_trials: StoredTrials) -> ClaimAudit:
-    audit, numbers = stored_trials.audit, stored_trials.evaluated_trials
+    audit = stored_trials.audit
+    numbers = stored_trials.evaluated_trials
     transcripts = [stored_trials.trial(number) for number in numbers]
     present = np.array([stored_trials.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
     kind += " record" if audit.is_about_records else ""
-    trials, failed = (
-        stacked(transcripts, stored_trials.columns, evidence_names(transcripts)),
-        [FAILED in transcript.numbers for transcript in transcripts],
-    )
+    trials = stacked(transcripts, stored_trials.columns, evidence_names(transcripts))
+    failed = [FAILED in transcript.numbers for transcript in transcripts]
     knows = audit.knows_others or stored_trials.is_of_server
     result = audit_online(audit.claim, kind, trials, present, audit.confidence, knows, np.array(failed))
     refusals = tuple(_refusals(kind, transcripts, present, stored_trials.zero_update_error))
@@ -182,7 +180,8 @@ def _notes_on_rounds(claim: StatedClaim, rounds_of_training: int | None) -> tupl
 
 def _notes(stored_trials: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
     """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits."""
-    audit, notes = stored_trials.audit, [outside_words(outside)] if outside else []
+    audit = stored_trials.audit
+    notes = [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(stored_trials.evaluated_trials)
     if needed > audit.trials:
         notes.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")

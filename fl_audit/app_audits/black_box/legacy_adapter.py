@@ -140,7 +140,9 @@ class LegacyAdapter(Strategy):
 
         A client that did not answer counts as an error.
         """
-        answered, failures, silent = [], list[Any](), dict(self._asked)
+        answered = []
+        failures = list[Any]()
+        silent = dict(self._asked)
         for reply in replies:
             proxy = silent.pop(reply.metadata.src_node_id)
             if reply.has_error():

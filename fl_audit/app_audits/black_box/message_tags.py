@@ -110,8 +110,13 @@ class ClientAnswer:
     def record(self) -> ConfigRecord:
         """Return the answer as a `ConfigRecord` to add to a reply; `taken_answer` is the inverse."""
         update = None if self.update is None else self.update.astype(np.float32).tobytes()
-        values = {"partition": self.partition, "records": self.records, "code": self.code, "update": update,
-                "fault": self.fault}  # fmt: skip
+        values = {
+            "partition": self.partition,
+            "records": self.records,
+            "code": self.code,
+            "update": update,
+            "fault": self.fault,
+        }
         fields = {name: value for name, value in values.items() if value is not None}
         return ConfigRecord({**fields, "outside": list(self.outside)})
 
@@ -123,10 +128,12 @@ def taken_answer(reply: Message) -> ClientAnswer | None:
     record = reply.content[ANSWER]
     assert isinstance(record, ConfigRecord)
     del reply.content[ANSWER]
-    update_text, written = record.get("update"), record.get("outside")
+    update_text = record.get("update")
+    written = record.get("outside")
     numbers = {name: value for name in ("partition", "records") if isinstance(value := record.get(name), int)}
     update = np.frombuffer(update_text, np.float32).astype(np.float64) if isinstance(update_text, bytes) else None
     outside = tuple(map(str, written)) if isinstance(written, list) else ()
     code, fault = (str(record.get(name, "")) for name in ("code", "fault"))
-    partition, records = numbers.get("partition"), numbers.get("records")
+    partition = numbers.get("partition")
+    records = numbers.get("records")
     return ClientAnswer(partition, update, records, code, outside, fault)

@@ -15,7 +15,8 @@ from fl_audit.randomness import Purpose, generator
 Arrays = dict[str, NDArray[np.generic]]
 
 Part = TypeVar("Part")
-_STEPS, _LEAST = 4, 1e-6
+_STEPS = 4
+_LEAST = 1e-6
 """`_slightly_changed` increases a value by this number of its floating-point spacings, but by at least this amount."""
 
 

@@ -117,7 +117,8 @@ class AppTrainingRecorder:
     def record_received(self, reply: Message) -> None:
         """Remove a client's answer to the audit from its reply, and store the answer and the client's first update."""
         read_note(reply)
-        answer, node = taken_answer(reply), reply.metadata.src_node_id
+        answer = taken_answer(reply)
+        node = reply.metadata.src_node_id
         if answer is None:
             return
         self.partitions[node] = answer.partition
@@ -144,12 +145,14 @@ class TrialRecorder:
 
     def record_sent(self, message: Message) -> None:
         """Record the model in a message to a client as a release, and tag the message with its trial."""
-        node, note = message.metadata.dst_node_id, self._scene.note
+        node = message.metadata.dst_node_id
+        note = self._scene.note
         if message.metadata.message_type.startswith("train"):
             self._asked(node, message)
         if note is not None:
             action = note.action if node == self._scene.target else None  # only the target's client may know it
-            group, number = message.metadata.group_id, max(0, len(self._rounds) - 1)
+            group = message.metadata.group_id
+            number = max(0, len(self._rounds) - 1)
             tag = replace(note, group=group, action=action, round=number, pull=self._scene.pulls.get(node))
             message.metadata.group_id = tag.written()
 
@@ -179,7 +182,9 @@ class TrialRecorder:
                 self._note(name, record)
 
     def _answered(self, reply: Message, answer: ClientAnswer | None) -> None:
-        scene, heard, node = self._scene, self._rounds[-1], reply.metadata.src_node_id
+        scene = self._scene
+        heard = self._rounds[-1]
+        node = reply.metadata.src_node_id
         heard.answered.add(node)
         if node == scene.target:
             heard.has_arrived = bool(reply.content.array_records)
@@ -213,7 +218,8 @@ class TrialRecorder:
 
     def _seen(self, result: Result | None, refusal: str | None) -> Transcript:
         """Return the trial's transcript. If the strategy raised, `result` is None and `refusal` is the reason."""
-        scene, rounds = self._scene, self._scene.rounds
+        scene = self._scene
+        rounds = self._scene.rounds
         is_of_server = scene.observer is Observer.SERVER
         size = sum(value.size for value in scene.model.values())
         heard = self._rounds[:rounds]
@@ -226,7 +232,8 @@ class TrialRecorder:
             for name, numbers in scene.released_numbers(result).items():
                 self._numbers[name] += numbers
         sent = _stacked([flat(model, scene.model) for model in models], rounds + 1, size, np.nan)
-        values, steps = sent[1:], sent[1:] - sent[:-1]
+        values = sent[1:]
+        steps = sent[1:] - sent[:-1]
         if is_of_server:
             steps = _stacked([recorded_round.reply for recorded_round in heard], rounds, size, np.nan)
             values = steps + sent[:-1]
@@ -242,13 +249,15 @@ class TrialRecorder:
         )
         arrived = (recorded_round.has_arrived for recorded_round in heard)
         has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
-        sketch, direction = scene.sketch, difference
+        sketch = scene.sketch
+        direction = difference
         if sketch is not None:  # otherwise all parameters are stored
             for there in (step[np.isfinite(step)] for step in steps):  # two numbers that a sketch does not contain
                 self._numbers[RELEASED_LENGTH].append(float(np.linalg.norm(there)))
                 share = float(np.mean(there == 0)) if there.size else 1.0
                 self._numbers[UNCHANGED_SHARE].append(share)
-            values, direction = values[:, sketch.shown], sketch.of_difference(difference)
+            values = values[:, sketch.shown]
+            direction = sketch.of_difference(difference)
             steps, other_means, own_updates = (
                 sketch.of_vectors(array, difference) for array in (steps, other_means, own_updates)
             )
@@ -289,7 +298,8 @@ def recorded_trial(start: Callable[[Grid], Result], grid: Grid, recorder: TrialR
 
     If the strategy raises an exception, the trial does not fail: the exception is recorded as a refusal.
     """
-    result, refusal = None, None
+    result = None
+    refusal = None
     try:
         result = start(RecordedGrid(grid, recorder))
     # An exception of a strategy is a result of the trial, and must not end the audit.

@@ -160,7 +160,8 @@ class Scenario:
 
     def in_environment(self, stage: OtherClientsAndModel) -> "Scenario":
         """Return a copy of this scenario in the environment `stage`, whose name is appended to the scenario's name."""
-        name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
+        name = f"{self.name}, {stage.name}"
+        words = f"{self.words}; {stage.words}"
         fix = _LENGTHS if stage.others is OtherContributions.LENGTHS else _MEAN
         fix = self.fix if stage.others is OtherContributions.IDENTICAL else fix
         return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, fix=fix)

@@ -2,7 +2,8 @@
 
 from fl_audit.app_audits.black_box.scenario import ModelKind, OtherClientsAndModel, OtherContributions
 
-FEW, MANY = 4, 20
+FEW = 4
+MANY = 20
 STAGES = (
     OtherClientsAndModel("others spread", OtherContributions.SPREAD),
     OtherClientsAndModel("others in pairs", OtherContributions.PAIRS),

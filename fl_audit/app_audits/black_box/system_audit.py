@@ -121,8 +121,10 @@ def audit_system(
     kinds = [kind for kind in kinds_of(system, claim) if not {kind.name, kind.plain_name} & set(exclude)]
     kinds = [kind for kind in kinds if include is None or kind.name in include]
     require(len(kinds) > 0, "no scenario is left that says something about this claim")
-    names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
-    log, began = _TrialLog(), time.monotonic()
+    names = [kind.name for kind in kinds]
+    malformed = frozenset(kind.name for kind in kinds if kind.is_malformed)
+    log = _TrialLog()
+    began = time.monotonic()
     player = _TrialExecutor(system, claim, seed, target_places(kinds, system, seed))
     with no_news_from_flower(), player, WorkerPool(player.play, player.lost, processes, say) as players:
         bears_zero = claim.neighbours.unit is not Unit.CLIENT or _bears_zero(system, players, began + seconds / 2)
@@ -174,7 +176,8 @@ def target_places(kinds: Sequence[Scenario], system: AuditedSystem, seed: int) -
     is_ordinary = [kind.present.direction is Direction.FIRST and not kind.is_malformed for kind in kinds]
     ordered = [kind for kind, first in zip(kinds, is_ordinary, strict=True) if first]
     ordered += [kind for kind, first in zip(kinds, is_ordinary, strict=True) if not first]
-    draws, positions_by_scenario = generator(seed, Purpose.BLACK_BOX, client=len(_NUMBERS)), dict[str, int]()
+    draws = generator(seed, Purpose.BLACK_BOX, client=len(_NUMBERS))
+    positions_by_scenario = dict[str, int]()
     for clients in sorted({kind.stage.clients or system.clients for kind in kinds}):
         positions = draws.permutation(clients)
         alike = [kind for kind in ordered if (kind.stage.clients or system.clients) == clients]
@@ -235,7 +238,8 @@ class _TrialLog:
 
         Returns the names of recorded numbers from which D and D' could be told apart.
         """
-        summary, numbers = self.asked.get(name, ScenarioTrialsSummary()), evidence_names(transcripts)
+        summary = self.asked.get(name, ScenarioTrialsSummary())
+        numbers = evidence_names(transcripts)
         trials = max(summary.trials, first + len(transcripts))
         self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*summary.names, *numbers))))
         self.failed.update(error for transcript in transcripts for error in errors_in(transcript)[:1])
@@ -287,7 +291,9 @@ class _TrialExecutor:
     def __init__(
         self, system: AuditedSystem, claim: StatedClaim, seed: int, target_places: Mapping[str, int] | None = None
     ) -> None:
-        self._system, self._claim, self._seed = system, claim, seed
+        self._system = system
+        self._claim = claim
+        self._seed = seed
         self._target_places = target_places or {}
         self._owner, self._room, self._copies = (
             os.getpid(),
@@ -333,7 +339,8 @@ class _TrialExecutor:
 
     def _trial(self, chunk: TrialChunk, bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
         claim = self._claim if chunk.rounds is None else replace(self._claim, rounds=chunk.rounds)
-        scenario, index = _SCENARIOS[chunk.scenario], self._target_places.get(chunk.scenario, 0)
+        scenario = _SCENARIOS[chunk.scenario]
+        index = self._target_places.get(chunk.scenario, 0)
         return BlackBoxTrial(self._system, claim, scenario, bool(bit), draws, chunk.bears_zero, index)
 
     def _copy_here(self) -> WorkingCopy:

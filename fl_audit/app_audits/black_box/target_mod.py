@@ -38,8 +38,11 @@ from fl_audit.app_audits.black_box.working_copy import in_working_copy, own_copy
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError
 
-_OURS, _TRIAL = "fl-audit.", "fl-audit.kind"
-_OWN, _BEFORE, _STILL = "fl-audit.own.", "fl-audit.before.", "fl-audit.still."
+_OURS = "fl-audit."
+_TRIAL = "fl-audit.kind"
+_OWN = "fl-audit.own."
+_BEFORE = "fl-audit.before."
+_STILL = "fl-audit.still."
 """Keys of the audit in a client's state.
 
 All begin with `_OURS`. `_TRIAL` holds the number of the current trial. The others are prefixes: `_OWN` of the state

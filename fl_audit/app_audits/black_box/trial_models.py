@@ -21,7 +21,10 @@ from fl_audit.randomness import Purpose, generator
 
 ALMOST_NOTHING = 1e-6
 """L2 norm of a negligible update, as a multiple of the clipping norm; half precision can still represent it."""
-_SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask", "bn.running_mean"
+_SCALAR = "scale"
+_COUNTER = "bn.num_batches_tracked"
+_SWITCH = "mask"
+_RUNNING = "bn.running_mean"
 _START_LENGTH = 3.0  # L2 norm of the parameters of the model that is not zero, as a multiple of the clipping norm
 _FIRST_SHARE = 1e-5  # share of a growing update that is sent in the first round
 _SHORT = 0.1  # length of short updates of other clients, as a multiple of the clipping norm
@@ -140,7 +143,8 @@ def update_of(
     `absent_length`: L2 norm of the update in direction NOWHERE, as a multiple of `norm`: 0, or `ALMOST_NOTHING` for a
     strategy that does not bear an update of exactly zero.
     """
-    length, update = contribution.length * norm, np.zeros(model.size)
+    length = contribution.length * norm
+    update = np.zeros(model.size)
     match schedule:
         case UpdateSignSchedule.ALTERNATING:
             length *= -1.0 if round % 2 == 0 else 1.0

@@ -24,8 +24,12 @@ from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_text_file
 from fl_audit.randomness import Purpose, generator
 
-_SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
-_COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
+_SETTINGS = "campaign.json"
+_SECRET = "challenger.json"
+_PROBE = "probe.json"
+_COLUMNS = "columns.json"
+_CHOICE = "choice.json"
+_STILL = "still.json"
 _PARTS = ("steps", "released", "direction", "others", "own")
 ResultColumns = tuple[tuple[str, slice], ...]  # for each tensor of the model, its name and slice of a stored vector
 
@@ -87,10 +91,8 @@ class StoredTrials:
         for contribution in self.contributions:
             numbers = [trial for trial in range(1, self.pilots + 1) if self.contribution(trial) == contribution]
             answered = [trial for trial in numbers if FAILED not in self.trial(trial).numbers] or numbers
-            transcripts, present = (
-                [self.trial(trial) for trial in answered],
-                [self.is_present(trial) for trial in answered],
-            )
+            transcripts = [self.trial(trial) for trial in answered]
+            present = [self.is_present(trial) for trial in answered]
             tried.append((stacked(transcripts, columns, evidence_names(transcripts)), np.array(present)))
         write_json(
             self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, self.audit.claim)]}

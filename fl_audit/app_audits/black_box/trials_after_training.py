@@ -49,7 +49,8 @@ class TrialsAfterTrainingStrategy(Strategy):
     """
 
     def __init__(self, strategy: Strategy, audit: AuditConfig) -> None:
-        self._inner, self._audit = strategy, audit
+        self._inner = strategy
+        self._audit = audit
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("_inner", "_audit"):
@@ -95,7 +96,8 @@ class TrialsAfterTrainingStrategy(Strategy):
             require(value.dtype.kind in "fiub", wrong)
         audit = replace(self._audit, directory=self._audit.directory.absolute())
         tried = audit.contributions(self._inner, arrays)
-        code, sketched = fingerprint(self._inner, start.arguments), linear_sketch_of(shapes_of(arrays))
+        code = fingerprint(self._inner, start.arguments)
+        sketched = linear_sketch_of(shapes_of(arrays))
         roll = AppTrainingRecorder(arrays, audit.replies)
         return AppTrialRunner(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)
 
@@ -158,7 +160,9 @@ class AppTrialRunner:
 
     def play(self) -> None:
         """Run the trials that are not stored yet, store each of them, and print the report."""
-        audit, codes, shapes = self.audit, joined(self.code, *self.roll.codes), shapes_of(self._model)
+        audit = self.audit
+        codes = joined(self.code, *self.roll.codes)
+        shapes = shapes_of(self._model)
         self._target, self._watcher = self._target_and_observer()
         self._campaign = campaign = open_trial_store(audit, shapes, self.contributions, self.app, codes, say)
         if campaign.is_new:
@@ -182,7 +186,8 @@ class AppTrialRunner:
         if is_removed and stored_trials.zero_update_error is None:
             transcript, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, TargetUpdateKind.OWN, 1)
             stored_trials.keep_probe(transcript.refusal or "; ".join(recorder.errors[:1]) or _values_error(transcript))
-        start_time, arrived = time.monotonic(), dict[tuple[TargetUpdateKind, int], str]()
+        start_time = time.monotonic()
+        arrived = dict[tuple[TargetUpdateKind, int], str]()
         is_still = stored_trials.not_covered is None
         for trial in stored_trials.missing[: audit.trials_per_run]:
             stored_trials.choose_update(self.sketch.columns)
@@ -204,7 +209,8 @@ class AppTrialRunner:
 
         The second is None if the target's client is the only one.
         """
-        audit, partitions = self.audit, self.roll.partitions
+        audit = self.audit
+        partitions = self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
         # Real devices may have no partition IDs; the order of node IDs replaces them.
@@ -235,9 +241,12 @@ class AppTrialRunner:
         `update_kind` says which update of the target counts as the difference between D and D', also in trials with
         D'. With `is_still`, the clients without the target do not train, but repeat stored replies.
         """
-        audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
+        audit = self.audit
+        target = self._target
+        nothing = np.zeros(sum(value.size for value in self._model.values()))
         known_update: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
-        sent, whole = crafted(self._model, audit.length), nothing
+        sent = crafted(self._model, audit.length)
+        whole = nothing
         if update_kind is TargetUpdateKind.CRAFTED:
             known_update = flat(sent, self._model)
         if update_kind is TargetUpdateKind.WHOLE:

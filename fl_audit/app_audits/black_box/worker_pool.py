@@ -113,7 +113,9 @@ class WorkerPool(Generic[Task, Done]):
         processes: int,
         say: Callable[[str], None],
     ) -> None:
-        self._work, self._lost, self._say = work, lost, say
+        self._work = work
+        self._lost = lost
+        self._say = say
         can_copy = "fork" in multiprocessing.get_all_start_methods() and os.getpid() not in _stalled
         self._count = processes if can_copy else 1
         self._workers = list[_Worker]()
@@ -145,8 +147,10 @@ class WorkerPool(Generic[Task, Done]):
         self._workers.clear()
 
     def _together(self, tasks: Sequence[Task], until: float, results: dict[int, Done]) -> None:
-        waiting, deaths = list(range(len(tasks)))[::-1], dict[int, int]()
-        quiet_since, used = time.monotonic(), 0.0
+        waiting = list(range(len(tasks)))[::-1]
+        deaths = dict[int, int]()
+        quiet_since = time.monotonic()
+        used = 0.0
         while len(results) < len(tasks):
             if time.monotonic() > until:
                 waiting.clear()
@@ -157,9 +161,11 @@ class WorkerPool(Generic[Task, Done]):
             ready = wait(list(busy), timeout=min(_LOOK, max(0.0, until + _GRACE - time.monotonic())))
             for connection in ready:
                 self._receive_result(busy[connection], tasks, waiting, deaths, results)  # type: ignore[index]
-            now, spent = time.monotonic(), sum(map(_seconds_of, self._workers))
+            now = time.monotonic()
+            spent = sum(map(_seconds_of, self._workers))
             if ready or spent - used > _QUIET * (now - quiet_since):
-                quiet_since, used = now, spent
+                quiet_since = now
+                used = spent
             elif now - quiet_since > SILENCE:
                 self._count = 1
                 _stalled.append(os.getpid())

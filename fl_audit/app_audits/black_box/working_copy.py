@@ -23,7 +23,9 @@ from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX, new_temp
 _ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
 """Directories that are not copied: those of experiment trackers, which start empty in trials, and of bytecode."""
 _LINKED = frozenset({".git", ".venv", "venv", "node_modules"})  # directories that are linked, as trials only read them
-_MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
+_MOST_ENTRIES = 5000
+_LARGEST = 20_000_000
+_MOST_BYTES = 200_000_000
 """Largest number of files and folders, bytes of a file, and bytes in total to copy; everything beyond is linked."""
 _WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
 """Python's audit events that change files, with the index of the argument that is the path."""
@@ -76,7 +78,8 @@ class WorkingCopy:
                     queue.append(inner / entry_here.name)
                     continue
                 small = entry_here.is_file(follow_symlinks=False) and (length := entry_here.stat().st_size) <= _LARGEST
-                source, target = self.original / inner / entry_here.name, self._kept / inner / entry_here.name
+                source = self.original / inner / entry_here.name
+                target = self._kept / inner / entry_here.name
                 if not small or is_full:
                     target.symlink_to(source)
                     continue
@@ -91,7 +94,8 @@ class WorkingCopy:
 
     def _listed(self) -> dict[str, tuple[int, int]]:
         """Return bytes and modification time (ns) of each entry, by relative path; (0, 0) for links and directories."""
-        files, folders = dict[str, tuple[int, int]](), [""]
+        files = dict[str, tuple[int, int]]()
+        folders = [""]
         while folders:
             folder = folders.pop()
             with os.scandir(self.directory / folder) as entries:
@@ -122,7 +126,8 @@ class WorkingCopy:
         for name in sorted(
             changed_path for changed_path, status in self._first.items() if now.get(changed_path) != status
         ):
-            source, target = self._kept / name, self.directory / name
+            source = self._kept / name
+            target = self.directory / name
             if source.is_dir() and not source.is_symlink():
                 target.mkdir(exist_ok=True)
             else:
@@ -205,7 +210,8 @@ def _heard(event: str, arguments: tuple[Any, ...]) -> None:
         path, mode, flags = arguments
         writes = set(mode) & set("wax+") if isinstance(mode, str) else isinstance(flags, int) and flags & _FLAGS
     elif event in _WRITES:
-        path, writes = arguments[_WRITES[event]], True
+        path = arguments[_WRITES[event]]
+        writes = True
     else:
         return
     if writes and isinstance(path, (str, bytes, os.PathLike)):

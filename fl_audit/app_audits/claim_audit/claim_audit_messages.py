@@ -38,7 +38,8 @@ def bare_rounds_words(claim_audit: ClaimAudit) -> str:
     """Return a sentence on rounds without noise after those that trials play; empty if there are none."""
     if not claim_audit.bare_rounds:
         return ""
-    first, count = claim_audit.bare_rounds[0], len(claim_audit.bare_rounds)
+    first = claim_audit.bare_rounds[0]
+    count = len(claim_audit.bare_rounds)
     which = f"round {first}" if count == 1 else f"{count} rounds from round {first} on"
     return (
         f"In {which} the strategy releases with less than a tenth of the noise of its first round, and trials play "
@@ -216,7 +217,8 @@ def _claim_words(claim_audit: ClaimAudit) -> str:
             ways = "one scenario" if broken == 1 else f"{broken} scenarios"
             return f"{ways} told more than the claim allows ({claim_audit.claim.words})."
         case Verdict.CONSISTENT:
-            so_far, ratio = "as far as tried, " if not_tried(claim_audit) else "", limit_of_detection(claim_audit)
+            so_far = "as far as tried, " if not_tried(claim_audit) else ""
+            ratio = limit_of_detection(claim_audit)
             reach = "These numbers of trials could find mechanisms without noise at best."
             if math.isfinite(ratio):
                 often = f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look"
@@ -280,7 +282,8 @@ def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:
 
 
 def _refused_alike(refusals: Sequence[TrialErrorShares]) -> str:
-    kinds, first = [refusal.kind for refusal in refusals], refusals[0]
+    kinds = [refusal.kind for refusal in refusals]
+    first = refusals[0]
     with_it, without = (
         _share_words([getattr(refusal, name) for refusal in refusals]) for name in ("share_present", "share_absent")
     )

@@ -325,8 +325,10 @@ def _tested_in_stages(
     one distinguisher over all stages together.
     """
     # Earlier trials select distinguishers, and each stage of a distinguisher has its own share of the level.
-    first, last = budget.pilot, dict[tuple[str, FeatureSort], DistinguisherTest]()
-    going, next_stage = list(chosen), budget.deep
+    first = budget.pilot
+    last = dict[tuple[str, FeatureSort], DistinguisherTest]()
+    going = list(chosen)
+    next_stage = budget.deep
     for stage, share in zip(budget.stages, budget.shares, strict=True):
         for distinguisher in going:
             tell(f"trying {distinguisher.group!r} in {distinguisher.kind}: {stage} fresh trials")
@@ -341,13 +343,15 @@ def _tested_in_stages(
                 return list(last.values())
         going = [distinguisher for distinguisher in going if not last[_key(distinguisher)].is_broken]
         # The expected margin of each distinguisher on fresh trials, from its last trials.
-        fresh, tried = budget.stages[-1] // 2, [last[_key(distinguisher)] for distinguisher in going]
+        fresh = budget.stages[-1] // 2
+        tried = [last[_key(distinguisher)] for distinguisher in going]
         margins = {
             _key(test.distinguisher): margin_of(test.scores, test.present, (test.distinguisher.limit,), fresh)[0]
             for test in tried
         }
         going = sorted(going, key=lambda distinguisher: -margins[_key(distinguisher)])[:next_stage]
-        first, next_stage = first + stage, max(1, next_stage // 2)
+        first = first + stage
+        next_stage = max(1, next_stage // 2)
     return list(last.values())
 
 
@@ -357,7 +361,9 @@ def _attempt(
     # A number that did not occur in any of these trials is marked as missing in all of them.
     missing = np.tile([0.0, 1.0], (len(transcripts), 1))
     scores = distinguisher.rule(feature_groups(transcripts).get(distinguisher.group, missing))
-    ones, zeros, share = scores[present], scores[~present], transcripts.share_of_trials(present)
+    ones = scores[present]
+    zeros = scores[~present]
+    share = transcripts.share_of_trials(present)
     bound = epsilon_lower_bound(ones, zeros, distinguisher.limit.delta, confidence, distinguisher.method).epsilon
     ceiling = bound_limit(
         distinguisher.method, int(share * ones.size), int(share * zeros.size), distinguisher.limit.delta, confidence

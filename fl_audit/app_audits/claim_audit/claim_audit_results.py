@@ -206,9 +206,16 @@ def attempt_of(
     """
     counted_transcripts = transcripts.select_trials(slice(lessons, None))
     return DistinguisherTest(
-        distinguisher=distinguisher, bound=bound, confidence=confidence, ceiling=ceiling, trials=len(scores),
-        share_of_trials=counted_transcripts.share_of_trials(present[lessons:]), right=int(right.sum()), scores=scores,
-        present=present[lessons:], along=summed_projections(counted_transcripts),
+        distinguisher=distinguisher,
+        bound=bound,
+        confidence=confidence,
+        ceiling=ceiling,
+        trials=len(scores),
+        share_of_trials=counted_transcripts.share_of_trials(present[lessons:]),
+        right=int(right.sum()),
+        scores=scores,
+        present=present[lessons:],
+        along=summed_projections(counted_transcripts),
         lines=telling_lines(transcripts, present, distinguisher.group),
         cause=cause_of(transcripts, present, distinguisher.group),
-    )  # fmt: skip
+    )

@@ -54,7 +54,8 @@ def learned_rule(features: Floats, present: Flags) -> Rule:
     is_varying = scale > 0
     if not np.any(is_varying):
         return lambda values: np.zeros(len(values))
-    centre, width = features[:, is_varying].mean(axis=0), scale[is_varying]
+    centre = features[:, is_varying].mean(axis=0)
+    width = scale[is_varying]
     columns = (features[:, is_varying] - centre) / width
     certain = within[is_varying] == 0
     weights = _signs(columns, present) * certain if np.any(certain) else _weights(columns, present)
@@ -120,7 +121,8 @@ def find_distinguishers(
     Shapes: `present` (trials,), `limits` (epsilon, delta).
     """
     teaches = every_second(present)
-    truth, groups = present[~teaches], feature_groups(transcripts)
+    truth = present[~teaches]
+    groups = feature_groups(transcripts)
     ranked = list[tuple[float, EpsilonDeltaLimit, str, Floats]]()
     for group, features in groups.items():
         scores = learned_rule(features[teaches], present[teaches])(features[~teaches])
@@ -177,7 +179,8 @@ def margin_of(
     """
     ones, zeros = np.sort(scores[truth]), np.sort(scores[~truth])
     mu = _cautious_shift(ones, zeros)
-    shifted, tails = (ndtr(mu + ndtri(_RATES)), _RATES), _cautious_rates(ones, zeros)
+    shifted = (ndtr(mu + ndtri(_RATES)), _RATES)
+    tails = _cautious_rates(ones, zeros)
     entries = []
     for limit in limits:
         by_shift, by_tail = (_expected_epsilon(*rates, limit.delta, fresh) for rates in (shifted, tails))
@@ -197,9 +200,11 @@ def _cautious_rates(ones: Floats, zeros: Floats, errors: float = 1.0) -> tuple[F
     shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (ones, zeros)]
     # D is guessed above a threshold, or D' is guessed up to it.
     pairs = ((shares[0], ones.size, shares[1], zeros.size), (1 - shares[1], zeros.size, 1 - shares[0], ones.size))
-    rates, alarms = [], []
+    rates = []
+    alarms = []
     for hits, of_hits, wrong, of_wrong in pairs:
-        hits, wrong = (hits * of_hits + 0.5) / (of_hits + 1), (wrong * of_wrong + 0.5) / (of_wrong + 1)
+        hits = (hits * of_hits + 0.5) / (of_hits + 1)
+        wrong = (wrong * of_wrong + 0.5) / (of_wrong + 1)
         rates.append(hits - errors * np.sqrt(hits * (1 - hits) / of_hits))
         alarms.append(wrong + errors * np.sqrt(wrong * (1 - wrong) / of_wrong))
     return np.maximum(np.concatenate(rates), 0.0), np.minimum(np.concatenate(alarms), 1.0)
@@ -211,7 +216,8 @@ def _method(scores: Floats, truth: Flags, limit: EpsilonDeltaLimit, fresh: int) 
     The samples have the size of the test, because the method that is best with many scores may prove nothing with few.
     """
     methods = METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]
-    count, draws = min(fresh, _MOST_TRIED), generator(0, Purpose.BOUND_CHOICE)
+    count = min(fresh, _MOST_TRIED)
+    draws = generator(0, Purpose.BOUND_CHOICE)
     resamples = [(draws.choice(scores[truth], count), draws.choice(scores[~truth], count)) for _ in range(_TRIED)]
 
     def success(method: BoundMethod) -> tuple[float, float]:
@@ -268,7 +274,8 @@ def _cautious_shift(ones: Floats, zeros: Floats) -> float:
         spread = math.sqrt((np.var(ones) + np.var(zeros)) / 2)
         gap = float(np.mean(ones) - np.mean(zeros))
         return min(_SURE, gap / spread if spread > gap / _SURE else _SURE)
-    ordered, pairs = rankdata(np.concatenate([ones, zeros])), ones.size * zeros.size
+    ordered = rankdata(np.concatenate([ones, zeros]))
+    pairs = ones.size * zeros.size
     area = (ordered[: ones.size].sum() - ones.size * (ones.size + 1) / 2) / pairs
     shift = math.sqrt(2) * float(ndtri(min(max(area, 0.5 / pairs), 1 - 0.5 / pairs)))
     return max(0.0, shift - math.sqrt(1 / ones.size + 1 / zeros.size))
@@ -277,7 +284,8 @@ def _cautious_shift(ones: Floats, zeros: Floats) -> float:
 def _best_threshold(scores: Floats, present: Flags) -> float:
     """Return the threshold above which guessing D is right in most trials."""
     order = np.argsort(scores)
-    ordered, truth = scores[order], present[order]
+    ordered = scores[order]
+    truth = present[order]
     right = np.concatenate([[truth.sum()], truth.sum() - np.cumsum(truth) + np.cumsum(~truth)])
     # No threshold separates equal scores.
     right[1:-1][ordered[1:] == ordered[:-1]] = -1

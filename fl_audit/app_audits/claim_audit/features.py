@@ -89,7 +89,8 @@ def _along(transcripts: Transcripts, vectors: Floats) -> Floats:
 
     They are 0 in rounds in which the contributions under D and D' are equal.
     """
-    norms, products = np.linalg.norm(transcripts.direction, axis=2), np.sum(vectors * transcripts.direction, axis=2)
+    norms = np.linalg.norm(transcripts.direction, axis=2)
+    products = np.sum(vectors * transcripts.direction, axis=2)
     return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
 
 
@@ -126,7 +127,8 @@ def _paired(transcripts: Transcripts) -> Floats:
         for sign in (-1.0, 1.0):
             value = steps[:, first] + sign * steps[:, second]
             added = transcripts.direction[:, first] + sign * transcripts.direction[:, second]
-            norms, products = np.linalg.norm(added, axis=1), np.sum(value * added, axis=1)
+            norms = np.linalg.norm(added, axis=1)
+            products = np.sum(value * added, axis=1)
             features_found.append(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
             features_found.append(np.log(np.maximum(np.sum(np.square(value), axis=1), 1e-300)))
     return np.stack(features_found, axis=1)
@@ -134,10 +136,8 @@ def _paired(transcripts: Transcripts) -> Floats:
 
 def _pairs(rounds: int) -> list[tuple[int, int]]:
     """Return at most 100 pairs of rounds: first those with round 0, then successive rounds, then others."""
-    first, next_ones = (
-        [(0, index) for index in range(1, rounds)],
-        [(index, index + 1) for index in range(1, rounds - 1)],
-    )
+    first = [(0, index) for index in range(1, rounds)]
+    next_ones = [(index, index + 1) for index in range(1, rounds - 1)]
     every = [*first, *next_ones, *combinations(range(rounds), 2)]
     return list(dict.fromkeys(every))[:_PAIRS]
 

@@ -34,7 +34,8 @@ class DistinguisherFinding:
     @property
     def sentence(self) -> str:
         """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
-        attempt, text = self.attempt, trials_words(self.attempt)
+        attempt = self.attempt
+        text = trials_words(self.attempt)
         share = f"{attempt.right / attempt.trials:.1%}; the claim allows {self.claimed_success:.1%}"
         guessed = f"{attempt.right} of {attempt.trials} trials were guessed right ({share})"
         sentence_text = f"looking at {attempt.distinguisher.group}, {guessed}. {capital(text)}".strip()
@@ -66,7 +67,8 @@ class DistinguisherFinding:
     @property
     def cause(self) -> str:
         """Sentences on the probable cause of a difference between trials with D and with D'."""
-        phrases, noise = [self.attempt.cause.words], self.noise
+        phrases = [self.attempt.cause.words]
+        noise = self.noise
         if noise is not None and self._is_short:
             what_changes = (
                 "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
@@ -113,7 +115,8 @@ def findings(
 
     `provisos`: None if every client can send every update.
     """
-    claim, order = claim_audit.claim, list(words)
+    claim = claim_audit.claim
+    order = list(words)
     ranked = sorted(
         claim_audit.attempts,
         key=lambda attempt: (not attempt.is_broken, order.index(attempt.distinguisher.kind) * attempt.is_broken),
@@ -137,13 +140,18 @@ def result_json(claim_audit: ClaimAudit, findings: tuple[DistinguisherFinding, .
 
     The entry `lower_bound` is taken from the test with the strongest evidence.
     """
-    worst, claim = claim_audit.worst, claim_audit.claim
+    worst = claim_audit.worst
+    claim = claim_audit.claim
     claimed = {
-        "words": claim.words, "adjacency": str(claim.adjacency), "unit": str(claim.neighbours.unit),
-        "rounds": claim.rounds, "limits": [limit._asdict() for limit in claim.limits],
+        "words": claim.words,
+        "adjacency": str(claim.adjacency),
+        "unit": str(claim.neighbours.unit),
+        "rounds": claim.rounds,
+        "limits": [limit._asdict() for limit in claim.limits],
         # A claim by noise multiplier is exactly Gaussian. A claim by one epsilon and delta has no mu.
-        "gdp_mu": claim.mu, "gdp_regret": None if claim.mu is None else 0.0,
-    }  # fmt: skip
+        "gdp_mu": claim.mu,
+        "gdp_regret": None if claim.mu is None else 0.0,
+    }
     return {
         "verdict": str(claim_audit.verdict),
         "lower_bound": None if worst is None else finite(worst.bound),
@@ -166,7 +174,8 @@ def result_json(claim_audit: ClaimAudit, findings: tuple[DistinguisherFinding, .
 
 
 def _finding_json(finding: DistinguisherFinding) -> dict[str, Any]:
-    attempt, reading = finding.attempt, finding.noise
+    attempt = finding.attempt
+    reading = finding.noise
     gaussian = None
     if reading is not None:
         numbers = {name: getattr(reading, name) for name in ("mu", "mu_low", "claimed_mu", "shift", "spread")}

@@ -75,10 +75,15 @@ def estimate_gaussian_mu(claim: StatedClaim, test: DistinguisherTest) -> Gaussia
         return None
     estimate, at_level = (strength(ones, zeros, sure) for sure in (_CONFIDENCE, 1 - READING_LEVEL))
     return GaussianMuEstimate(
-        shift=float(abs(ones.mean() - zeros.mean())), spread=float(residual.std(ddof=2)), mu=estimate.shift,
-        mu_low=estimate.low, confidence=_CONFIDENCE, claimed_mu=claim.allowed_mu, p_value=p_value,
+        shift=float(abs(ones.mean() - zeros.mean())),
+        spread=float(residual.std(ddof=2)),
+        mu=estimate.shift,
+        mu_low=estimate.low,
+        confidence=_CONFIDENCE,
+        claimed_mu=claim.allowed_mu,
+        p_value=p_value,
         mu_low_at_level=at_level.low,
-    )  # fmt: skip
+    )
 
 
 def broken_estimates(claim: StatedClaim, attempts: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:

@@ -161,7 +161,8 @@ def _where(transcripts: Transcripts, present: Flags) -> LeakCause:
 
     Otherwise the cause is empty.
     """
-    steps, effects = np.nan_to_num(transcripts.steps), list[tuple[float, str]]()
+    steps = np.nan_to_num(transcripts.steps)
+    effects = list[tuple[float, str]]()
     for name, coordinates in transcripts.tensors:
         is_elsewhere = np.ones(steps.shape[2], dtype=bool)
         is_elsewhere[coordinates] = False
@@ -190,10 +191,8 @@ def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: F
     """
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     ones, zeros = along[present], along[~present]
-    spread, length = (
-        np.sqrt((ones.var() + zeros.var()) / 2),
-        np.sqrt(np.mean(np.sum(direction[:, :, where] ** 2, axis=2))),
-    )
+    spread = np.sqrt((ones.var() + zeros.var()) / 2)
+    length = np.sqrt(np.mean(np.sum(direction[:, :, where] ** 2, axis=2)))
     if not (spread > 0 and length > 0):
         return None
     return float(abs(ones.mean() - zeros.mean()) / spread), float(length)

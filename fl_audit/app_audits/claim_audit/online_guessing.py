@@ -60,7 +60,8 @@ def audit_online(
     """
     require_number("trials are", len(transcripts), f"whole numbers from {LESSONS + 1}")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
-    limit, counts = claim.limits[-1], np.ones(len(transcripts), dtype=bool) if void is None else ~void
+    limit = claim.limits[-1]
+    counts = np.ones(len(transcripts), dtype=bool) if void is None else ~void
     transcripts = replace(transcripts, has_release=transcripts.has_release & counts)
 
     def guessed(groups: dict[str, Floats]) -> DistinguisherTest:
@@ -72,15 +73,22 @@ def audit_online(
         )
         ceiling = guessed_epsilon(are_trials, are_trials, limit.delta, confidence) if are_trials else 0.0
         distinguisher = Distinguisher(
-            kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0,
+            kind,
+            group,
+            rule,
+            limit,
+            BoundMethod.CLOPPER_PEARSON,
+            bound - limit.epsilon,
+            0.0,
             sort=sort_of(group, transcripts),
-        )  # fmt: skip
+        )
         return attempt_of(distinguisher, bound, ceiling, confidence, right, scores, transcripts, present, LESSONS)
 
     every = feature_groups(transcripts)
     low_bits = {name: every.pop(name) for name in LOW_BITS if name in every}
     by_all = {name: features for name, features in every.items() if knows_others or name != BESIDE_OTHERS}
-    attempt, floating = guessed(by_all), guessed(low_bits)
+    attempt = guessed(by_all)
+    floating = guessed(low_bits)
     knowing = guessed(every) if len(by_all) < len(every) and not attempt.is_broken else None
     if knowing is not None and not knowing.is_broken:
         knowing = None
@@ -148,7 +156,8 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
     the name of the group that was used most often, and its last rule.
     """
 
-    names, count = list(groups), len(present)
+    names = list(groups)
+    count = len(present)
     scores = np.zeros((len(names), count))
     rules: dict[str, Rule] = {}
     followed = np.zeros(count, dtype=np.int64)

@@ -14,7 +14,8 @@ from fl_audit.randomness import Purpose, generator
 
 FORM = "form"
 """First word of the names of numbers that describe the names, types and shapes of released arrays."""
-RELEASED_LENGTH, UNCHANGED_SHARE = "length of what was released", "share of values that were left as they were"
+RELEASED_LENGTH = "length of what was released"
+UNCHANGED_SHARE = "share of values that were left as they were"
 """Names of numbers that describe the released values themselves, in place of those that a sketch leaves out."""
 REFUSED = "the mechanism refused to go on"  # name of the number that marks a trial in which the mechanism refused
 _ARRAYS = ("steps", "released", "direction", "others", "own")  # names of the fields that are arrays over parameters
@@ -110,9 +111,14 @@ def stacked(
     contributed, has_release, refused = np.array(flags).T
     table = numbers.reshape(len(transcripts), len(names))
     return Transcripts(
-        **arrays, contributed=contributed, has_release=has_release, numbers=table, names=names, refused=refused,
+        **arrays,
+        contributed=contributed,
+        has_release=has_release,
+        numbers=table,
+        names=names,
+        refused=refused,
         tensors=tensors,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,8 @@ class LinearSketch:
     @property
     def columns(self) -> tuple[tuple[str, slice], ...]:
         """The columns of the sketch in named groups: pairs of a group's name and its slice of columns, in order."""
-        count, names = len(self.parts), (f"{name}, along the difference" for name, _ in self.parts)
+        count = len(self.parts)
+        names = (f"{name}, along the difference" for name, _ in self.parts)
         along = [(name, slice(index, index + 1)) for index, name in enumerate(names)]
         sums = ("the sums of its tensors", slice(count, 2 * count))
         return (*along, sums, ("its sums along public random directions", slice(2 * count, 2 * count + _PUBLIC)))
@@ -181,7 +188,8 @@ def linear_sketch_of(shapes: Mapping[str, tuple[int, ...]]) -> LinearSketch:
     """
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
     require(sum(sizes) > 0, "a model without parameters cannot be watched: accepted is at least one")
-    stops, names = np.cumsum(sizes), list(shapes)
+    stops = np.cumsum(sizes)
+    names = list(shapes)
     groups = np.array_split(np.arange(len(sizes)), min(_PARTS, len(sizes)))
     ends = [(group[0], group[-1]) for group in groups]
     called = [names[a] if a == z else f"{names[a]} to {names[z]}" for a, z in ends]

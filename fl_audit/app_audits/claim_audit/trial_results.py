@@ -71,7 +71,8 @@ def in_app_result(
     `rounds` is the number of rounds of the app's own training, None if it is not known. If trials play fewer, the
     result is never consistent, since nothing is known of the others.
     """
-    verdict, headline = audit.verdict, opening_sentences(audit)
+    verdict = audit.verdict
+    headline = opening_sentences(audit)
     if verdict is Verdict.CONSISTENT and rounds is not None and rounds > audit.claim.rounds:
         verdict = Verdict.INCONCLUSIVE
         played = f"trials play {audit.claim.rounds} of its {plural(rounds, 'round')}"

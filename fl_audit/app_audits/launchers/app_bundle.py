@@ -21,8 +21,12 @@ def bundle_hash(app: Path, path: Path) -> str | None:
     try:
         subprocess.run(
             [str(program), "build", "--app", str(app.resolve())],
-            cwd=path, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_SECONDS,
-        )  # fmt: skip
+            cwd=path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=_SECONDS,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     bundles = list(path.glob("*.fab"))

@@ -27,9 +27,14 @@ _LEAST_START = 30.0  # seconds in which an app may start, at most half of the ti
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
 _LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
 _SWITCHES = TRACKERS_OFF | {
-    "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0",
-    "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
-}  # fmt: skip
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "CUDA_VISIBLE_DEVICES": "",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 """Environment variables that keep trackers and hubs quiet, and the trials on their processors."""
 
 

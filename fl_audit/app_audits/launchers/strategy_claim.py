@@ -23,7 +23,8 @@ def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedCla
     system = system_of(
         options.factory, options.clients or USUAL_CLIENTS, options.norm, options.is_clipped, options.observer
     )
-    adjacency, claim = Adjacency(options.adjacency), options.claim()
+    adjacency = Adjacency(options.adjacency)
+    claim = options.claim()
     strategy = system.new_strategy(system.clients)
     about_clients = adjacency if adjacency.unit is Unit.CLIENT else None
     stated_claim = stated_by(strategy, list(system.mods), about_clients, options.claimed_rounds, options.delta)

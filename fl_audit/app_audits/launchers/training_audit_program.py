@@ -18,7 +18,7 @@ def _audited(request: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> di
     wishes = TrainingFunctionOptions(**request["wishes"])
     options = TrainingAuditOptions(
         wishes.rounds, wishes.calls, wishes.claim_epsilon, wishes.claim_delta, wishes.records_per_user
-    )  # fmt: skip
+    )
     with in_working_copy(own_copy()):
         function = import_function(wishes.function, "training function")
         model, dataset = (

@@ -36,7 +36,8 @@ _NOTHING = 1e-3
 Flower's clipping divides by the norm of an update, so that zero would fail.
 """
 _BESIDE = 10**6  # offset of the number of the direction of this update, so that it is no direction of a canary
-_LAST, _LAST_ROUND = "fl-audit-last-model", "fl-audit-last-round"
+_LAST = "fl-audit-last-model"
+_LAST_ROUND = "fl-audit-last-round"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def canary_mod(canary: Canary) -> Mod:
     def send(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if not message.metadata.message_type.startswith("train"):
             return call_next(message, context)
-        model, server_round = _model(message), _round(message)
+        model = _model(message)
+        server_round = _round(message)
         before = {name: array.numpy() for name, array in model.items()}
         reply = call_next(message, context)
         if reply.has_error():
@@ -163,8 +165,11 @@ def watching_mod(observer: TrainingObserver) -> Mod:
         return call_next(message, context)
 
     def see(message: Message, context: Context) -> None:
-        now, number, records = _model(message), _round(message), context.state
-        last, config = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
+        now = _model(message)
+        number = _round(message)
+        records = context.state
+        last = records.array_records.get(_LAST)
+        config = records.config_records.get(_LAST_ROUND)
         if last is not None and config is not None and config["round"] == number - 1:
             properties = map(ReportedCanaryProperties, range(observer.canaries))
             before, after = _tensors(last), _tensors(now)

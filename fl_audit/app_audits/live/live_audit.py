@@ -124,7 +124,9 @@ class LiveFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this result as a dict of JSON values, as printed by `fl-audit live --json`."""
-        bounds, guarantee, doubts = self.finding, self.guarantee, self.doubts
+        bounds = self.finding
+        guarantee = self.guarantee
+        doubts = self.doubts
         misfits = [{"canary": misfit.number, "node": misfit.node, "what": misfit.what} for misfit in self.misfits]
         looks = [
             {"rounds": look.rounds, "mu_lower": look.finding.mu_lower, "violated": look.is_violated}
@@ -132,23 +134,45 @@ class LiveFinding:
         ]
         claimed = guarantee_values(guarantee.epsilon, guarantee.claims)
         del claimed["epsilon"]  # here its name is `epsilon_claimed`
-        values: dict[str, Any] = json_of(claimed | {
-            "verdict": self.verdict, "whole_rounds": bounds.rounds, "last_round": self.last,
-            "released_rounds": self.released, "carried_on_rounds": self.carried_on, "misnamed_canaries": self.misnamed,
-            "misfits": misfits, "doubts": sorted(doubts.kinds), "faint_canaries": doubts.faint,
-            "uneven_rounds": doubts.uneven, "canaries_are_known": doubts.knows_canaries,
-            "claimed_rounds": guarantee.rounds, "canaries": self.canaries, "mu": bounds.mu, "mu_lower": bounds.mu_lower,
-            "mu_claimed": bounds.mu_claimed, "epsilon_round": bounds.epsilon_round,
-            "epsilon_lower": bounds.epsilon_lower,
-            "epsilon_claimed": guarantee.epsilon, "belief_lower": self.belief_lower,
-            "belief_claimed": guarantee.belief_bound, "confidence": bounds.confidence,
-            "rounds_needed": self.rounds_needed, "limit_of_detection": self.limit,
-            "others_are_known": self.knows_others, "weights_are_known": self.knows_weights,
-            "canary_weights": self.weights, "spread_of_others": self.dilution.spread,
-            "canaries_stand_out_too_little": self.dilution.is_seen,
-            "warning": weakness_warning(guarantee),
-            "level": FAMILY_LEVEL, "looks": looks, "method": bounds.method, "assumption": bounds.method.assumption,
-        })  # fmt: skip
+        values: dict[str, Any] = json_of(
+            claimed
+            | {
+                "verdict": self.verdict,
+                "whole_rounds": bounds.rounds,
+                "last_round": self.last,
+                "released_rounds": self.released,
+                "carried_on_rounds": self.carried_on,
+                "misnamed_canaries": self.misnamed,
+                "misfits": misfits,
+                "doubts": sorted(doubts.kinds),
+                "faint_canaries": doubts.faint,
+                "uneven_rounds": doubts.uneven,
+                "canaries_are_known": doubts.knows_canaries,
+                "claimed_rounds": guarantee.rounds,
+                "canaries": self.canaries,
+                "mu": bounds.mu,
+                "mu_lower": bounds.mu_lower,
+                "mu_claimed": bounds.mu_claimed,
+                "epsilon_round": bounds.epsilon_round,
+                "epsilon_lower": bounds.epsilon_lower,
+                "epsilon_claimed": guarantee.epsilon,
+                "belief_lower": self.belief_lower,
+                "belief_claimed": guarantee.belief_bound,
+                "confidence": bounds.confidence,
+                "rounds_needed": self.rounds_needed,
+                "limit_of_detection": self.limit,
+                "others_are_known": self.knows_others,
+                "weights_are_known": self.knows_weights,
+                "canary_weights": self.weights,
+                "spread_of_others": self.dilution.spread,
+                "canaries_stand_out_too_little": self.dilution.is_seen,
+                "warning": weakness_warning(guarantee),
+                "level": FAMILY_LEVEL,
+                "looks": looks,
+                "method": bounds.method,
+                "assumption": bounds.method.assumption,
+            }
+        )
         return values
 
 
@@ -176,23 +200,24 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     claim = stored.terms.claim(stored.delta)
     whole_ones, every = whole_rounds(directory, stored.canaries)
     rounds, wrong = fitting_rounds(whole_ones, stored.terms, coins)
-    last, before = every[-1].number, earlier_rounds_of_same_training(directory, every)
-    released, scores_and_tosses = len(every) + before, scores_and_coins(rounds, coins, stored.canaries)
+    last = every[-1].number
+    before = earlier_rounds_of_same_training(directory, every)
+    released = len(every) + before
+    scores_and_tosses = scores_and_coins(rounds, coins, stored.canaries)
     whole = sum(round.number <= claim.rounds for round in rounds)
     looks = _interim_analyses(scores_and_tosses, whole, claim, confidence, is_over or last >= claim.rounds)
     level = FAMILY_LEVEL / len(declared_looks(claim.rounds))
     played = replace(stored.terms, rounds=max(claim.rounds, released)).claim(stored.delta)
-    finding, guarantee = _certified(scores_and_tosses, len(rounds), played, confidence), derive_guarantee(claim)
+    finding = _certified(scores_and_tosses, len(rounds), played, confidence)
+    guarantee = derive_guarantee(claim)
     judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
     weights = _weights(rounds)
     # The bounds are on a canary's effect, so they also hold for clients of larger weight. The limit of detection is
     # that of the heaviest client, of whose effect a canary shows the share `part`.
     smallest_weight = float(weights.min())
     hidden = _dilution(rounds[:number], scores_and_tosses, stored, judged, smallest_weight)
-    shift_shown, sought = (
-        _shift(number, stored, claim, level),
-        smallest_weight * hidden.measured_mu(finding.mu_claimed / breach_ratio(guarantee)),
-    )
+    shift_shown = _shift(number, stored, claim, level)
+    sought = smallest_weight * hidden.measured_mu(finding.mu_claimed / breach_ratio(guarantee))
     mu_bound = (
         hidden.true_mu(shift_shown / smallest_weight) if looks and smallest_weight and isfinite(shift_shown) else inf
     )
@@ -311,11 +336,10 @@ def _dilution(
         for round in rounds
         if round.size
     ]
-    tosses, decoys = opened_rounds[1][: len(rounds)].ravel(), 0 if is_replaced else DECOYS * len(rounds)
+    tosses = opened_rounds[1][: len(rounds)].ravel()
+    decoys = 0 if is_replaced else DECOYS * len(rounds)
     tosses = np.append(tosses, np.zeros(decoys))
-    sizes, squared = (
-        (smallest_weight * root_sum_of_squared_deviations(tosses), tosses.size - 2),
-        sum(bounds) / max(1, len(bounds)),
-    )
+    sizes = (smallest_weight * root_sum_of_squared_deviations(tosses), tosses.size - 2)
+    squared = sum(bounds) / max(1, len(bounds))
     mu_full, low = (finding.mu / smallest_weight, finding.mu_lower / smallest_weight) if smallest_weight else (0.0, 0.0)
     return other_clients_variance(squared, finding.mu_claimed, mu_full, low, sizes)

@@ -50,10 +50,13 @@ class Inconsistencies:
 
 
 def doubts_about(
-    every: Sequence[StoredRound], whole: Sequence[StoredRound], opened: tuple[Floats, Floats, Floats],
+    every: Sequence[StoredRound],
+    whole: Sequence[StoredRound],
+    opened: tuple[Floats, Floats, Floats],
     guarantee: StoredGuarantee,
-    hidden: OtherClientsVariance, weights: Floats,
-) -> Inconsistencies:  # fmt: skip
+    hidden: OtherClientsVariance,
+    weights: Floats,
+) -> Inconsistencies:
     """Return the inconsistencies that a test or comparison finds in the stored rounds of a training.
 
     Parameters
@@ -72,13 +75,13 @@ def doubts_about(
     weights
         Weight of each canary relative to the heaviest client, from 0 to 1, shape (canaries,).
     """
-    (scores, coins, decoys), relation = opened, guarantee.terms.adjacency.relation
+    scores, coins, decoys = opened
+    relation = guarantee.terms.adjacency.relation
     claimed = 1 / guarantee.terms.noise_multiplier
-    faint, expected_difference = (
-        _too_weak_canaries(scores, coins, claimed, hidden, weights),
-        weights.min() * hidden.measured_mu(claimed),
-    )
-    uneven, steps = _uneven_rounds(every), [pair for pair in pairwise(every) if pair[1].number == pair[0].number + 1]
+    faint = _too_weak_canaries(scores, coins, claimed, hidden, weights)
+    expected_difference = weights.min() * hidden.measured_mu(claimed)
+    uneven = _uneven_rounds(every)
+    steps = [pair for pair in pairwise(every) if pair[1].number == pair[0].number + 1]
     knows = all(
         note.is_replaced is not None and note.coins is not None
         for stored_round in whole
@@ -112,7 +115,8 @@ def _absent_canaries_differ(
     """
     if (out := scores[coins == 0]).size < 2:
         return False
-    degrees, root = out.size - 1 + decoys.size, sqrt(out.size)
+    degrees = out.size - 1 + decoys.size
+    root = sqrt(out.size)
     squares = float(out.size * np.var(out) + np.sum(np.square(decoys)))
     below = -float(np.mean(out)) / sqrt(squares / degrees) if squares else 0.0
     if relation is Relation.REPLACE:
@@ -128,7 +132,8 @@ def _too_weak_canaries(
     The reason may be a client that inserts its canary in other rounds than the audit's coins say. A comparison with
     decoys would not reveal this, because the canary's scores still exceed those of decoys.
     """
-    weak, count = [], scores.shape[1]
+    weak = []
+    count = scores.shape[1]
     for index in range(count):
         mu = max(0.0, gaussian_slope(coins[:, index], scores[:, index], 0.5).shift)
         sizes = root_sum_of_squared_deviations(coins[:, index]), len(coins) - 2
@@ -153,7 +158,8 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
     degrees = np.array(
         [1 / (1 / DECOYS + (1 / stored_round.size if stored_round.size else 0)) for stored_round in stored_rounds]
     )
-    other_squares, freedom = squares.sum() - squares, degrees.sum() - degrees
+    other_squares = squares.sum() - squares
+    freedom = degrees.sum() - degrees
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(other_squares > 0, squares / degrees * freedom / other_squares, 1.0)
     chances = fdtr(degrees, freedom, ratios)

@@ -70,7 +70,8 @@ def _light(finding: LiveFinding) -> str:
 
 
 def _progress(finding: LiveFinding) -> str:
-    whole, claimed = finding.finding.rounds, finding.guarantee.rounds
+    whole = finding.finding.rounds
+    claimed = finding.guarantee.rounds
     left_out = finding.released - finding.carried_on - whole
     wrong = ", ".join(map(str, finding.misnamed))
     twice = f", or clients named canaries twice or beside those that are watched ({wrong})" if wrong else ""
@@ -81,8 +82,10 @@ def _progress(finding: LiveFinding) -> str:
 
 
 def _opening(finding: LiveFinding) -> str:
-    bounds, guarantee = finding.finding, finding.guarantee
-    lower, at = number_text(bounds.epsilon_lower, 3), f"at delta {number_text(guarantee.delta, 3)}"
+    bounds = finding.finding
+    guarantee = finding.guarantee
+    lower = number_text(bounds.epsilon_lower, 3)
+    at = f"at delta {number_text(guarantee.delta, 3)}"
     return (
         f"With noise as weak as the canaries certify, the training tells an epsilon of at least {lower} {at} "
         f"({percent(bounds.confidence)} confidence in one look that was chosen beforehand, and less for whoever looks "
@@ -96,7 +99,8 @@ def _reading(finding: LiveFinding) -> Reading:
     The page may be opened at any time, so the claim is "broken" only if the verdict from declared analyses is
     `violated`.
     """
-    bounds, is_violated = finding.finding, finding.verdict is Verdict.VIOLATED
+    bounds = finding.finding
+    is_violated = finding.verdict is Verdict.VIOLATED
     wide = max((look.finding.mu_lower for look in finding.looks), default=0.0) if is_violated else 0.0, math.inf
     return compare_with_claim(
         (bounds.mu_lower, math.inf), bounds.mu_claimed, wide=lambda _: wide, level=finding.level, sides=1
@@ -104,22 +108,33 @@ def _reading(finding: LiveFinding) -> Reading:
 
 
 def _facts(finding: LiveFinding) -> tuple[Fact, ...]:
-    bounds, guarantee, reading = finding.finding, finding.guarantee, _reading(finding)
+    bounds = finding.finding
+    guarantee = finding.guarantee
+    reading = _reading(finding)
     rarely = f"except with a chance of at most {one_in(guarantee.delta)}"
     surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {reading}"
     if is_certainty(guarantee.belief_bound):
         surer = str(Reading.NO_LIMIT)
     needed = "none" if finding.rounds_needed is None else f"{finding.rounds_needed:,}"
     return (
-        Fact("Epsilon of the training, at least", number_text(bounds.epsilon_lower, 3),
-             f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {reading}"),
+        Fact(
+            "Epsilon of the training, at least",
+            number_text(bounds.epsilon_lower, 3),
+            f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {reading}",
+        ),
         Fact("An insider may become as sure as", percent(finding.belief_lower), surer),
-        Fact("Epsilon of a round, at least", number_text(bounds.epsilon_round, 3),
-             f"mu {number_text(bounds.mu_lower, 3)} or more, estimated {number_text(bounds.mu, 3)}; claimed "
-             f"{number_text(bounds.mu_claimed, 3)}; {reading}"),
-        Fact(f"Rounds that find {BREACH:g} times the guarantee", needed,
-             f"in 9 of 10 trainings with {plural(finding.canaries, 'canary', 'canaries')}"),
-    )  # fmt: skip
+        Fact(
+            "Epsilon of a round, at least",
+            number_text(bounds.epsilon_round, 3),
+            f"mu {number_text(bounds.mu_lower, 3)} or more, estimated {number_text(bounds.mu, 3)}; claimed "
+            f"{number_text(bounds.mu_claimed, 3)}; {reading}",
+        ),
+        Fact(
+            f"Rounds that find {BREACH:g} times the guarantee",
+            needed,
+            f"in 9 of 10 trainings with {plural(finding.canaries, 'canary', 'canaries')}",
+        ),
+    )
 
 
 def _next(finding: LiveFinding) -> str:
@@ -216,10 +231,14 @@ def _table(finding: LiveFinding) -> str:
     if not finding.looks:
         return paragraph_html("No verdict yet: the first is passed after five whole rounds.")
     rows = [
-        (plural(look.rounds, "whole round"), number_text(look.finding.mu_lower, 3),
-         number_text(look.finding.epsilon_lower, 3), "yes" if look.is_violated else "no")
+        (
+            plural(look.rounds, "whole round"),
+            number_text(look.finding.mu_lower, 3),
+            number_text(look.finding.epsilon_lower, 3),
+            "yes" if look.is_violated else "no",
+        )
         for look in finding.looks
-    ]  # fmt: skip
+    ]
     columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the guarantee")
     together = f"their bounds hold together with {percent(finding.finding.confidence)} confidence"
     at_most = f"{together}, and a kept guarantee fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"

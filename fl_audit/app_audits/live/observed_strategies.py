@@ -41,7 +41,8 @@ class _ObservedStrategyBase:
     """Base class of strategies that delegate to another strategy, and pass its releases to an observer."""
 
     def __init__(self, strategy: Any, observer: TrainingObserver) -> None:
-        self.strategy, self.watch = strategy, observer
+        self.strategy = strategy
+        self.watch = observer
         self._before: Any = None
 
     def _aggregated(
@@ -65,7 +66,9 @@ class _ObservedStrategyBase:
         if released is not None and self._before is not None:
             # A canary whose note cannot be read counts as one of the other clients.
             other_replies = valid_replies - sum(note is not None for note in notes.values())
-            before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, notes, replies)
+            before = _arrays(self._before)
+            after = _arrays(released)
+            present = _weighed(self.strategy, notes, replies)
             self.watch.store_scores(number, before, after, present, other_replies, norm, run)
         return released, metrics
 
@@ -94,10 +97,8 @@ class ObservedStrategy(_ObservedStrategyBase, Strategy):
             for index, message in enumerate(answered)
             if message.has_content() and NOTE in message.content.config_records
         }
-        run, other_replies = (
-            next((message.metadata.run_id for message in answered), None),
-            sum(message.has_content() for message in answered),
-        )
+        run = next((message.metadata.run_id for message in answered), None)
+        other_replies = sum(message.has_content() for message in answered)
         aggregate = partial(self.strategy.aggregate_train, server_round, answered)
         return self._aggregated(server_round, properties, answered, aggregate, run, other_replies)
 
@@ -150,7 +151,8 @@ def _weighed(strategy: object, notes: _Said, replies: Sequence[Any]) -> Iterator
     weights = [_weight(reply, key) for reply in replies]
     heaviest = max(weights, default=0.0)
     aggregate = getattr(layers[-1], "aggregate_train", None) or getattr(layers[-1], "aggregate_fit", None)
-    where, qualified_name = getattr(aggregate, "__module__", ""), getattr(aggregate, "__qualname__", "")
+    where = getattr(aggregate, "__module__", "")
+    qualified_name = getattr(aggregate, "__qualname__", "")
     defaults = _OTHERWISE if where.startswith("flwr.") else {}
     for name, note in notes.items():
         share = weights[name] / heaviest if heaviest > 0 else None

@@ -100,11 +100,17 @@ class TrainingObserver:
             directions = (canary_direction(self.directions, server_round, number, released.size) for number in numbers)
             scores = tuple(canary_score(released, direction) for direction in directions)
             round = StoredRound(
-                server_round, tuple(sorted(present, key=lambda properties: properties.number)), scores,
-                self.others if other_clients is None else other_clients, released.size, norm,
-                fingerprint(self.directions), run,
-                models_only, *map(_digest, models),
-            )  # fmt: skip
+                server_round,
+                tuple(sorted(present, key=lambda properties: properties.number)),
+                scores,
+                self.others if other_clients is None else other_clients,
+                released.size,
+                norm,
+                fingerprint(self.directions),
+                run,
+                models_only,
+                *map(_digest, models),
+            )
             from filelock import FileLock  # clients import this module, and only an observer keeps rounds  # noqa: PLC0415
 
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -185,7 +191,8 @@ def stored_guarantee(directory: Path) -> StoredGuarantee:
         f"{path} is missing: accepted are directories in which a `TrainingObserver` with terms keeps rounds",
     )
     with stored_in(path, "guarantee of a training that canaries watch") as stored:
-        delta, canaries = float(stored["delta"]), stored["canaries"]
+        delta = float(stored["delta"])
+        canaries = stored["canaries"]
         require_number("delta is", delta, "numbers above 0 and below 1")
         require_number("canaries is", canaries, _CANARIES)
         return StoredGuarantee(terms_of_json(stored, str(path)), delta, canaries)

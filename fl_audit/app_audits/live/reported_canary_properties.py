@@ -73,7 +73,8 @@ def note_of_json(values: Mapping[str, object]) -> ReportedCanaryProperties:
     ValueError
         If a value is out of its range.
     """
-    number, replaced = int(str(values["number"])), values.get("is_replaced")
+    number = int(str(values["number"]))
+    replaced = values.get("is_replaced")
     coins, directions, node = (converted(str, values.get(name)) for name in ("coins", "directions", "node"))
     norm, weight = (converted(float, values.get(name)) for name in ("norm", "weight"))
     size = converted(int, values.get("size"))

@@ -30,7 +30,8 @@ from fl_audit.ordinary_files import read_text_file
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.value_checks import require_number
 
-MOST_CANARIES, MOST_ROUNDS = 10_000, 2**24
+MOST_CANARIES = 10_000
+MOST_ROUNDS = 2**24
 _NAMED = 4  # largest number of mismatches that a message lists
 _ROUNDED = 1 - 1e-6  # smallest ratio of a canary's norm to the clipping norm that counts as equal
 
@@ -186,7 +187,8 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
     canaries
         Number of canaries, at least 1, which are numbered from 0.
     """
-    stored_rounds, every = _kept_rounds(directory), tuple(range(canaries))
+    stored_rounds = _kept_rounds(directory)
+    every = tuple(range(canaries))
     whole = [
         stored_round
         for stored_round in stored_rounds
@@ -259,7 +261,8 @@ def earlier_rounds_of_same_training(directory: Path, rounds: list[StoredRound]) 
     rounds
         The rounds in the directory itself.
     """
-    chain, added = list(rounds), 0
+    chain = list(rounds)
+    added = 0
     aside = [_kept_rounds(path) for path in sorted(directory.glob("earlier-*")) if path.is_dir()]
     while linked := next(
         (
@@ -272,7 +275,8 @@ def earlier_rounds_of_same_training(directory: Path, rounds: list[StoredRound]) 
         aside.remove(linked)
         afters = {stored_round.after for stored_round in chain}
         later_rounds = [stored_round for stored_round in linked if stored_round.after not in afters]
-        chain, added = chain + later_rounds, added + len(later_rounds)
+        chain = chain + later_rounds
+        added = added + len(later_rounds)
     return added
 
 

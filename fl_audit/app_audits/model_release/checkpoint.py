@@ -11,7 +11,8 @@ from fl_audit.errors import require
 from fl_audit.ordinary_files import require_ordinary, sha256_of
 from fl_audit.tensor_files import open_tensors
 
-_SAFETENSORS, _NUMPY = ".safetensors", ".npz"
+_SAFETENSORS = ".safetensors"
+_NUMPY = ".npz"
 
 
 @dataclass(frozen=True)

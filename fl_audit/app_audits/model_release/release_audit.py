@@ -77,7 +77,8 @@ class ReleaseFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the further entries of `summary.json`; numbers that are not finite become None."""
-        star, attacks = self.star, self.star.attacks
+        star = self.star
+        attacks = self.star.attacks
         return {
             "model": self.model.to_json(),
             "delta": self.delta,

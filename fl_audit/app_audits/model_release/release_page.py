@@ -94,7 +94,8 @@ def release_text(result: AuditResult, finding: ReleaseFinding, member_losses: Fl
 
 
 def _headline(finding: ReleaseFinding) -> str:
-    verdict, claim = capital(str(finding.verdict)), finding.claim
+    verdict = capital(str(finding.verdict))
+    claim = finding.claim
     bound = finding.certain if finding.contradicts else finding.bounds[0]
     bound_text = f"epsilon {number_text(bound.epsilon, 3)} at least at delta {finding.delta:g}"
     sure = f"{percent(bound.confidence)} confidence"
@@ -117,7 +118,9 @@ def _headline(finding: ReleaseFinding) -> str:
 
 
 def _lines(finding: ReleaseFinding) -> list[tuple[str, str]]:
-    star, attacks, model = finding.star, finding.star.attacks, finding.model
+    star = finding.star
+    attacks = finding.star.attacks
+    model = finding.model
     sizes = f"{plural(model.tensors, 'tensor')}, {plural(model.parameters, 'parameter')}"
     prefix = "at least " if star.is_lower_bound else ""
     lines = [

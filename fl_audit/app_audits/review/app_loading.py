@@ -55,7 +55,8 @@ def read_app(directory: Path) -> AppDescription:
         raise InputError(f"{path} names no serverapp as module:object (found {server!r}): {accepted}; {STRATEGY_ALONE}")
     federations = flower.get("federations", {})
     options = federations.get(federations.get("default", "local-simulation"), {}).get("options", {})
-    name, client = project.get("project", {}).get("name", directory.name), str(components.get("clientapp", ""))
+    name = project.get("project", {}).get("name", directory.name)
+    client = str(components.get("clientapp", ""))
     config = _flat_settings(path, flower.get("app", {}).get("config", {}))
     return AppDescription(name, directory, server, client, config, options.get("num-supernodes"))
 

@@ -178,7 +178,8 @@ def guarantee_of_stated(stated: StatedAppClaim, rounds: int) -> dict[str, Any] |
 
     The guarantee consists of JSON values by name.
     """
-    claim, mu = stated.claim, stated.mu_of_round
+    claim = stated.claim
+    mu = stated.mu_of_round
     return None if claim is None or mu is None else _values_of_mu(claim, mu, rounds)
 
 
@@ -193,7 +194,8 @@ def stated_claim_warning(stated: StatedAppClaim, rounds: int) -> str | None:
 
     An epsilon that the reviewer states is about the whole training.
     """
-    claim, mu = stated.claim, stated.mu_of_round
+    claim = stated.claim
+    mu = stated.mu_of_round
     if claim is None:
         return None
     if mu is None or (stated.is_of_reviewer and claim.epsilon is not None):

@@ -37,7 +37,8 @@ from fl_audit.strategies.flower_grids import make_messages_for
 from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
 from fl_audit.user_modules import import_function
 
-MOST_CLIENTS, MOST_ROUNDS = 2, 2
+MOST_CLIENTS = 2
+MOST_ROUNDS = 2
 """Largest number of clients that train, and of rounds; two of each show which values repeat."""
 _OFFER = (
     "--client-data my_data:load_data puts a function of yours in the place of the app's own of that name, or of "
@@ -114,7 +115,8 @@ class _InspectedClients:
 
     def answer(self, message: Message) -> Message | None:
         """Return the reply of the client that a message is sent to; an error reply if the client raises."""
-        node, kind = message.metadata.dst_node_id, message.metadata.message_type
+        node = message.metadata.dst_node_id
+        kind = message.metadata.message_type
         # Clients get their partitions in the order in which they are first asked.
         seat = self._seats.setdefault(node, len(self._seats))
         if seat >= MOST_CLIENTS and kind.split(".")[0] in self._last:
@@ -136,7 +138,8 @@ class _InspectedClients:
             reply = self.call(message, context)
             self._evaluated(seat, reply)
             return reply
-        recorder, number = Recorder(), self._rounds.get(seat, 0) + 1
+        recorder = Recorder()
+        number = self._rounds.get(seat, 0) + 1
         self._rounds[seat] = number
         with recorded(recorder):
             reply = self.call(message, context)
@@ -158,9 +161,12 @@ class _InspectedClients:
     def context(self, seat: int) -> Context:
         config = UserConfig({"partition-id": seat, "num-partitions": self.nodes})
         return Context(
-            run_id=RUN_ID, node_id=FIRST_NODE + seat, node_config=config, state=RecordDict(),
+            run_id=RUN_ID,
+            node_id=FIRST_NODE + seat,
+            node_config=config,
+            state=RecordDict(),
             run_config=UserConfig(self.app.config),
-        )  # fmt: skip
+        )
 
     def train_first_again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
         """Repeat the first training of the client that was asked first, and return the record of the repeated training.
@@ -203,7 +209,8 @@ def _looked(clients: _InspectedClients, captured: CapturedStrategy, delta: float
     try:
         again = replays(_edited(clients), clients.dataset) if clients.dataset is not None else ()
     except NotRepeatableError:
-        again, unseen = (), [*unseen, NOT_REPEATABLE]
+        again = ()
+        unseen = [*unseen, NOT_REPEATABLE]
     return assess(clients.app.name, replace(recorded, repeated=repeated, replays=again), unseen)
 
 
@@ -242,7 +249,8 @@ def _own_data(app: AppDescription, spec: str | None) -> Iterator[None]:
     if spec is None:
         yield
         return
-    make, name = import_function(spec, "--client-data"), spec.rpartition(":")[2]
+    make = import_function(spec, "--client-data")
+    name = spec.rpartition(":")[2]
     with ExitStack() as stack:
         count = 0
         for module in list(sys.modules.values()):

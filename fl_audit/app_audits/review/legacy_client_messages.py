@@ -40,10 +40,12 @@ def of_old_message(reply: Message, message: Message) -> Message:
         fitted = flower.recorddict_to_fitres(reply.content, keep_input=True)
         arrays = parameters_to_ndarrays(fitted.parameters)
         records["arrays"] = ArrayRecord({f"{index:03d}": Array(value) for index, value in enumerate(arrays)})
-        numbers, count = dict(fitted.metrics), fitted.num_examples
+        numbers = dict(fitted.metrics)
+        count = fitted.num_examples
     else:
         evaluated = flower.recorddict_to_evaluateres(reply.content)
-        numbers, count = {**evaluated.metrics, "loss": evaluated.loss}, evaluated.num_examples
+        numbers = {**evaluated.metrics, "loss": evaluated.loss}
+        count = evaluated.num_examples
     plain = {name: float(value) for name, value in numbers.items() if isinstance(value, (int, float))}
     records["metrics"] = MetricRecord({**plain, "num-examples": int(count)})
     return Message(RecordDict(records), reply_to=message)

@@ -21,7 +21,8 @@ _USUAL = replace(TrialBudget(), scout=200, pilot=200, most=12, plainest=True)
 _FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
 _FEWEST = TrialBudget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
 """Number of trials in each stage; it suffices to detect releases without any noise."""
-_LEVEL, _MOST_TRIED = 0.05, 6400
+_LEVEL = 0.05
+_MOST_TRIED = 6400
 _LEFT_OUT = ("large model", "own model, around a median")
 """Environments of scenarios that are left out if the app's own model is known."""
 USUAL_ROUNDS = 3  # largest number of rounds of a trial unless the reviewer sets another number
@@ -150,7 +151,8 @@ def _seconds(plan: ReviewPlan, own_seconds: float, seconds: float) -> float:
     `own_seconds` is the time of a trial's round on the app's own model, and `seconds` that on a small model.
     """
     of_kinds = [own_seconds if kind.model is ModelKind.OWN else seconds for kind in plan.kinds]
-    budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
+    budget = plan.budget
+    mean = sum(of_kinds) / len(of_kinds)
     trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
     if budget.scout < budget.pilot:
         trials += budget.pilot * min(budget.kept, len(of_kinds))

@@ -29,7 +29,8 @@ def probed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, fl
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     scenario = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
-    copy, unoffered = WorkingCopy(Path.cwd()), dict[str, None]()
+    copy = WorkingCopy(Path.cwd())
+    unoffered = dict[str, None]()
     for _ in range(_MOST_NAMES):
         with names_asked() as names:
             transcript, slow, blamed = _timed(system, claim, scenario, copy)
@@ -90,7 +91,8 @@ def _timed(
 
     The part is a Flower mod of the app. The name is "" if no mod failed.
     """
-    began, trial = time.monotonic(), BlackBoxTrial(system, claim, scenario, True, generator(0, Purpose.BLACK_BOX))
+    began = time.monotonic()
+    trial = BlackBoxTrial(system, claim, scenario, True, generator(0, Purpose.BLACK_BOX))
     with in_working_copy(copy, thoroughly=False):
         transcript = trial.play()
     return transcript, time.monotonic() - began, trial.blamed

@@ -15,12 +15,24 @@ from fl_audit.app_audits.review.claims import is_on
 from fl_audit.ordinary_files import LARGEST_TEXT, read_file, read_text_file
 
 LIBRARIES = {
-    "opacus": "Opacus", "tensorflow_privacy": "TensorFlow Privacy", "jax_privacy": "JAX-Privacy",
-    "dp_accounting": "dp-accounting", "fastDP": "fastDP", "private_transformers": "private-transformers",
-    "dp_transformers": "dp-transformers", "private_vision": "private-vision", "pyvacy": "PyVacy",
-    "diffprivlib": "diffprivlib", "opendp": "OpenDP", "pydp": "PyDP", "prv_accountant": "prv-accountant",
-    "autodp": "autodp", "tmlt": "Tumult", "snsynth": "SmartNoise", "mlx_privacy": "mlx-privacy",
-}  # fmt: skip
+    "opacus": "Opacus",
+    "tensorflow_privacy": "TensorFlow Privacy",
+    "jax_privacy": "JAX-Privacy",
+    "dp_accounting": "dp-accounting",
+    "fastDP": "fastDP",
+    "private_transformers": "private-transformers",
+    "dp_transformers": "dp-transformers",
+    "private_vision": "private-vision",
+    "pyvacy": "PyVacy",
+    "diffprivlib": "diffprivlib",
+    "opendp": "OpenDP",
+    "pydp": "PyDP",
+    "prv_accountant": "prv-accountant",
+    "autodp": "autodp",
+    "tmlt": "Tumult",
+    "snsynth": "SmartNoise",
+    "mlx_privacy": "mlx-privacy",
+}
 """Names of libraries for record-level privacy, keyed by the Python package."""
 _BY_HAND = re.compile(
     r"dp_?sgd|dp_?adam|dp_?(sgd_?)?optimi[sz]er|dp_?keras|privacy_?engine|make_private"

@@ -101,7 +101,8 @@ class _RecordingFactory(TrialStrategyFactory):
     def new_strategy(self) -> Strategy:
         """Return a copy of the app's strategy, whose `start` records each model that it releases."""
         copy = self.start.copy_for_trial(0, np.random.default_rng()) if self.renews else self.start.copied()
-        begin, arguments = copy.strategy.start, {k: v for k, v in copy.arguments.items() if k != "num_rounds"}
+        begin = copy.strategy.start
+        arguments = {k: v for k, v in copy.arguments.items() if k != "num_rounds"}
 
         def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
             seated = _RecordingGrid(grid, self.nodes, self.seats, self.log)

@@ -39,7 +39,10 @@ from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
 from fl_audit.generator_states import spared_generators
 from fl_audit.verdict.verdict import Verdict
 
-_OF_MECHANISM, _OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.55, 0.75, 0.8, 0.85
+_OF_MECHANISM = 0.55
+_OF_MODEL = 0.75
+_OF_EARLY = 0.8
+_OF_NUMBERS = 0.85
 """Shares of the time limit, counted from the start of the review.
 
 Trials of the mechanism end at `_OF_MECHANISM`, all trials on the model at `_OF_MODEL`, trials with few clients at
@@ -100,14 +103,17 @@ def _planned(
     if len(traces) == 1 and app.stated.claim is not None:
         traces = (_traced(app, system), *traces)
     starts = compared_starts(app.stated, traces)
-    sampled, stated, claim = dict(app.stage.most), app.stated, app.claim
+    sampled = dict(app.stage.most)
+    stated = app.stated
+    claim = app.claim
     kinds = planning.relevant_scenarios(kinds_of(system, claim), app.own, has_claim=stated.claim is not None)
     seconds_left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
     says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
     is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
     wanted_rounds = (options.rounds or min(app.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
-    is_free, is_quick = options.rounds is None, options.is_quick or stated.claim is None
+    is_free = options.rounds is None
+    is_quick = options.is_quick or stated.claim is None
     plan = planning.plan_of(kinds, claim, slow, quick, seconds_left, wanted_rounds, is_free, is_quick)
     claim = replace(claim, rounds=plan.rounds)
     names = [kind.name for kind in plan.kinds]
@@ -120,9 +126,22 @@ def _planned(
     of_code = () if app.inside is not None and app.inside.assessment is not None else names_found
     remarks = tuple(app_remarks(of_code, unoffered, app.stand_ins, has_written))
     return _PlannedReview(
-        app, options, began, tell, keep, system, claim, plan, tuple(names), tuple(about), sampled, names_found,
-        (*unseen, *starts.unseen, *late), remarks, starts,
-    )  # fmt: skip
+        app,
+        options,
+        began,
+        tell,
+        keep,
+        system,
+        claim,
+        plan,
+        tuple(names),
+        tuple(about),
+        sampled,
+        names_found,
+        (*unseen, *starts.unseen, *late),
+        remarks,
+        starts,
+    )
 
 
 def _late_noise(app: ReviewedApp, system: AuditedSystem, claim: StatedClaim, played: int) -> tuple[str, ...]:
@@ -197,17 +216,31 @@ class _PlannedReview:
         later = _not_begun(self.claim, other_names)
         if not of_mechanism or not other_names:
             return self.run_claim_audit(
-                self.system, self.claim, self.names, self.plan.budget, _OF_MODEL,
+                self.system,
+                self.claim,
+                self.names,
+                self.plan.budget,
+                _OF_MODEL,
                 lambda came: self.review_so_far(came, claim_audit),
-            )  # fmt: skip
+            )
         result = self.run_claim_audit(
-            self.system, self.claim, of_mechanism, self.plan.budget, _OF_MECHANISM,
-            lambda came: self.review_so_far(merged(came, later), claim_audit), _CONFIDENCE_OF_MECHANISM,
-        )  # fmt: skip
+            self.system,
+            self.claim,
+            of_mechanism,
+            self.plan.budget,
+            _OF_MECHANISM,
+            lambda came: self.review_so_far(merged(came, later), claim_audit),
+            _CONFIDENCE_OF_MECHANISM,
+        )
         audit_of_rest = self.run_claim_audit(
-            self.system, self.claim, other_names, smallest_budget(self.claim, len(other_names)), _OF_MODEL,
-            lambda came: self.review_so_far(merged(result, came), claim_audit), _CONFIDENCE_OF_OTHERS,
-        )  # fmt: skip
+            self.system,
+            self.claim,
+            other_names,
+            smallest_budget(self.claim, len(other_names)),
+            _OF_MODEL,
+            lambda came: self.review_so_far(merged(result, came), claim_audit),
+            _CONFIDENCE_OF_OTHERS,
+        )
         return merged(result, audit_of_rest)
 
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
@@ -243,10 +276,17 @@ class _PlannedReview:
         """
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(
-            system, claim, budget=budget, confidence=confidence, seed=self.wishes.seed,
-            processes=self.wishes.processes, include=names,
-            seconds=seconds, tell=self.tell, keep=lambda result: self.keep(so_far(result)),
-        )  # fmt: skip
+            system,
+            claim,
+            budget=budget,
+            confidence=confidence,
+            seed=self.wishes.seed,
+            processes=self.wishes.processes,
+            include=names,
+            seconds=seconds,
+            tell=self.tell,
+            keep=lambda result: self.keep(so_far(result)),
+        )
 
     def review_so_far(
         self, claim_audit: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()
@@ -256,7 +296,9 @@ class _PlannedReview:
         `claim_audit` is the audit of the released model. `beside` is the audit of side channels, or None without one.
         `early` holds remarks on trials with the number of clients with which the app starts.
         """
-        read, caught, stated = self.read, self.read.caught, self.read.stated
+        read = self.read
+        caught = self.read.caught
+        stated = self.read.stated
         results = [claim_audit] if beside is None else [claim_audit, beside]
         planned = [*self.names, *(self.about if self.tests_side_channels else ())]
         weaker = weaker_than_configured(stated, read.app.config, caught.rounds)

@@ -139,10 +139,12 @@ def _without_claim(review: ReviewResult) -> str:
 
 def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     """Return the lines of a review's first screen, each as (subject, text)."""
-    stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
+    stated = review.stated
+    claim = epsilon_words(review.stated, review.rounds)
     source = stated.source
     if stated.claim is None and review.unseen:
-        claim, source = "none that could be seen", "what was not loaded may hold one"
+        claim = "none that could be seen"
+        source = "what was not loaded may hold one"
     inside = None if review.inside is None else review.inside.assessment
     if stated.claim is None and review.of_records and inside is None:
         claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
@@ -211,7 +213,8 @@ def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
     attempts = review.result.attempts
     tried = "none tried a distinguisher"
     if attempts:
-        largest, count = max(attempt.trials for attempt in attempts), len(attempts)
+        largest = max(attempt.trials for attempt in attempts)
+        count = len(attempts)
         best = "the best one" if count == 1 else f"each of the {count} best ones"
         tried = f"up to {largest:,} tried {best} ({review.budget})"
     trials = "1 scenario" if len(kinds) == 1 else f"{len(kinds)} scenarios"
@@ -278,7 +281,8 @@ def _leaking_number_text(side_channel: SideChannelResult, review: ReviewResult) 
 
 def review_json(review: ReviewResult) -> dict[str, Any]:
     """Return a review as a dictionary of JSON values, keyed by field name."""
-    result, claim = review.result, review.stated.claim
+    result = review.result
+    claim = review.stated.claim
     return {
         "app": review.app,
         "verdict": str(review.verdict),

@@ -66,14 +66,33 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
     weights = [layer.weighted_by_key for layer in layers_of(start.strategy) if hasattr(layer, "weighted_by_key")]
     system = AuditedSystem(
-        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, options.is_clipped, stated.observer,
+        stage.new_strategy,
+        caught.mods,
+        None,
+        stage.seats,
+        stated.norm,
+        options.is_clipped,
+        stated.observer,
         own_arrays,
         *weights[-1:],
-    )  # fmt: skip
+    )
     return ReviewedApp(
-        app, caught, stand_ins, code, inside, stated, claim, nodes, own_arrays, start, stage, system, tuple(on_clients),
-        tuple(on_model), count_fault,
-    )  # fmt: skip
+        app,
+        caught,
+        stand_ins,
+        code,
+        inside,
+        stated,
+        claim,
+        nodes,
+        own_arrays,
+        start,
+        stage,
+        system,
+        tuple(on_clients),
+        tuple(on_model),
+        count_fault,
+    )
 
 
 def _look_inside(
@@ -100,7 +119,8 @@ def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: i
     )
     if options.epsilon is not None or options.noise_multiplier is not None:
         between = adjacency or Adjacency.ADD_REMOVE_CLIENT
-        noise, over = options.noise_multiplier, options.noise_over
+        noise = options.noise_multiplier
+        over = options.noise_over
         claim = StatedClaim(between, options.epsilon, options.delta, noise, rounds, over)
         usual = stated_by(captured.start.strategy, [mod.mod for mod in captured.mods], None, rounds, options.delta)
         mu_of_claim = None if usual.claim is None else usual.claim.mu or usual.mu

@@ -113,6 +113,7 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
         numbers = dict.fromkeys(
             name.removeprefix(start) for summary in tried for name in summary.names if name.startswith(start)
         )
-        trials, names = sum(summary.trials for summary in tried), tuple(numbers) if start else ()
+        trials = sum(summary.trials for summary in tried)
+        names = tuple(numbers) if start else ()
         results_found.append(SideChannelResult(aside, bool(tried), trials, share, by, untried, names))
     return tuple(results_found)

@@ -82,7 +82,10 @@ class _StrategyStarted(BaseException):
 
     def __init__(self, strategy: Any, args: tuple[Any, ...], kwargs: dict[str, Any], workflow: Any = None) -> None:
         super().__init__()
-        self.strategy, self.args, self.kwargs, self.workflow = strategy, args, kwargs, workflow
+        self.strategy = strategy
+        self.args = args
+        self.kwargs = kwargs
+        self.workflow = workflow
 
 
 class _EarlyMessageError(BaseException):
@@ -120,7 +123,8 @@ def capture_strategy(app: AppDescription, nodes: int, finder: StubImportFinder) 
 
 
 def _until_start(server: ServerApp, app: AppDescription, nodes: int, finder: StubImportFinder) -> _StrategyStarted:
-    state, config = RecordDict(), UserConfig(app.config)
+    state = RecordDict()
+    config = UserConfig(app.config)
     context = Context(run_id=RUN_ID, node_id=1, node_config=UserConfig(), state=state, run_config=config)
     try:
         with _caught_starts():
@@ -186,7 +190,9 @@ def _kinds(kind: type) -> set[type]:
 @contextmanager
 def _noted_mods() -> Iterator[_NotedMods]:
     """Record in a `with` block which mods Flower wraps around each function of an imported client app."""
-    noted, kept_alive, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
+    noted = dict[int, Sequence[Mod]]()
+    kept_alive = list[object]()
+    make = vars(flower_client)["make_ffn"]
 
     def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
         call: Callable[..., Message] = make(function, mods)
@@ -224,7 +230,9 @@ def _client_mods(
         ]
     there = [(mod, types) for mod, types in placed if not is_stand_in(mod)]
     unseen = [f"{lost} (of {len(placed)}, {len(placed) - len(there)} are missing{finder.words})"]
-    config, remarks, noted_mods = UserConfig(app.config), list[str](), list[tuple[Mod, frozenset[str] | None]]()
+    config = UserConfig(app.config)
+    remarks = list[str]()
+    noted_mods = list[tuple[Mod, frozenset[str] | None]]()
     for types in dict.fromkeys(types for _, types in there):
         inner, remarks_inside = _within_masks(app, [mod for mod, of_types in there if of_types == types])
         noted_mods += [(mod, types) for mod in inner]
@@ -244,7 +252,9 @@ def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mo
     positions = [index for index, mod in enumerate(mods) if name_of(mod) in AGREEING]
     if not positions:
         return mods, []
-    outer, agreeing, inner = mods[: positions[0]], mods[positions[0]], mods[positions[-1] + 1 :]
+    outer = mods[: positions[0]]
+    agreeing = mods[positions[0]]
+    inner = mods[positions[-1] + 1 :]
     inside = name_of(agreeing)
     for mod in outer:
         fault = fault_outside([mod], agreeing)

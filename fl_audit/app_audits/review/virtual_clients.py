@@ -81,7 +81,8 @@ class TrialStrategyFactory:
         # The strategy's generators continue from the global ones, which are seeded for the trials.
         draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002
         fresh = self.start.copy_for_trial(0, draws, path_in_current_copy)
-        begin, arguments = fresh.strategy.start, {k: v for k, v in fresh.arguments.items() if k != "num_rounds"}
+        begin = fresh.strategy.start
+        arguments = {k: v for k, v in fresh.arguments.items() if k != "num_rounds"}
 
         def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
             seated = VirtualClientGrid(grid, self.nodes, self.seats)

@@ -166,7 +166,8 @@ def one_run_bound(
     values, tossed = guessing_bounds.checked_scores(as_floats("scores", scores), coins)
     require_number("delta is", delta)
     _require_confidence(confidence)
-    shift, cosines = OneRunMethod.SHIFT, OneRunMethod.COSINES
+    shift = OneRunMethod.SHIFT
+    cosines = OneRunMethod.COSINES
     require(method is shift or np.size(decoys) == 0, f"decoys with {method}: accepted with {shift} alone")
     require(method is cosines or dimension is None, f"dimension with {method}: accepted with {cosines} alone")
     if not method.guesses:

@@ -48,7 +48,8 @@ def canary_contribution(
 
     Shapes: `coins` (n,), `norms` (n,).
     """
-    mechanism, size = federation.public.mechanism, federation.model.layout.size
+    mechanism = federation.public.mechanism
+    size = federation.model.layout.size
     lengths = np.full(len(trials), mechanism.clipping_norm) if norms is None else norms.cpu().numpy()
     is_replaced = mechanism.adjacency.relation is Relation.REPLACE
     signs = np.where(coins, 1.0, -1.0 if is_replaced else 0.0)
@@ -66,7 +67,9 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
 
     Each tensor is float32 and has shape (canaries, parameters).
     """
-    seed, canaries, size = federation.public.data_seed, range(federation.public.canaries), federation.model.layout.size
+    seed = federation.public.data_seed
+    canaries = range(federation.public.canaries)
+    size = federation.model.layout.size
     directions = (
         [canary_direction(seed, server_round, canary, size, trial) for canary in canaries] for trial in trials
     )
@@ -78,7 +81,8 @@ def canary_scores(federation: LoadedFederation, observed_round: ObservedRound, t
 
     A score is the inner product of the release with the direction, divided by the norm of one canary in the release.
     """
-    public, at_server = federation.public, federation.public.threat_model.adversary is Adversary.SERVER
+    public = federation.public
+    at_server = federation.public.threat_model.adversary is Adversary.SERVER
     observed = observed_round.side.contribution if at_server else observed_round.sums(public.mechanism)
     assert observed is not None, "the server sees what every client sent"
     units = np.broadcast_to(
@@ -128,7 +132,8 @@ def canary_facts(federation: LoadedFederation) -> PublicCanaryFacts | None:
         units = federation.public.clients if mechanism.adjacency.unit is Unit.CLIENT else federation.public.records
         other_units = mechanism.participation.mean_units(units)
         return PublicCanaryFacts(1 / mechanism.noise_multiplier, others=other_units, size=federation.model.layout.size)
-    steps, shard_size = private_steps(mechanism), len(federation.shards[federation.victim])
+    steps = private_steps(mechanism)
+    shard_size = len(federation.shards[federation.victim])
     rounds_seen = (
         [shard_size]
         if federation.public.threat_model.adversary is Adversary.SERVER
@@ -148,5 +153,6 @@ def _norm_in_release(federation: LoadedFederation) -> float:
     mechanism = federation.public.mechanism
     if not isinstance(mechanism.contribution, PrivateTraining):
         return mechanism.clipping_norm
-    steps, records = private_steps(mechanism), len(federation.shards[federation.victim])
+    steps = private_steps(mechanism)
+    records = len(federation.shards[federation.victim])
     return sqrt(steps.update_variance(records)) / mechanism.noise_multiplier

@@ -67,13 +67,16 @@ def planned_canaries(federation: LoadedFederation, guarantee: Guarantee, trials:
     The result is None if the run has no canaries. It is also None if clients train with DP-SGD: then the steps in which
     a canary takes part are drawn during training, so the limit cannot be planned.
     """
-    public, facts = federation.public, canary_facts(federation)
+    public = federation.public
+    facts = canary_facts(federation)
     if facts is None or isinstance(public.mechanism.contribution, PrivateTraining):
         return None
     is_replaced = public.mechanism.adjacency.relation is Relation.REPLACE
     squared = squared_spread(facts.others, public.canaries, facts.size, is_replaced)
-    hidden, played = OtherClientsVariance(sqrt(squared), is_seen=False), trials * public.rounds
-    read, is_in = played * directions_read(public), played * public.canaries / 2
+    hidden = OtherClientsVariance(sqrt(squared), is_seen=False)
+    played = trials * public.rounds
+    read = played * directions_read(public)
+    is_in = played * public.canaries / 2
     root = sqrt(is_in - is_in**2 / read)
     return canary_detection_limit((root, read), public.rounds, hidden, guarantee.claim, facts.mu)
 

@@ -96,7 +96,8 @@ def from_all_iterates(
     require_delta(delta)
     fits = scaled.shape[0] == unsent_scaled.shape[0]
     require(fits, f"unsent cosines have {unsent_scaled.shape[0]} rounds: accepted is {scaled.shape[0]}")
-    largest, reference = scaled.max(axis=0), unsent_scaled.max(axis=0)
+    largest = scaled.max(axis=0)
+    reference = unsent_scaled.max(axis=0)
     unit = float(reference.std())
     shift = float(largest.mean() - reference.mean()) / unit
     return _finding(epsilon_of_two_normals(shift, float(largest.std()) / unit, delta), scaled, delta, confidence)
@@ -137,7 +138,8 @@ def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
 
     The log-likelihood ratio is a quadratic polynomial, so it exceeds epsilon on at most two intervals.
     """
-    a, b = (1 - spread**-2) / 2, mean / spread**2
+    a = (1 - spread**-2) / 2
+    b = mean / spread**2
     c = -(mean**2) / (2 * spread**2) - math.log(spread) - epsilon
     if abs(a) < 1e-12:
         if b == 0:
@@ -165,13 +167,22 @@ def _finding(estimate: float, scaled: Floats, delta: float, confidence: float) -
 
     The array `scaled` holds each canary's cosine times sqrt(dimension), (rounds, canaries).
     """
-    rounds, number, mean = math.sqrt(scaled.shape[0]), scaled.size, float(scaled.mean())
+    rounds = math.sqrt(scaled.shape[0])
+    number = scaled.size
+    mean = float(scaled.mean())
     low = mean - float(stdtrit(number - 1, confidence)) * float(scaled.std(ddof=1)) / math.sqrt(number)
-    mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
+    mu = max(0.0, mean * rounds)
+    mu_lower = max(0.0, low * rounds)
     return EpsilonFromCosines(
-        epsilon=estimate, epsilon_lower=gdp_epsilon(delta, mu_lower), mu=mu, mu_lower=mu_lower, delta=delta,
-        confidence=confidence, canaries=scaled.shape[1], rounds=scaled.shape[0],
-    )  # fmt: skip
+        epsilon=estimate,
+        epsilon_lower=gdp_epsilon(delta, mu_lower),
+        mu=mu,
+        mu_lower=mu_lower,
+        delta=delta,
+        confidence=confidence,
+        canaries=scaled.shape[1],
+        rounds=scaled.shape[0],
+    )
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
@@ -184,7 +195,8 @@ def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) ->
     accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"
     require(fits, f"cosines have shape {values.shape}: accepted is {accepted}, two canaries or more")
     require(bool((np.abs(values) <= 1).all()), "cosines leave -1 to 1 or are NaN: accepted are numbers from -1 to 1")
-    enough, accepted = dimension >= _SMALLEST_DIMENSION, f"whole numbers from {_SMALLEST_DIMENSION}"
+    enough = dimension >= _SMALLEST_DIMENSION
+    accepted = f"whole numbers from {_SMALLEST_DIMENSION}"
     require(enough, f"dimension is {dimension}: accepted are {accepted}")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
     return values * math.sqrt(dimension)

@@ -97,19 +97,28 @@ def certify(
         np.where(tossed, 1.0 if whole else np.reshape(partial_scores, -1), 0.0), np.zeros(decoy_scores.size)
     )
     estimate = gaussian_slope(inclusion, np.append(values, decoy_scores), confidence)
-    mu_lower, epsilon = estimate.low, gdp_epsilon(claim.delta, estimate.low)
+    mu_lower = estimate.low
+    epsilon = gdp_epsilon(claim.delta, estimate.low)
     if whole or method is not OneRunMethod.SHIFT:
         require(whole, f"parts with {method}: accepted with shift alone")
         bound = one_run_bound(values, tossed, claim.delta, confidence, method, decoys=decoys)
         if bound.mu is None:
             raise InputError(f"method is {method}: accepted are those that bound mu")
-        mu_lower, epsilon = bound.mu, bound.epsilon
+        mu_lower = bound.mu
+        epsilon = bound.epsilon
     return CanaryEpsilonBounds(
-        canaries=shape[1], rounds=shape[0],
-        mu=max(0.0, estimate.shift), mu_lower=mu_lower, mu_claimed=1 / multiplier, epsilon_round=epsilon,
-        epsilon_lower=over_the_training(claim, mu_lower * multiplier), epsilon_claimed=over_the_training(claim, 1.0),
-        delta=claim.delta, confidence=confidence, method=method,
-    )  # fmt: skip
+        canaries=shape[1],
+        rounds=shape[0],
+        mu=max(0.0, estimate.shift),
+        mu_lower=mu_lower,
+        mu_claimed=1 / multiplier,
+        epsilon_round=epsilon,
+        epsilon_lower=over_the_training(claim, mu_lower * multiplier),
+        epsilon_claimed=over_the_training(claim, 1.0),
+        delta=claim.delta,
+        confidence=confidence,
+        method=method,
+    )
 
 
 def over_the_training(claim: Claim, excess: float) -> float:

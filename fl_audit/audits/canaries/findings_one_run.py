@@ -49,7 +49,8 @@ class CanaryBoundsFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `one_run`, for `summary.json`."""
-        bounds, names = self.finding, ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
+        bounds = self.finding
+        names = ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
         values = {name: getattr(bounds, name) for name in (*names, "epsilon_round", "epsilon_lower", "epsilon_claimed")}
         values |= {"method": bounds.method, "assumption": bounds.method.assumption, "mu_true": self.mu_true}
         values |= {"trials": self.trials, "trials_held": self.held, "mean_mu_lower": self.mean_mu_lower}
@@ -61,19 +62,23 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
 
     None if the run has no canaries or no guarantee.
     """
-    table, guarantee, facts = run.tables.canaries, run.plan.guarantee, run.find(PublicCanaryFacts)
+    table = run.tables.canaries
+    guarantee = run.plan.guarantee
+    facts = run.find(PublicCanaryFacts)
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
     bounds = [_certified(run, frame, claim, run.plan.confidence) for _, frame in table.groupby("trial", sort=True)]
     lower = np.array([bounds.mu_lower for bounds in bounds])
-    covered, mean = int((lower <= facts.mu).sum()), float(lower.mean())
+    covered = int((lower <= facts.mu).sum())
+    mean = float(lower.mean())
     return CanaryBoundsFinding(bounds[0], facts.mu, len(bounds), covered, mean, _client_epsilon(run, facts, claim))
 
 
 def certified_at(run: FinishedRun, confidence: float) -> CanaryEpsilonBounds:
     """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence."""
-    table, facts = run.tables.canaries, run.find(PublicCanaryFacts)
+    table = run.tables.canaries
+    facts = run.find(PublicCanaryFacts)
     assert table is not None, "only a run with canaries certifies anything"
     assert facts is not None, "only a run with canaries certifies anything"
     first = table[table["trial"] == table["trial"].min()]
@@ -94,7 +99,9 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     Returns None if the run has no canaries or no guarantee. If clients train with DP-SGD, the client that holds the
     canaries reports an epsilon from its accountant. This epsilon is judged as well.
     """
-    table, guarantee, facts = run.tables.canaries, run.plan.guarantee, run.find(PublicCanaryFacts)
+    table = run.tables.canaries
+    guarantee = run.plan.guarantee
+    facts = run.find(PublicCanaryFacts)
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
@@ -102,7 +109,8 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
         _certified(run, table, claim, confidence) for confidence in (run.plan.confidence, 1 - FAMILY_LEVEL)
     )
     inclusion = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
-    root, limit = root_sum_of_squared_deviations(inclusion), CanaryDetectionLimit()
+    root = root_sum_of_squared_deviations(inclusion)
+    limit = CanaryDetectionLimit()
     if root > 0:
         federation = run.plan.federation
         is_replaced = federation.mechanism.adjacency.relation is Relation.REPLACE
@@ -113,13 +121,14 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
         limit = canary_detection_limit((root, inclusion.size), federation.rounds, hidden, claim, at_level.mu_claimed)
     client_epsilon = _client_epsilon(run, facts, claim)
     is_broken = at_level.is_violated or (client_epsilon is not None and at_level.epsilon_lower > client_epsilon)
-    claimed, details = (
-        guarantee.epsilon if client_epsilon is None else min(guarantee.epsilon, client_epsilon),
-        {"delta": guarantee.delta},
-    )
-    lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
+    claimed = guarantee.epsilon if client_epsilon is None else min(guarantee.epsilon, client_epsilon)
+    details = {"delta": guarantee.delta}
+    lower = at_level.epsilon_lower
+    p_value = 0.0 if is_broken else 1.0
     test = TestResult(TestName.CANARIES, lower, p_value, lower, claimed, limit.limit_of_detection, more=details)
-    bounds, method, assumption = (bound.epsilon_lower, lower), str(TestName.CANARIES), at_level.method.assumption
+    bounds = (bound.epsilon_lower, lower)
+    method = str(TestName.CANARIES)
+    assumption = at_level.method.assumption
     judged = judged_by_one(test, bounds, confidence=run.plan.confidence, method=method, assumption=assumption)
     needed = canaries_needed_text(limit)
     words = replace(_WORDS, to_find_more=needed, next_step=needed)
@@ -145,15 +154,20 @@ def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:
 
     If clients train by DP-SGD, it is the claim of the client that has the canaries.
     """
-    guarantee, mechanism = run.plan.guarantee, run.plan.federation.mechanism
+    guarantee = run.plan.guarantee
+    mechanism = run.plan.federation.mechanism
     assert guarantee is not None, "only a guarantee is held against its canaries"
     if not isinstance(mechanism.contribution, PrivateTraining):
         return guarantee.claim
     schedule = mechanism.contribution.schedule
     events = local_events(
-        facts.records, schedule.batch, run.plan.federation.rounds, mechanism.noise_multiplier,
-        epochs=schedule.epochs, steps=schedule.steps,
-    )  # fmt: skip
+        facts.records,
+        schedule.batch,
+        run.plan.federation.rounds,
+        mechanism.noise_multiplier,
+        epochs=schedule.epochs,
+        steps=schedule.steps,
+    )
     return replace(guarantee.claim, events=events)
 
 
@@ -166,5 +180,6 @@ def _client_epsilon(run: FinishedRun, facts: PublicCanaryFacts, claim: Claim) ->
     if facts.client is None or table is None or "accounted_steps" not in table:
         return None
     last = table[(table["client"] == facts.client) & (table["round"] == table["round"].max())].iloc[0]
-    noise, rate = float(last["accounted_noise_multiplier"]), float(last["accounted_sampling_rate"])
+    noise = float(last["accounted_noise_multiplier"])
+    rate = float(last["accounted_sampling_rate"])
     return opacus_epsilon(noise, rate, int(last["accounted_steps"]), claim.delta)

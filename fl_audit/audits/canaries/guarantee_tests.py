@@ -26,7 +26,8 @@ class CanaryGuaranteeTests(GuaranteeTests):
 
         The audit needs fresh noise of a known scale in every round. It has one observer, and no insider or colluder.
         """
-        mechanism, setting = federation.mechanism, "kind = 'canaries'"
+        mechanism = federation.mechanism
+        setting = "kind = 'canaries'"
         require_clients(federation, 2)
         adjacency = f"{setting} with adjacency '{mechanism.adjacency}'"
         require(mechanism.unit is not Unit.USER, f"{adjacency}: accepted are adjacencies of records and clients")

@@ -120,8 +120,10 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
     is_in
         Whether each canary was in, bool or 0 and 1, of the shape of `scores`.
     """
-    score_values, tossed = in_one_axis(scores), in_one_axis(is_in)
-    values, coins = np.asarray(score_values, dtype=np.float64).ravel(), tossed.ravel()
+    score_values = in_one_axis(scores)
+    tossed = in_one_axis(is_in)
+    values = np.asarray(score_values, dtype=np.float64).ravel()
+    coins = tossed.ravel()
     require(score_values.shape == tossed.shape, f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
     require(bool(np.isin(coins, (0, 1)).all()), "coins are not all 0 or 1: accepted are 0 (out) and 1 (in)")
     require(values.size > 0, "scores are empty: accepted is at least one")
@@ -155,7 +157,9 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     """
     require_number("epsilon is", epsilon, "numbers from 0")
     require_number("delta is", delta, "numbers from 0 to below 1")
-    v, r, q = guesses.right, guesses.guessed, float(expit(epsilon))
+    v = guesses.right
+    r = guesses.guessed
+    q = float(expit(epsilon))
     if v == 0:
         return 1.0
     below: Floats = np.cumsum(binom.pmf(np.arange(v - 1, -1, -1), r, q))
@@ -205,7 +209,8 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
     delta
         Delta of the guarantee, at least 0 and below 1.
     """
-    up, down = math.exp(epsilon), math.exp(-epsilon)
+    up = math.exp(epsilon)
+    down = math.exp(-epsilon)
     return lambda y: max(0.0, (y - delta) * down, 1 - delta - up * (1 - y))
 
 
@@ -223,11 +228,15 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
     inverse
         The function F^-1 of the trade-off curve f, with F(x) = 1 - f(x); convex, increasing, and at most its argument.
     """
-    m, r, v = guesses.coins, guesses.guessed, guesses.right
-    a, b = tail * v / m, tail * (r - v) / m
+    m = guesses.coins
+    r = guesses.guessed
+    v = guesses.right
+    a = tail * v / m
+    b = tail * (r - v) / m
     for t in range(v, 0, -1):
         lower = max(b, inverse(a))
-        gained, b = lower - b, lower
+        gained = lower - b
+        b = lower
         a += gained * (t - 1) / (r - t + 1)
         if a + b > r / m:
             return False

@@ -26,7 +26,8 @@ def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:
 
 
 def _rows(finding: CanaryBoundsFinding, contents: ReportContents) -> list[ReportNumber]:
-    bounds, mechanism = finding.finding, contents.plan.federation.mechanism
+    bounds = finding.finding
+    mechanism = contents.plan.federation.mechanism
     unit_of_time = "step" if isinstance(mechanism.contribution, PrivateTraining) else "round"
     basis_text = f"{bounds.method}, {percent(bounds.confidence)} confidence; {bounds.method.assumption}"
     delta = at_delta(bounds.delta)

@@ -21,7 +21,8 @@ def require_clients(federation: Federation, fewest: int) -> None:
     require(federation.clients >= fewest, f"clients is {federation.clients}: accepted are {fewest} and more{parties}")
     is_inside = federation.mechanism.noise.origin is NoiseOrigin.TRAINING
     if is_inside and federation.threat_model.adversary is Adversary.CLIENT:
-        most_colluders, colluders = federation.clients - 2, federation.threat_model.colluders
+        most_colluders = federation.clients - 2
+        colluders = federation.threat_model.colluders
         problem = f"colluders is {colluders} and there are {federation.clients} clients"
         require(
             colluders <= most_colluders,
@@ -52,7 +53,8 @@ def require_computable_llr(federation: Federation) -> None:
 
 def require_targets(federation: Federation, kind: str) -> None:
     """Raise `InputError` if a federation does not support an audit with many targets."""
-    mechanism, setting = federation.mechanism, f"kind = '{kind}'"
+    mechanism = federation.mechanism
+    setting = f"kind = '{kind}'"
     accepted = " and ".join(adjacency for adjacency in Adjacency if adjacency.relation is Relation.ADD_REMOVE)
     problem = f"adjacency is '{mechanism.adjacency}' with {setting}, whose targets come or go"
     require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{problem}: accepted are {accepted}")
@@ -74,7 +76,8 @@ def require_candidates(federation: Federation) -> None:
     Candidates are the possible targets, of which exactly one is in each trial. They may be the possible values of one
     column of a record, but only in the reconstruction audit, and only for records that are not randomised.
     """
-    shares, problem = federation.prior_of_candidates, f"candidates have the shares {federation.candidate_prior}"
+    shares = federation.prior_of_candidates
+    problem = f"candidates have the shares {federation.candidate_prior}"
     is_exact = federation.membership_scheme is MembershipScheme.EXACTLY_ONE
     is_distribution = is_exact or not federation.candidate_prior
     is_distribution &= len(shares) == federation.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9

@@ -36,19 +36,27 @@ class ClientGuarantees:
 
 def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees | None:
     """Return the guarantee of each client for its own records; None if clients do not train with DP-SGD."""
-    table, guarantee, mechanism = run.tables.clients, run.plan.guarantee, run.plan.federation.mechanism
+    table = run.tables.clients
+    guarantee = run.plan.guarantee
+    mechanism = run.plan.federation.mechanism
     if table is None or guarantee is None or not isinstance(mechanism.contribution, PrivateTraining):
         return None
     # An accountant counts the same steps in every trial.
     last = table[table["round"] == table["round"].max()].groupby("client").max().sort_index()
-    shards, schedule = [int(records) for records in last["records"]], mechanism.contribution.schedule
+    shards = [int(records) for records in last["records"]]
+    schedule = mechanism.contribution.schedule
 
     def claimed(accountant: Accountant) -> tuple[float, ...]:
         return client_epsilons(
-            shards, schedule.batch, run.plan.federation.rounds, mechanism.noise_multiplier, guarantee.delta,
+            shards,
+            schedule.batch,
+            run.plan.federation.rounds,
+            mechanism.noise_multiplier,
+            guarantee.delta,
             accountant,
-            epochs=schedule.epochs, steps=schedule.steps,
-        )  # fmt: skip
+            epochs=schedule.epochs,
+            steps=schedule.steps,
+        )
 
     rates = [float(rate) for rate in last["accounted_sampling_rate"]]
     steps = [int(count) for count in last["accounted_steps"]]

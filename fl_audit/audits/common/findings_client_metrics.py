@@ -74,7 +74,8 @@ class ClientMetricsFinding:
 
 def measure_client_metrics(run: FinishedRun, _: Findings) -> ClientMetricsFinding | None:
     """Return the metrics of the final models on training records; None if the run did not compute them."""
-    table, metrics = run.tables.clients, run.plan.metrics
+    table = run.tables.clients
+    metrics = run.plan.metrics
     if table is None or not metrics or training_column(metrics[0]) not in table:
         return None
     last = table[table["round"] == table["round"].max()]

@@ -23,8 +23,13 @@ from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_values
 from fl_audit.privacy.targets import BeliefTarget
 
 _BOUNDS = (
-    "noise_multiplier", "belief_bound", "belief_bound_fixed", "advantage_bound", "advantage_bound_exact", "rho_alpha",
-)  # fmt: skip
+    "noise_multiplier",
+    "belief_bound",
+    "belief_bound_fixed",
+    "advantage_bound",
+    "advantage_bound_exact",
+    "rho_alpha",
+)
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,8 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
 
 
 def _left(plan: RunPlan, threat_model: ThreatModel) -> GuaranteeAgainstAdversary:
-    guarantee, mechanism = plan.guarantee, plan.federation.mechanism
+    guarantee = plan.guarantee
+    mechanism = plan.federation.mechanism
     assert guarantee is not None, "what was not claimed does not shrink"
     claim = replace(guarantee.claim, events=mechanism.events(plan.federation.rounds, threat_model))
     epsilon = account(claim.profile, claim.accountant, claim.delta)
@@ -195,11 +201,13 @@ class AdaptiveClippingFinding:
 
 def measure_clipping(run: FinishedRun, _: Findings) -> AdaptiveClippingFinding | None:
     """Return the clipping norms and noise multipliers of a run with adaptive clipping; None if the norm is fixed."""
-    mechanism, rounds = run.plan.federation.mechanism, run.tables.rounds
+    mechanism = run.plan.federation.mechanism
+    rounds = run.tables.rounds
     if not isinstance(mechanism.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
         return None
     last = rounds.loc[rounds["round"] == rounds["round"].max(), NORM_COLUMN]
-    z, threat_model = run.plan.effective_noise_multiplier, run.plan.federation.threat_model
+    z = run.plan.effective_noise_multiplier
+    threat_model = run.plan.federation.threat_model
     return AdaptiveClippingFinding(
         first_norm=mechanism.clipping_norm,
         last_norm=float(last.median()),

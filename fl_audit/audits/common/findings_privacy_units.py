@@ -40,17 +40,16 @@ def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding 
     The result is None if there is no guarantee, if the noise scale depends on the data, or if the sizes of users and
     clients are unknown.
     """
-    plan, sizes = run.plan, run.group_sizes
+    plan = run.plan
+    sizes = run.group_sizes
     guarantee = plan.guarantee
     if guarantee is None or sizes is None or not plan.federation.mechanism.is_private_release:
         return None
     finding = findings.find(EmpiricalEpsilonFinding)
     levels = []
     for unit in Unit:
-        size, is_claimed = (
-            _size(plan.adjacency.unit, unit, plan.adjacency.relation, sizes),
-            unit is plan.adjacency.unit,
-        )
+        size = _size(plan.adjacency.unit, unit, plan.adjacency.relation, sizes)
+        is_claimed = unit is plan.adjacency.unit
         bound_shown = None if finding is None or not is_claimed else finding.decisive.epsilon_lower_bound
         if is_claimed:
             epsilon: float | None = guarantee.epsilon

@@ -103,7 +103,8 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> LocalDPFinding | 
     """Return the local DP guarantee of the records of a run; None if the records are not randomised."""
     if (claim := run.record_claim) is None:
         return None
-    local_randomizer, shape = claim.local_randomizer, claim.shape
+    local_randomizer = claim.local_randomizer
+    shape = claim.shape
     return LocalDPFinding(
         local_randomizer=local_randomizer,
         epsilon=local_randomizer.epsilon,

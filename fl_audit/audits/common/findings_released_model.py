@@ -19,7 +19,8 @@ from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import StarMethod
 
 _OF_USERS, _RIGHT_OF_USERS = "epsilon_star_user", "test_accuracy_user"  # columns of runs whose units are users
-_COUNTED, _LEAST = "epsilon_star_counted", "epsilon_star_least"
+_COUNTED = "epsilon_star_counted"
+_LEAST = "epsilon_star_least"
 FEW_NATS = 3.0  # if Epsilon* of untrained models is larger, Epsilon* of trained models is not informative
 
 
@@ -138,7 +139,8 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
     """Return Epsilon* of the final models over all trials; None if its computation is switched off."""
     if run.plan.star is None:
         return None
-    settings, trials = run.plan.star, run.tables.trials
+    settings = run.plan.star
+    trials = run.tables.trials
     normal = _spread(run, "epsilon_star", settings.cut)
     tested, against = rejected(trials[FIT].to_numpy(dtype=np.float64)) if FIT in trials else (0, 0)
     finding = EpsilonStarFinding(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
@@ -180,7 +182,8 @@ class UserEpsilonStarFinding:
 
 def measure_users(run: FinishedRun, _: Findings) -> UserEpsilonStarFinding | None:
     """Return Epsilon* and accuracy of users; None if neither was computed, as in runs whose unit is not the user."""
-    trials, settings = run.tables.trials, run.plan.star
+    trials = run.tables.trials
+    settings = run.plan.star
     if _OF_USERS not in trials and _RIGHT_OF_USERS not in trials:
         return None
     star = None if settings is None or _OF_USERS not in trials else _spread(run, _OF_USERS, settings.cut)
@@ -189,7 +192,8 @@ def measure_users(run: FinishedRun, _: Findings) -> UserEpsilonStarFinding | Non
 
 
 def _spread(run: FinishedRun, column: str, cut: float) -> EpsilonStarSummary:
-    values, releases = run.tables.trials[column], run.tables.releases
+    values = run.tables.trials[column]
+    releases = run.tables.releases
     untrained = releases.loc[releases["round"] == 0, column]
     return EpsilonStarSummary(
         mean=float(values.mean()),

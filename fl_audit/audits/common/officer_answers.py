@@ -12,8 +12,12 @@ from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.words import plural
 
-ANSWERED, OPERATOR, UNKNOWN = "answered here", "declared by the operator", "not known"
-_IN_PART, _OPEN, _WEAK = "answered in part", "left open by the verdict", "answered here: next to nothing is assured"
+ANSWERED = "answered here"
+OPERATOR = "declared by the operator"
+UNKNOWN = "not known"
+_IN_PART = "answered in part"
+_OPEN = "left open by the verdict"
+_WEAK = "answered here: next to nothing is assured"
 _NOTHING_CLAIMED = "nothing is claimed, so nothing limits it"
 _INDIRECT = {
     TestName.CANARIES: "how far canaries stand out of the noise",
@@ -36,7 +40,8 @@ class Framework(Enum):
 
 def answers_of(framework: Framework, contents: ReportContents) -> tuple[tuple[str, ...], ...]:
     """Return the questions of a framework, each with its answer, and where the answer is or why there is none."""
-    guarantee, claimed = contents.plan.guarantee, _claimed(contents)
+    guarantee = contents.plan.guarantee
+    claimed = _claimed(contents)
     mechanism, reason = _mechanism(contents)
     _, template = framework.value
     return template_table(
@@ -73,7 +78,8 @@ def _judgement(contents: ReportContents) -> VerdictDetails | None:
 
 
 def _mechanism(contents: ReportContents) -> tuple[str, str]:
-    details, standing = _judgement(contents), standing_of_claim(contents)
+    details = _judgement(contents)
+    standing = standing_of_claim(contents)
     if details is None:
         is_claimed = contents.plan.guarantee is not None
         return UNKNOWN, "no test was made" + ("" if is_claimed else ": nothing is claimed that could be tested")

@@ -76,10 +76,8 @@ class PairAudit(BaseAudit):
 
     def in_question(self, federation: "Federation", chosen: str) -> str:
         """Return a phrase that says by which rule the neighbour D' was chosen, and which unit differs."""
-        pair, which = (
-            federation.pair,
-            "" if federation.mechanism.unit is Unit.RECORD else f" is {federation.mechanism.unit} ",
-        )
+        pair = federation.pair
+        which = "" if federation.mechanism.unit is Unit.RECORD else f" is {federation.mechanism.unit} "
         which = which and f"{which}{federation.pair.index}"
         which = which if pair.crafted is None else f" in the place of record {pair.index}"
         return f"neighbour {chosen}{which}"

@@ -16,7 +16,8 @@ def limits_of_noise(plan: RunPlan, parameters: int | None) -> PlannedDetectionLi
         return NOTHING_PLANNED
     # The share of the rounds in which D and D' may differ, as far as an insider knows.
     share = _share_of_turns(public) if public.is_secretly_sampled else _share_of_rounds(public)
-    trials, noise = plan.config.audit.trials, public.mechanism.noise
+    trials = plan.config.audit.trials
+    noise = public.mechanism.noise
     return planned_limits(plan.stated_guarantee, trials, public.rounds * share, parameters, noise)
 
 
@@ -26,7 +27,8 @@ def limit_of_signal(plan: RunPlan, is_always_in: bool) -> SignalDetectionLimit |
     The limit is a factor: the target's effect on the released sums, divided by the effect that the claim assumes. The
     result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
     """
-    public, mechanism = plan.federation, plan.federation.mechanism
+    public = plan.federation
+    mechanism = plan.federation.mechanism
     if not public.with_insider or not mechanism.has_measurable_noise:
         return None
     # If noise is scaled to the difference, the difference may be as long as two contributions.

@@ -37,10 +37,12 @@ def cautions_on_data(contents: ReportContents) -> list[str]:
 
 def cautions_on_epsilon_star(contents: ReportContents) -> list[str]:
     """Return cautions on values of Epsilon* that are not informative."""
-    lines, star = list[str](), contents.find(EpsilonStarFinding)
+    lines = list[str]()
+    star = contents.find(EpsilonStarFinding)
     if star is not None and not star.is_meaningful:
         lines.append(star_text(star))
-    of_users, users = contents.find(UserEpsilonStarFinding), contents.plan.federation.users
+    of_users = contents.find(UserEpsilonStarFinding)
+    users = contents.plan.federation.users
     sizes = contents.run.group_sizes
     outside = None if sizes is None else sizes.users_outside
     fewest = users if outside is None else min(users, outside)

@@ -145,9 +145,7 @@ def _metrics_figure(figure: Figure, finding: evidence.ModelAccuracyFinding, cont
     figure.suptitle("Metrics of each released model on test records", fontsize=TEXT_SIZE, fontweight="bold", color=INK)
     legends = [axes.get_legend_handles_labels() for axes in panels[: len(metrics_shown)]]
     labels = {label: handle for handles, names in legends for handle, label in zip(handles, names, strict=True)}
-    figure.legend(
-        labels.values(), labels, loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL_TEXT_SIZE
-    )  # fmt: skip
+    figure.legend(labels.values(), labels, loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL_TEXT_SIZE)
 
 
 def _draw_spent_epsilon(axes: Axes, contents: ReportContents) -> None:
@@ -171,7 +169,8 @@ def _upper(metric: str) -> str:
 
 def _draw_metric(axes: Axes, metric: str, finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
     draw_spread(axes, contents.releases, metric_column(metric), 100.0 if is_share(metric) else 1.0)
-    is_accuracy, accuracy = metric == Metric.ACCURACY, finding.unprotected
+    is_accuracy = metric == Metric.ACCURACY
+    accuracy = finding.unprotected
     if is_accuracy and accuracy is not None:
         shares = [100.0 * share for share in accuracy.accuracy]
         axes.plot(accuracy.rounds, shares, color=INK, linestyle="--", linewidth=1.5, label="without privacy (mean)")
@@ -186,7 +185,13 @@ def _draw_metric(axes: Axes, metric: str, finding: evidence.ModelAccuracyFinding
 
 
 RELEASED_MODEL = Section(
-    "accuracy", "The released model", evidence.ModelAccuracyFinding, evidence.measure_model, keys=("utility",),
-    on_page=True, sentence=_sentence, rows=_rows,
+    "accuracy",
+    "The released model",
+    evidence.ModelAccuracyFinding,
+    evidence.measure_model,
+    keys=("utility",),
+    on_page=True,
+    sentence=_sentence,
+    rows=_rows,
     picture=FindingFigure("How good the model is", _metrics_figure, _caption),
-)  # fmt: skip
+)

@@ -17,7 +17,8 @@ _MOST_NAMED = 10
 
 
 def _sentence(finding: evidence.ClientMetricsFinding, _: ReportContents) -> str:
-    metric, metrics = finding.headline, finding.known
+    metric = finding.headline
+    metrics = finding.known
     title = metric_title(metric)
     text = f"On all training records together the {title} is {metric_text(metric, finding.pooled[metric])}. "
     if metrics:
@@ -40,8 +41,10 @@ def one_class_text(finding: evidence.ClientMetricsFinding) -> str:
 
 def client_rows(finding: evidence.ClientMetricsFinding) -> list[ReportNumber]:
     """Return the rows of the section: the worst client, each metric on all training records, and the spread."""
-    metric, metrics = finding.headline, finding.known
-    title, share = metric_title(metric), is_share(metric)
+    metric = finding.headline
+    metrics = finding.known
+    title = metric_title(metric)
+    share = is_share(metric)
     final = f"of the final release, mean over trials; {NOT_PRIVATE}"
     rows = list[ReportNumber]()
     if metrics:
@@ -75,7 +78,8 @@ def _tables(finding: evidence.ClientMetricsFinding, _: ReportContents) -> list[T
 
 
 def _figure(figure: Figure, finding: evidence.ClientMetricsFinding, _: ReportContents) -> None:
-    axes, metric = figure.add_subplot(), finding.headline
+    axes = figure.add_subplot()
+    metric = finding.headline
     factor = 100.0 if is_share(metric) else 1.0
     values = [factor * client.metrics[metric] for client in finding.known]
     axes.plot(range(1, len(values) + 1), values, "o", color=INK, markersize=5, label="one client")

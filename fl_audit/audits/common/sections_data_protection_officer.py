@@ -45,7 +45,8 @@ def _facts_table(contents: ReportContents) -> Table:
 
 
 def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
-    federation, origin = contents.plan.federation, contents.run.provenance
+    federation = contents.plan.federation
+    origin = contents.run.provenance
     pool = "" if origin is None or origin.pool is None else f" of {origin.pool:,}"
     users = f", of {plural(federation.users, 'user')}" if federation.users else ""
     digest = "not noted" if origin is None or origin.data is None else f"SHA-256 {origin.data}"
@@ -59,7 +60,8 @@ def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
 
 
 def _unit(contents: ReportContents) -> str:
-    relation, unit_name = contents.plan.adjacency, contents.words.one
+    relation = contents.plan.adjacency
+    unit_name = contents.words.one
     if contents.plan.guarantee is None:
         return f"none, since nothing is claimed; the data sets that are compared differ in one {unit_name} ({relation})"
     match relation.relation:
@@ -119,7 +121,8 @@ def _surer_row(guarantee: Guarantee, contents: ReportContents) -> tuple[str, str
 
 
 def _of_run(contents: ReportContents) -> list[tuple[str, str]]:
-    origin, verdict = contents.run.provenance, contents.find(VerdictFinding)
+    origin = contents.run.provenance
+    verdict = contents.find(VerdictFinding)
     session = None if origin is None else origin.sessions[-1]
     return [
         ("Verdict", "none" if verdict is None else str(verdict.verdict)),
@@ -142,7 +145,8 @@ def _tables(_: OfficerAnnex, contents: ReportContents) -> list[Table]:
 
 def _checked(contents: ReportContents) -> Table:
     """Return a table of the verdict, of what was checked, and of cautions about the data."""
-    numbers, notes = contents.find(VerdictFinding), contents.summary.get("look_at") or ()
+    numbers = contents.find(VerdictFinding)
+    notes = contents.summary.get("look_at") or ()
     reason = "none" if numbers is None else f"{numbers.verdict}: {banner(contents).line}"
     scope = "\n".join(_scope(contents)) or str(contents.summary.get("scope") or "nothing")
     rows = (
@@ -155,7 +159,8 @@ def _checked(contents: ReportContents) -> Table:
 
 def _scope(contents: ReportContents) -> list[str]:
     """Return what was checked, a sentence for each line; empty if nothing was tested."""
-    numbers, tests = contents.find(VerdictFinding), audit_of(contents.plan.federation).guarantee_tests
+    numbers = contents.find(VerdictFinding)
+    tests = audit_of(contents.plan.federation).guarantee_tests
     if numbers is None:
         return []
     lines = short_scope(numbers, contents.run, tests.covers(contents.plan))
@@ -171,5 +176,5 @@ def _sentence(_: OfficerAnnex, __: ReportContents) -> str:
 
 
 OFFICER = Section(
-    "officer", "For a data-protection officer", OfficerAnnex, _measure, sentence=_sentence, tables=_tables,
-)  # fmt: skip
+    "officer", "For a data-protection officer", OfficerAnnex, _measure, sentence=_sentence, tables=_tables
+)

@@ -36,7 +36,8 @@ def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) 
             f" Chance alone reaches {number_text(star.untrained_mean, 3)} (at most "
             f"{number_text(star.untrained_max, 3)}): that is what {_start(contents)} models score, which cannot leak."
         )
-    guarantee, other_text = contents.plan.guarantee, " The claimed epsilon is another quantity, over all repetitions:"
+    guarantee = contents.plan.guarantee
+    other_text = " The claimed epsilon is another quantity, over all repetitions:"
     if guarantee is not None and star.max > guarantee.epsilon:
         text += f"{other_text} single models may exceed it by chance."
     return f"{text}{_losses_text(contents)}"
@@ -136,14 +137,14 @@ def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> l
 
 def _star_caption(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
     spread = "" if contents.run.trials == 1 else " Median, middle half and range of the trials."
-    at, guarantee = number_text(star.delta), contents.plan.guarantee
+    at = number_text(star.delta)
+    guarantee = contents.plan.guarantee
     meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
-    cut, basis_text = star.cut, ""
+    cut = star.cut
+    basis_text = ""
     if star.by_normals is not None:
-        cut, basis_text = (
-            star.by_normals.cut,
-            " by normals, which are not known to fit: the numbers beside it count losses",
-        )
+        cut = star.by_normals.cut
+        basis_text = " by normals, which are not known to fit: the numbers beside it count losses"
     text = f"Measured from losses alone at δ = {at}, {cut_text(cut)}{basis_text}.{spread} {meaning}"
     if guarantee is None or guarantee_fits(contents):
         return text
@@ -155,14 +156,16 @@ def guarantee_fits(contents: ReportContents) -> bool:
 
     It does if the claimed epsilon is at most four times the largest finite Epsilon*. False without a guarantee.
     """
-    guarantee, column = contents.plan.guarantee, contents.releases["epsilon_star"]
+    guarantee = contents.plan.guarantee
+    column = contents.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]
     return guarantee is not None and bool(values.size) and guarantee.epsilon <= SQUASH * float(values.max())
 
 
 def _star_figure(figure: Figure, star: evidence.EpsilonStarFinding, contents: ReportContents) -> None:
-    releases, guarantee = contents.releases, contents.plan.guarantee
+    releases = contents.releases
+    guarantee = contents.plan.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
     if guarantee is not None and guarantee_fits(contents):
@@ -178,8 +181,17 @@ def _star_figure(figure: Figure, star: evidence.EpsilonStarFinding, contents: Re
 
 
 EPSILON_STAR = Section(
-    "epsilon-star", "What the models' losses give away (Epsilon*)", evidence.EpsilonStarFinding, evidence.measure_star,
-    keys=("epsilon_star",), sentence=_star_sentence, rows=_star_rows,
-    picture=FindingFigure("Epsilon*", _star_figure, _star_caption,
-                    applies=lambda _, contents: bool(contents.releases["epsilon_star"].notna().any())),
-)  # fmt: skip
+    "epsilon-star",
+    "What the models' losses give away (Epsilon*)",
+    evidence.EpsilonStarFinding,
+    evidence.measure_star,
+    keys=("epsilon_star",),
+    sentence=_star_sentence,
+    rows=_star_rows,
+    picture=FindingFigure(
+        "Epsilon*",
+        _star_figure,
+        _star_caption,
+        applies=lambda _, contents: bool(contents.releases["epsilon_star"].notna().any()),
+    ),
+)

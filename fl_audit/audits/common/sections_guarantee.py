@@ -29,16 +29,15 @@ from fl_audit.words import is_certainty, number_text, one_in, percent
 
 
 def _sentence(finding: evidence.GuaranteeFinding, contents: ReportContents) -> str:
-    guarantee, plan = finding.guarantee, contents.plan
+    guarantee = finding.guarantee
+    plan = contents.plan
     if guarantee is None and plan.federation.local_randomizer is not None:
         return "The training itself had no protection, and of its models alone nothing was claimed."
     if guarantee is None:
         return "These models were trained without any protection: nothing was claimed."
-    watcher, words, bound = (
-        mechanism_messages.observer_after_nobody(plan),
-        contents.words,
-        percent(guarantee.belief_bound),
-    )
+    watcher = mechanism_messages.observer_after_nobody(plan)
+    words = contents.words
+    bound = percent(guarantee.belief_bound)
     if is_certainty(guarantee.belief_bound):
         watcher = mechanism_messages.observer_after_somebody(plan)
         return f"The guarantee is so weak that somebody who {watcher} may become sure {words.whether}."
@@ -66,7 +65,8 @@ _BY_STANDING = {
 
 def person_text(contents: ReportContents) -> str:
     """Return a few sentences that explain the guarantee of a report to a person whose records are in the data."""
-    guarantee, standing = contents.plan.guarantee, standing_of_claim(contents)
+    guarantee = contents.plan.guarantee
+    standing = standing_of_claim(contents)
     if guarantee is None and contents.plan.federation.local_randomizer is not None:
         return (
             "What the owners did to the records before the training, described above, is all that limits what these "
@@ -74,11 +74,14 @@ def person_text(contents: ReportContents) -> str:
         )
     if guarantee is None:
         return "Nothing limits what these models may tell about a person whose records were trained with."
-    whose, used = "one of the records is yours", "it was used"
+    whose = "one of the records is yours"
+    used = "it was used"
     if contents.words.one == "client":
-        whose, used = "your records are all that one client holds", "they were used"
+        whose = "your records are all that one client holds"
+        used = "they were used"
     if contents.words.one == "user":
-        whose, used = "some of the records are yours, however many, as those of one user", "they were used"
+        whose = "some of the records are yours, however many, as those of one user"
+        used = "they were used"
     watches = mechanism_messages.informed_observer_after_somebody(contents.plan)
     if standing is ClaimStanding.REFUTED:
         how_sure = f"how sure somebody who {watches} may become that {used}"
@@ -109,10 +112,12 @@ def person_text(contents: ReportContents) -> str:
 
 
 def _rows(finding: evidence.GuaranteeFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, plan = finding.guarantee, contents.plan
+    guarantee = finding.guarantee
+    plan = contents.plan
     if guarantee is None:
         return []
-    by, between = f"by {guarantee.accountant}", mechanism_messages.noise_text(plan)
+    by = f"by {guarantee.accountant}"
+    between = mechanism_messages.noise_text(plan)
     always = f"for a {contents.words.one} that takes part every time; " * plan.is_amplified
     is_gaussian = all(claim.profile.gaussian_mu is not None for claim in guarantee.claims)
     exact = "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)" if is_gaussian else "delta(0) of the loss distribution"
@@ -172,11 +177,17 @@ def _mu_rows(guarantee: Guarantee, plan: RunPlan, always: str) -> list[ReportNum
     good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
     return [
         ReportNumber("Gaussian mu", guarantee.mu, f"{mu_text}; {always}by gdp"),
-        ReportNumber("Gaussian mu of the whole profile", fit.mu,
-            f"mu-GDP, of every delta from {SMALLEST_DELTA:g} (Gomez et al. 2025, arXiv 2503.10945)"),
-        ReportNumber("Regret of that mu", fit.regret,
-            f"by how much both error rates of a test can lie from those of a Gaussian; {good}"),
-    ]  # fmt: skip
+        ReportNumber(
+            "Gaussian mu of the whole profile",
+            fit.mu,
+            f"mu-GDP, of every delta from {SMALLEST_DELTA:g} (Gomez et al. 2025, arXiv 2503.10945)",
+        ),
+        ReportNumber(
+            "Regret of that mu",
+            fit.regret,
+            f"by how much both error rates of a test can lie from those of a Gaussian; {good}",
+        ),
+    ]
 
 
 def at_delta(delta: float | None) -> str:
@@ -185,9 +196,15 @@ def at_delta(delta: float | None) -> str:
 
 
 GUARANTEE = Section(
-    "guarantee", "What was claimed", evidence.GuaranteeFinding, evidence.measure_guarantee, keys=("guarantee",),
-    on_page=True, sentence=_sentence, rows=_rows,
-)  # fmt: skip
+    "guarantee",
+    "What was claimed",
+    evidence.GuaranteeFinding,
+    evidence.measure_guarantee,
+    keys=("guarantee",),
+    on_page=True,
+    sentence=_sentence,
+    rows=_rows,
+)
 
 
 def _other_guarantees_tables(alternatives: evidence.AlternativeGuarantees, _: ReportContents) -> list[Table]:
@@ -210,18 +227,33 @@ def _other_guarantees_figure(
     figure: Figure, alternatives: evidence.AlternativeGuarantees, contents: ReportContents
 ) -> None:
     axes = figure.add_subplot()
-    style, guarantee = BIT_STYLES[1], contents.guarantee
+    style = BIT_STYLES[1]
+    guarantee = contents.guarantee
     beliefs = np.array([100 * guarantee.belief for guarantee in alternatives.guarantees])
     noise = np.array([guarantee.noise_multiplier for guarantee in alternatives.guarantees])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
     for belief, height, one in zip(beliefs, noise, alternatives.guarantees, strict=True):
-        axes.annotate(number_text(one.epsilon, 2), (belief, height), (4, 5), textcoords="offset points",
-                      fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
+        axes.annotate(
+            number_text(one.epsilon, 2),
+            (belief, height),
+            (4, 5),
+            textcoords="offset points",
+            fontsize=SMALL_TEXT_SIZE,
+            color=INK,
+        )
     here = alternatives.claim.noise_over_sensitivity or 0.0
     axes.plot([100 * guarantee.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
     point = (100 * guarantee.belief_bound, here)
-    axes.annotate(number_text(guarantee.epsilon, 2), point, (-6, -6), ha="right", va="top",
-                  textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
+    axes.annotate(
+        number_text(guarantee.epsilon, 2),
+        point,
+        (-6, -6),
+        ha="right",
+        va="top",
+        textcoords="offset points",
+        fontsize=SMALL_TEXT_SIZE,
+        color=INK,
+    )
     axes.set_yscale("log")
     axes.set_xlim(69, 101)
     axes.set_ylim(0.7 * min(noise.min(), here), 1.5 * max(noise.max(), here))  # this run may lie beyond them all
@@ -229,12 +261,17 @@ def _other_guarantees_figure(
     axes.yaxis.set_major_locator(FixedLocator([float(number) for number in np.round([*apart, here], 2) if number > 0]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    finish_axes(axes, "What other guarantees would cost", "Nobody becomes surer than (%); beside each, its epsilon",
-                "Noise multiplier (logarithmic)")  # fmt: skip
+    finish_axes(
+        axes,
+        "What other guarantees would cost",
+        "Nobody becomes surer than (%); beside each, its epsilon",
+        "Noise multiplier (logarithmic)",
+    )
 
 
 def _other_guarantees_caption(alternatives: evidence.AlternativeGuarantees, contents: ReportContents) -> str:
-    first, last = alternatives.guarantees[0], alternatives.guarantees[-1]
+    first = alternatives.guarantees[0]
+    last = alternatives.guarantees[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
         f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "
@@ -245,12 +282,20 @@ def _other_guarantees_caption(alternatives: evidence.AlternativeGuarantees, cont
 
 
 OTHER_GUARANTEES = Section(
-    "other-guarantees", "What other guarantees would cost", evidence.AlternativeGuarantees,
+    "other-guarantees",
+    "What other guarantees would cost",
+    evidence.AlternativeGuarantees,
     evidence.claim_for_alternative_guarantees,
-    on_page=True, trusts=True, tables=_other_guarantees_tables,
-    picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
-                    applies=lambda numbers, _: len(numbers.guarantees) > 1),
-)  # fmt: skip
+    on_page=True,
+    trusts=True,
+    tables=_other_guarantees_tables,
+    picture=FindingFigure(
+        "What other guarantees would cost",
+        _other_guarantees_figure,
+        _other_guarantees_caption,
+        applies=lambda numbers, _: len(numbers.guarantees) > 1,
+    ),
+)
 
 
 def _clipping_sentence(finding: evidence.AdaptiveClippingFinding, contents: ReportContents) -> str:
@@ -268,20 +313,34 @@ def _clipping_rows(finding: evidence.AdaptiveClippingFinding, _: ReportContents)
     chosen = "chosen before the run"
     return [
         ReportNumber("Clipping norm of the first round", finding.first_norm, chosen),
-        ReportNumber("Clipping norm of the last round, median", finding.last_norm,
-            "over the trials; it follows a count with noise, so it is as private as the releases"),
+        ReportNumber(
+            "Clipping norm of the last round, median",
+            finding.last_norm,
+            "over the trials; it follows a count with noise, so it is as private as the releases",
+        ),
         ReportNumber("Noise multiplier of the sum of updates", finding.sum_noise_multiplier, chosen),
-        ReportNumber("Noise multiplier of the count", finding.count_noise_multiplier,
-            "of the updates that are within the norm, each counted as 1/2 or -1/2"),
-        ReportNumber("Noise multiplier of both releases together", finding.noise_multiplier,
-            "root of 1 / (sum of their inverse squares); Andrew et al. 2021, theorem 1"),
-    ]  # fmt: skip
+        ReportNumber(
+            "Noise multiplier of the count",
+            finding.count_noise_multiplier,
+            "of the updates that are within the norm, each counted as 1/2 or -1/2",
+        ),
+        ReportNumber(
+            "Noise multiplier of both releases together",
+            finding.noise_multiplier,
+            "root of 1 / (sum of their inverse squares); Andrew et al. 2021, theorem 1",
+        ),
+    ]
 
 
 CLIPPING = Section(
-    "clipping-norm", "Adaptive clipping", evidence.AdaptiveClippingFinding, evidence.measure_clipping,
-    keys=("clipping",), sentence=_clipping_sentence, rows=_clipping_rows,
-)  # fmt: skip
+    "clipping-norm",
+    "Adaptive clipping",
+    evidence.AdaptiveClippingFinding,
+    evidence.measure_clipping,
+    keys=("clipping",),
+    sentence=_clipping_sentence,
+    rows=_clipping_rows,
+)
 
 
 def _colluders_sentence(finding: evidence.ColludersFinding, _: ReportContents) -> str:
@@ -312,22 +371,37 @@ def _colluders_tables(finding: evidence.ColludersFinding, contents: ReportConten
 
 
 COLLUDERS = Section(
-    "colluders", "What clients who collude take off the guarantee", evidence.ColludersFinding,
+    "colluders",
+    "What clients who collude take off the guarantee",
+    evidence.ColludersFinding,
     evidence.measure_colluders,
-    keys=("colluders",), sentence=_colluders_sentence, tables=_colluders_tables,
-)  # fmt: skip
+    keys=("colluders",),
+    sentence=_colluders_sentence,
+    tables=_colluders_tables,
+)
 
 
 def _client_guarantees_tables(guarantees: ClientGuarantees, contents: ReportContents) -> list[Table]:
     guarantee = contents.guarantee
-    columns = ("Client", "Records", "Sampling rate of a step", "Steps", f"Epsilon by {guarantee.accountant} (nats)",
-               "Epsilon by rdp (nats)", "Epsilon of the Opacus accountant that it kept (nats)")  # fmt: skip
+    columns = (
+        "Client",
+        "Records",
+        "Sampling rate of a step",
+        "Steps",
+        f"Epsilon by {guarantee.accountant} (nats)",
+        "Epsilon by rdp (nats)",
+        "Epsilon of the Opacus accountant that it kept (nats)",
+    )
     rows = tuple(tuple(asdict(client).values()) for client in guarantees.clients)
     title = f"What each client guarantees its own records over all rounds{at_delta(guarantee.delta)}"
     return [Table(title, columns, rows)]
 
 
 CLIENT_GUARANTEES = Section(
-    "client-guarantees", "What each client guarantees its own records", ClientGuarantees, measure_client_guarantees,
-    keys=("client_guarantees",), tables=_client_guarantees_tables,
-)  # fmt: skip
+    "client-guarantees",
+    "What each client guarantees its own records",
+    ClientGuarantees,
+    measure_client_guarantees,
+    keys=("client_guarantees",),
+    tables=_client_guarantees_tables,
+)

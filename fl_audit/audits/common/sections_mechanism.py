@@ -25,11 +25,9 @@ _LONGEST, _END = 400, 180  # characters of a setting in a report, and of each en
 
 def mechanism_tables(plan: RunPlan) -> list[Table]:
     """Return two report tables: the mechanism of a run, and the run's configuration without the seed."""
-    local_randomizer, words, federation = (
-        plan.federation.local_randomizer,
-        unit_words(plan.adjacency),
-        plan.federation,
-    )
+    local_randomizer = plan.federation.local_randomizer
+    words = unit_words(plan.adjacency)
+    federation = plan.federation
     played = (
         *(
             []
@@ -57,9 +55,13 @@ def mechanism_tables(plan: RunPlan) -> list[Table]:
     )
     return [
         Table("The mechanism", ("Fact", "Value"), played, TableKind.PAIRS),
-        Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(plan.config.as_public_dict())),
-              TableKind.CONFIGURATION),
-    ]  # fmt: skip
+        Table(
+            "Resolved configuration",
+            ("Setting", "Value"),
+            tuple(_flat(plan.config.as_public_dict())),
+            TableKind.CONFIGURATION,
+        ),
+    ]
 
 
 def _server_step_row(plan: RunPlan) -> tuple[str, str]:
@@ -103,7 +105,8 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 def _sentence(_: GuaranteeFinding, contents: ReportContents) -> str:
     """Return sentences that explain the figure of local sensitivities; empty without an insider."""
-    plan, words = contents.plan, contents.words
+    plan = contents.plan
+    words = contents.words
     if not contents.run.has_insider:
         return ""
     sentences = []
@@ -131,7 +134,8 @@ def _caption(_: GuaranteeFinding, contents: ReportContents) -> str:
 
 
 def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: ReportContents) -> None:
-    words, rounds = contents.words, contents.rounds
+    words = contents.words
+    rounds = contents.rounds
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
     _draw_limits(axes, contents)
@@ -140,18 +144,24 @@ def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: Rep
     else:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     norm = contents.plan.federation.mechanism.clipping.measured_in
-    finish_axes(axes, f"What {words.differing} can change", "Round (number)",
-                f"Local sensitivity of the\n{words.sum}\n({norm} norm, {words.measure})")  # fmt: skip
+    finish_axes(
+        axes,
+        f"What {words.differing} can change",
+        "Round (number)",
+        f"Local sensitivity of the\n{words.sum}\n({norm} norm, {words.measure})",
+    )
 
 
 def _draw_limits(axes: Axes, contents: ReportContents) -> None:
-    plan, table = contents.plan, contents.rounds
+    plan = contents.plan
+    table = contents.rounds
     if NORM_COLUMN in table:
         rounds, (norms,) = quantiles_by_round(table, NORM_COLUMN, (0.5,))
         label = "global sensitivity, which follows the clipping norm (median)"
         axes.plot(rounds, plan.adjacency.sensitivity_of_sum(1.0) * norms, label=label, **LIMIT)
         return
-    clip, highest = plan.federation.mechanism.clipping_norm, plan.largest_difference
+    clip = plan.federation.mechanism.clipping_norm
+    highest = plan.largest_difference
     if highest != clip:
         axes.axhline(clip, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {number_text(clip, 3)}")
     name = "global sensitivity" if highest == plan.global_sensitivity else "largest difference of a round"
@@ -160,9 +170,13 @@ def _draw_limits(axes: Axes, contents: ReportContents) -> None:
 
 
 DISTRIBUTION = Section(
-    "local-sensitivity", "What was played, and how far it moved", GuaranteeFinding,
-    lambda _, findings: findings.find(GuaranteeFinding), sentence=_sentence,
+    "local-sensitivity",
+    "What was played, and how far it moved",
+    GuaranteeFinding,
+    lambda _, findings: findings.find(GuaranteeFinding),
+    sentence=_sentence,
     tables=lambda _, contents: mechanism_tables(contents.plan),
-    picture=FindingFigure("Local sensitivity", _local_sensitivity_figure, _caption,
-                    applies=lambda _, contents: contents.run.has_insider),
-)  # fmt: skip
+    picture=FindingFigure(
+        "Local sensitivity", _local_sensitivity_figure, _caption, applies=lambda _, contents: contents.run.has_insider
+    ),
+)

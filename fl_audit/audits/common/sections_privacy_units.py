@@ -41,8 +41,12 @@ def _epsilon(level: UnitLevel) -> float | str | None:
 
 
 def _tables(finding: PrivacyUnitsFinding, contents: ReportContents) -> list[Table]:
-    columns = ("Who is protected", "How it follows", f"Epsilon at delta {finding.delta:g} (nats)",
-               "Epsilon shown at least (nats)")  # fmt: skip
+    columns = (
+        "Who is protected",
+        "How it follows",
+        f"Epsilon at delta {finding.delta:g} (nats)",
+        "Epsilon shown at least (nats)",
+    )
     relation = contents.plan.adjacency
     rows = tuple(
         (
@@ -67,7 +71,8 @@ def larger_unit_sentence(finding: PrivacyUnitsFinding, unit: Unit) -> str:
     ]
     if not larger or larger[0].size in (None, 1):
         return ""
-    level, epsilon = larger[0], larger[0].epsilon
+    level = larger[0]
+    epsilon = larger[0].epsilon
     assert epsilon is not None, "others were passed over"
     worth = "nothing that is known" if math.isinf(epsilon) else f"epsilon {number_text(epsilon, 3)}"
     says = ", which says nothing" * (_LARGE <= epsilon < math.inf)
@@ -81,6 +86,12 @@ def _sentence(finding: PrivacyUnitsFinding, contents: ReportContents) -> str:
 
 
 LEVELS = Section(
-    "levels", _TITLE, PrivacyUnitsFinding, measure_levels,
-    keys=("levels",), trusts=True, sentence=_sentence, tables=_tables,
-)  # fmt: skip
+    "levels",
+    _TITLE,
+    PrivacyUnitsFinding,
+    measure_levels,
+    keys=("levels",),
+    trusts=True,
+    sentence=_sentence,
+    tables=_tables,
+)

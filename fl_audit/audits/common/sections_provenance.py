@@ -32,7 +32,8 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
 
 
 def _origin_tables(finding: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
-    provenance, timing = finding.provenance, finding.timing
+    provenance = finding.provenance
+    timing = finding.timing
     rows = (
         (("Origin", NOT_NOTED),) if provenance is None else _origin_rows(provenance, contents.plan.federation.records)
     )
@@ -85,6 +86,5 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    "origin", "Where this run comes from", RunProvenanceFinding, measure_origin, keys=("timing",),
-    tables=_origin_tables,
-)  # fmt: skip
+    "origin", "Where this run comes from", RunProvenanceFinding, measure_origin, keys=("timing",), tables=_origin_tables
+)

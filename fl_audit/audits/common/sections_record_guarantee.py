@@ -33,10 +33,8 @@ def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
 
 
 def _record_sentence(finding: evidence.LocalDPFinding, _: ReportContents) -> str:
-    unit_name, randomizer = (
-        evidence.unit_of(finding.local_randomizer),
-        mechanism_messages.randomizer_text(finding.local_randomizer),
-    )
+    unit_name = evidence.unit_of(finding.local_randomizer)
+    randomizer = mechanism_messages.randomizer_text(finding.local_randomizer)
     own_factor, whole = map(_factor, (finding.epsilon, finding.whole_epsilon))
     return (
         f"Before anything was trained, every owner {randomizer}, once. So whatever anybody sees later, evidence "
@@ -56,21 +54,26 @@ def _record_rows(finding: evidence.LocalDPFinding, contents: ReportContents) -> 
     unit_name = evidence.unit_of(finding.local_randomizer)
     rows = [
         ReportNumber(f"Epsilon of one {unit_name} (nats)", finding.epsilon, f"chosen before the run; {_INDEPENDENT}"),
-        ReportNumber(f"Epsilon counted over {counted_text} (nats)", finding.counted_epsilon,
-            f"{finding.counted:,} times that of one, as Bernau et al. 2019 count"),
+        ReportNumber(
+            f"Epsilon counted over {counted_text} (nats)",
+            finding.counted_epsilon,
+            f"{finding.counted:,} times that of one, as Bernau et al. 2019 count",
+        ),
         ReportNumber("Epsilon of any two records (nats)", finding.whole_epsilon, f"largest log-odds, of {whole}"),
-    ]  # fmt: skip
+    ]
     return rows if finding.pair is None else rows + _pair_rows(finding, finding.pair, contents)
 
 
 def _pair_rows(
     finding: evidence.LocalDPFinding, pair: evidence.RecordPairLocalDP, contents: ReportContents
 ) -> list[ReportNumber]:
-    bound, differ = "" if pair.is_exact else ", at most", _phrases(finding.local_randomizer)[0]
+    bound = "" if pair.is_exact else ", at most"
+    differ = _phrases(finding.local_randomizer)[0]
     between = f"between one record and another that differ in {pair.differing:,} {differ}"
     formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
     method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
-    basis_text, label = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
+    basis_text = f"{method}; {between}; both records are known"
+    label = f"Advantage on one randomised record{bound}"
     rows = [ReportNumber(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
     rows.append(ReportNumber(label, pair.advantage, basis_text))
     if (measured := pair.measured) is not None:
@@ -102,7 +105,12 @@ def _ends_of_pair(run: FinishedRun, confidence: float) -> tuple[float, float]:
 
 
 RECORD_GUARANTEE = Section(
-    "record-guarantee", "What each record is claimed by itself", evidence.LocalDPFinding,
+    "record-guarantee",
+    "What each record is claimed by itself",
+    evidence.LocalDPFinding,
     evidence.measure_record_guarantee,
-    on_page=True, keys=("record_guarantee",), sentence=_record_sentence, rows=_record_rows,
-)  # fmt: skip
+    on_page=True,
+    keys=("record_guarantee",),
+    sentence=_record_sentence,
+    rows=_record_rows,
+)

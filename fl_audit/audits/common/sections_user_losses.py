@@ -10,7 +10,8 @@ from fl_audit.words import number_text
 
 
 def _users_rows(finding: evidence.UserEpsilonStarFinding, contents: ReportContents) -> list[ReportNumber]:
-    star, right = finding.star, finite(finding.test_accuracy)
+    star = finding.star
+    right = finite(finding.test_accuracy)
     mean = "by the mean loss of each user's records, taken for normal after a logit transform"
     rows = [
         ReportNumber(
@@ -46,6 +47,11 @@ def _users_sentence(finding: evidence.UserEpsilonStarFinding, _: ReportContents)
 
 
 USERS = Section(
-    "of-users", "What the models' losses give away of users", evidence.UserEpsilonStarFinding, evidence.measure_users,
-    keys=("of_users",), sentence=_users_sentence, rows=_users_rows,
-)  # fmt: skip
+    "of-users",
+    "What the models' losses give away of users",
+    evidence.UserEpsilonStarFinding,
+    evidence.measure_users,
+    keys=("of_users",),
+    sentence=_users_sentence,
+    rows=_users_rows,
+)

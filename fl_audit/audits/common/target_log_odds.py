@@ -14,7 +14,8 @@ def log_odds_of_targets(run: FinishedRun, is_exactly_one: bool) -> tuple[Floats,
 
     `is_exactly_one`: False for runs in which an independent coin decides for each target.
     """
-    table, scheme = run.tables.targets, run.plan.federation.membership_scheme
+    table = run.tables.targets
+    scheme = run.plan.federation.membership_scheme
     if table is None or "log_odds" not in table or (scheme is MembershipScheme.EXACTLY_ONE) != is_exactly_one:
         return None
     shape = (run.trials, -1)

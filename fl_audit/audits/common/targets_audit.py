@@ -51,7 +51,8 @@ class TargetsAudit(BaseAudit):
         The losses of the trials' models on the record, shape (trials, 1), are computed by the function `losses`. The
         mask, shape (trials,), is true for the trials that trained on the record, as `membership` says.
         """
-        present, unit_losses = federation.present(client, membership), losses(federation.shard(client))
+        present = federation.present(client, membership)
+        unit_losses = losses(federation.shard(client))
         return [(unit_losses[:, [at]], present[:, at]) for at in np.flatnonzero(federation.differs(client))]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
@@ -61,7 +62,8 @@ class TargetsAudit(BaseAudit):
         """
         if not epsilon_star:
             return
-        other_records, targets = len(federation.common.labels), len(federation.targets)
+        other_records = len(federation.common.labels)
+        targets = len(federation.targets)
         if self.scheme is MembershipScheme.EXACTLY_ONE:
             problem = f"Epsilon* needs 2 members, and of {targets} {self.counted} one is in, with no other record"
             require(

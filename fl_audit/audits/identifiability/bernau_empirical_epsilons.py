@@ -112,7 +112,8 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     require(log_odds.size > 0, "number of trials is 0: accepted are whole numbers from 1")
     require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
     require_number("confidence is", confidence, "numbers above 0 and below 1")
-    largest, trials = max(0.0, float(np.max(log_odds))), int(log_odds.size)
+    largest = max(0.0, float(np.max(log_odds)))
+    trials = int(log_odds.size)
     warning = "The largest belief is an extreme value: it grows with the number of trials and converges to nothing."
     if mu is None:
         # The lower end is the highest order statistic that is at most the quantile of order p = 2^(-1/n), with the

@@ -19,12 +19,18 @@ class CraftedRecordInfluence:
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `crafted`, for `summary.json`."""
         initial = self.initial
-        return {"crafted": {
-            "label": initial.label, "clipped_gradient_norm": initial.length,
-            "shortest_clipped_gradient_norm": initial.shortest, "cosine_to_others": initial.cosine,
-            "initial_sensitivity": initial.sensitivity, "weights_looked_at": initial.models,
-            "first_round_sensitivity": self.first, "mean_sensitivity": self.mean,
-        }}  # fmt: skip
+        return {
+            "crafted": {
+                "label": initial.label,
+                "clipped_gradient_norm": initial.length,
+                "shortest_clipped_gradient_norm": initial.shortest,
+                "cosine_to_others": initial.cosine,
+                "initial_sensitivity": initial.sensitivity,
+                "weights_looked_at": initial.models,
+                "first_round_sensitivity": self.first,
+                "mean_sensitivity": self.mean,
+            }
+        }
 
 
 def measure_crafted(run: FinishedRun, _: Findings) -> CraftedRecordInfluence | None:

@@ -33,24 +33,33 @@ class EmpiricalEpsilonFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `empirical_epsilon`, for `summary.json`."""
-        decisive, intervals = self.decisive, json_of(self.intervals)
+        decisive = self.decisive
+        intervals = json_of(self.intervals)
         epsilons = {name: interval.pop("epsilon") for name, interval in intervals.items()}
         bounds = {
-            "lower_bound": decisive.epsilon_lower_bound, "confidence": decisive.confidence, "method": decisive.method,
-            "assumption": decisive.assumption, "limit_of_detection": decisive.limit_of_detection,
-            "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level, "violation_level": decisive.level,
-        }  # fmt: skip
+            "lower_bound": decisive.epsilon_lower_bound,
+            "confidence": decisive.confidence,
+            "method": decisive.method,
+            "assumption": decisive.assumption,
+            "limit_of_detection": decisive.limit_of_detection,
+            "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level,
+            "violation_level": decisive.level,
+        }
         every = {"intervals": intervals, "bounds": [bound_json(bound) for bound in self.bounds]}
         return {"empirical_epsilon": {"from_sensitivity": None} | epsilons | json_of(bounds) | every}
 
 
 def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalEpsilonFinding | None:
     """Return the empirical epsilons and lower bounds of a run; None without a guarantee, verdict or insider."""
-    guarantee, verdict = run.plan.guarantee, findings.find(VerdictFinding)
+    guarantee = run.plan.guarantee
+    verdict = findings.find(VerdictFinding)
     if guarantee is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None
-    confidence, wins, bounds = run.plan.confidence, int(run.tables.trials["won"].sum()), tuple[LowerBound, ...]()
-    is_exact, is_normal = run.plan.federation.mechanism.knows_llr, run.has_normal_final_distribution
+    confidence = run.plan.confidence
+    wins = int(run.tables.trials["won"].sum())
+    bounds = tuple[LowerBound, ...]()
+    is_exact = run.plan.federation.mechanism.knows_llr
+    is_normal = run.has_normal_final_distribution
     estimate = estimates.sensitivity_interval(run.accounted_signal, guarantee.claim) if is_exact else None
     believed = estimates.belief_interval(run.llr_of_used_set, confidence, guarantee.mu if is_normal else None)
     counted = estimates.advantage_interval(wins, run.trials, guarantee.delta, confidence)

@@ -40,7 +40,8 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
     # The guarantee bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
     limit = logit(guarantee.belief_bound) - logit(guarantee.prior)
     estimate = empirical_advantage(run.tables.trials["won"].to_numpy(), run.plan.confidence)
-    largest, violations = float(run.tables.trials["belief"].max()), int((run.llr_of_used_set > limit).sum())
+    largest = float(run.tables.trials["belief"].max())
+    violations = int((run.llr_of_used_set > limit).sum())
     return InsiderFinding(estimate, largest, violations)
 
 
@@ -109,7 +110,8 @@ class LlrIncrementTestFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `innovations`, for `summary.json`."""
-        groups, names = [], ("count", "mean", "variance", "serial_correlation")
+        groups = []
+        names = ("count", "mean", "variance", "serial_correlation")
         for bit, group in self.groups:
             groups.append({"bit": bit} | {name: getattr(group, name) for name in names} | {"ks_p": group.ks_p_value})
         return {"innovations": {"holds": self.check.holds, "rounds_left_out": self.check.left_out, "groups": groups}}

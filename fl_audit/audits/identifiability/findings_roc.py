@@ -42,12 +42,15 @@ def measure_scores(run: FinishedRun, _: Findings) -> ScoreAucFinding | None:
 
     None if the run has no such scores or no guarantee, or if all its trials used D or all used D'.
     """
-    guarantee, scores = run.plan.guarantee, run.insider_scores
+    guarantee = run.plan.guarantee
+    scores = run.insider_scores
     if guarantee is None or scores is None or not run.has_both_bits:
         return None
-    members, nonmembers = scores[run.bits], scores[~run.bits]
+    members = scores[run.bits]
+    nonmembers = scores[~run.bits]
     confidence = run.plan.confidence
-    area, confidences = area_under_curve(members, nonmembers, confidence), _of_each(run)
+    area = area_under_curve(members, nonmembers, confidence)
+    confidences = _of_each(run)
     bound = epsilon_lower_bound(members, nonmembers, guarantee.delta, confidence, BoundMethod.ORDER_STATISTIC)
     return ScoreAucFinding(len(members), len(nonmembers), area, bound, confidences)
 

@@ -29,7 +29,9 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
         The tests use the insider's log-likelihood ratios and its measurements of the noise. If the insider has no
         log-likelihood ratios, they use its scores.
         """
-        guarantee, scores, confidence = run.plan.stated_guarantee, run.insider_scores, run.plan.confidence
+        guarantee = run.plan.stated_guarantee
+        scores = run.insider_scores
+        confidence = run.plan.confidence
         if scores is not None:
             details = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
             return judged_with_opened(details, opened_of_pair(run))
@@ -63,7 +65,8 @@ def pairs_covered(these: str, plan: RunPlan) -> str:
 
 def _neighbour_text(plan: RunPlan) -> str:
     """Return the adjacency, the way in which D and D' were chosen, and the seed of that choice."""
-    audit, federation = plan.config.audit, plan.federation
+    audit = plan.config.audit
+    federation = plan.federation
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
     difference = audit_of(federation).in_question(federation, f"{audit.neighbour}{rank}")
     return f"{plan.adjacency}, {difference}, data seed {federation.data_seed}"

@@ -77,12 +77,14 @@ def observe(
     insider
         Number of the client that is the insider; None for the first insider.
     """
-    mechanism, rounding = federation.public.mechanism, observed.rounding(federation.public.mechanism)
+    mechanism = federation.public.mechanism
+    rounding = observed.rounding(federation.public.mechanism)
     question = likelihood_ratio_input(federation, observed, batch_trials, insider)
     evidence = log_likelihood_ratio(federation, question.hypotheses, question.observed, observed.side.norms_array)
     refuse = refuse_blurred
     if mechanism.noise.origin is NoiseOrigin.TRAINING:
-        observer, refuse = federation.insider if insider is None else insider, refuse_blurred_updates
+        observer = federation.insider if insider is None else insider
+        refuse = refuse_blurred_updates
         rounding = rounding_of_steps(federation, observed, observer)
     if rounding is None:
         return evidence
@@ -117,7 +119,8 @@ def log_likelihood_ratio(
     meter = NoiseMeasurer(
         federation.model.layout, federation.directions, noise, with_neither=federation.public.is_secretly_sampled
     )
-    weighed, residuals = [], []
+    weighed = []
+    residuals = []
     for part in hypotheses.compare_with(release):
         rows = part.rows
         weighed.append(noise.release_llrs(part, scale[rows], distance[rows], hypotheses))
@@ -149,18 +152,20 @@ def score(federation: LoadedFederation, observed: ObservedRound, insider: int) -
     if federation.public.threat_model.adversary is Adversary.SERVER:
         # The server sees the contribution of the target's client separately.
         tensor = require_seen(observed.side.contribution, "the contribution of the target's client").double().clone()
-        clients, known_counts, trials = [federation.victim], dict[int, int](), ()
+        clients = [federation.victim]
+        known_counts = dict[int, int]()
+        trials = ()
     else:
-        tensor, knowing = (
-            observed.sums(federation.public.mechanism).double().clone(),
-            (insider, *federation.colluders(insider)),
-        )
+        tensor = observed.sums(federation.public.mechanism).double().clone()
+        knowing = (insider, *federation.colluders(insider))
         seeds = require_seen(observed.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
-        clients, known_counts = list(range(len(federation.shards))), dict(zip(knowing, seeds, strict=True))
+        clients = list(range(len(federation.shards)))
+        known_counts = dict(zip(knowing, seeds, strict=True))
         trials = tuple(require_seen(observed.side.trial_numbers, "the numbers of the trials").tolist())
     # The contribution of the differing record, and the variance of a coordinate, from the clients with unknown noise.
-    direction, variance = torch.zeros_like(tensor), 0.0
+    direction = torch.zeros_like(tensor)
+    variance = 0.0
     for client in clients:
         if client in known_counts:
             tensor -= trained_privately(

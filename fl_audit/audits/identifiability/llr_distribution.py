@@ -88,7 +88,8 @@ def _group(values: Floats) -> LlrIncrementStatistics:
     count = int(used.size)
     if count < 2:
         return LlrIncrementStatistics(count, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-    mean, variance = float(np.mean(used)), float(np.var(used, ddof=1))
+    mean = float(np.mean(used))
+    variance = float(np.var(used, ddof=1))
     products = (values[:, :-1] - mean) * (values[:, 1:] - mean)
     pairs = products[~np.isnan(products)]  # of consecutive rounds within trials
     correlation = float(np.mean(pairs)) / variance if pairs.size and variance else 0.0
@@ -131,7 +132,8 @@ def belief_density(
 
     It is the density of l = logit(belief) times dl/dbelief = 1 / (belief (1 - belief)).
     """
-    point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
+    point = np.asarray(belief, dtype=np.float64)
+    shift = float(logit(prior))
     with_d = _log_odds_density(logit(point) - shift, distributions[1])
     without = _log_odds_density(-logit(point) - shift, distributions[0])
     density = share * with_d + (1 - share) * without
@@ -142,7 +144,8 @@ def belief_grid(
     distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, points: int = 600, tail: float = 1e-6
 ) -> Floats:
     """Return beliefs at which to plot their density, equally spaced in logit, shape (points,)."""
-    shift, tails = float(logit(prior)), [tail, 1 - tail]
+    shift = float(logit(prior))
+    tails = [tail, 1 - tail]
     ends = np.concatenate([distributions[1].quantile(tails) + shift, -distributions[0].quantile(tails) - shift])
     beliefs = expit(np.linspace(ends.min(), ends.max(), points))
     # With little noise, beliefs round to 0 or 1, where no density is defined.

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fl_audit.audits.identifiability.findings_crafted_record import CraftedRecordInfluence, measure_crafted  # fmt: skip
+from fl_audit.audits.identifiability.findings_crafted_record import CraftedRecordInfluence, measure_crafted
 from fl_audit.report.figure_style import finish_axes
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
 from fl_audit.words import plural
@@ -20,7 +20,8 @@ def _crafted_sentence(numbers: CraftedRecordInfluence, _: ReportContents) -> str
 
 
 def _crafted_rows(numbers: CraftedRecordInfluence, contents: ReportContents) -> list[ReportNumber]:
-    initial, over = numbers.initial, f"mean over trials; {contents.plan.adjacency}"
+    initial = numbers.initial
+    over = f"mean over trials; {contents.plan.adjacency}"
     where = f"mean at the initial weights of {plural(initial.models, 'trial')}"
     rows = [
         ReportNumber("Label of the crafted record", initial.label, "chosen before the run"),
@@ -60,8 +61,17 @@ def _crafted_figure(figure: Figure, numbers: CraftedRecordInfluence, _: ReportCo
 
 
 CRAFTED = Section(
-    "crafted", "The crafted record", CraftedRecordInfluence, measure_crafted, keys=("crafted",),
-    sentence=_crafted_sentence, rows=_crafted_rows, picture=FindingFigure("The crafted record", _crafted_figure,
+    "crafted",
+    "The crafted record",
+    CraftedRecordInfluence,
+    measure_crafted,
+    keys=("crafted",),
+    sentence=_crafted_sentence,
+    rows=_crafted_rows,
+    picture=FindingFigure(
+        "The crafted record",
+        _crafted_figure,
         caption=lambda numbers, _: f"The crafted record as a grey image, label {numbers.initial.label}.",
-        applies=lambda numbers, _: bool(_images(numbers))),
-)  # fmt: skip
+        applies=lambda numbers, _: bool(_images(numbers)),
+    ),
+)

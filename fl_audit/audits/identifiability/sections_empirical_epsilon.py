@@ -39,8 +39,10 @@ def _detectable(contents: ReportContents) -> str:
 
 
 def _rows(finding: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, decisive = contents.guarantee, finding.decisive
-    delta, level = at_delta(guarantee.delta), decisive.level
+    guarantee = contents.guarantee
+    decisive = finding.decisive
+    delta = at_delta(guarantee.delta)
+    level = decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
     # This inverts `rho_alpha`. Compared with the guarantee it would refute noise that is calibrated exactly.
     advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula only"
@@ -88,7 +90,9 @@ def _rows(finding: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
 
 
 def _estimate(name: str, estimate: EmpiricalEpsilonEstimate, basis: str) -> ReportNumber:
-    basis_text, low, high = basis + "; ends over the trials" * (estimate.confidence == 1), estimate.low, estimate.high
+    basis_text = basis + "; ends over the trials" * (estimate.confidence == 1)
+    low = estimate.low
+    high = estimate.high
     if side_of(low, high) == 0:  # they differ by rounding only
         low = high = estimate.epsilon
     return ReportNumber(name, finite(estimate.epsilon), basis_text, finite(low), finite(high), estimate.confidence)
@@ -97,14 +101,24 @@ def _estimate(name: str, estimate: EmpiricalEpsilonEstimate, basis: str) -> Repo
 def _tables(finding: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> list[Table]:
     if not finding.bounds:
         return []
-    columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
-               "Could be shown up to (nats)", "Assumption")  # fmt: skip
+    columns = (
+        "Method",
+        "Epsilon at least (nats)",
+        "Confidence",
+        "Would be found from (nats)",
+        "Could be shown up to (nats)",
+        "Assumption",
+    )
     rows = tuple(
-        (str(bound.method), finite(bound.epsilon),
-         f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
-         *_limits(bound), " ".join([bound.assumption, *bound.warnings]))
+        (
+            str(bound.method),
+            finite(bound.epsilon),
+            f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
+            *_limits(bound),
+            " ".join([bound.assumption, *bound.warnings]),
+        )
         for bound in finding.bounds
-    )  # fmt: skip
+    )
     return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
 
 
@@ -118,6 +132,11 @@ def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
 
 
 EMPIRICAL_EPSILON = Section(
-    "empirical-epsilon", "The epsilon that the run shows", evidence.EmpiricalEpsilonFinding, evidence.measure_empirical,
-    keys=("empirical_epsilon",), rows=_rows, tables=_tables,
-)  # fmt: skip
+    "empirical-epsilon",
+    "The epsilon that the run shows",
+    evidence.EmpiricalEpsilonFinding,
+    evidence.measure_empirical,
+    keys=("empirical_epsilon",),
+    rows=_rows,
+    tables=_tables,
+)

@@ -29,8 +29,11 @@ _COUNTED = "counted; trials are independent repetitions"
 
 
 def _sentence(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
-    trials, wins, beyond = finding.estimate.trials, finding.estimate.wins, finding.belief_violations
-    won, surer = advantage_row(finding.estimate, contents), _exceedance_row(finding, contents)
+    trials = finding.estimate.trials
+    wins = finding.estimate.wins
+    beyond = finding.belief_violations
+    won = advantage_row(finding.estimate, contents)
+    surer = _exceedance_row(finding, contents)
     opening = f"We put an insider to the test: {insider_text(contents.plan)}."
     surest = f"The surest it ever became of the right answer was {percent(finding.max_belief)}"
     if trials == 1:
@@ -50,14 +53,25 @@ def _sentence(finding: evidence.InsiderFinding, contents: ReportContents) -> str
 def advantage_row(wins: AdvantageFromWins, contents: ReportContents) -> ReportNumber:
     """Return the table row of the insider's advantage, with its interval and the largest claimed advantage."""
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; trials are independent"
-    return ReportNumber("Advantage of the insider", wins.advantage, basis, wins.low, wins.high, wins.confidence,
-               contents.guarantee.advantage_bound_exact, largest=1.0, on_page=True, is_violated=contents.is_violated,
-               wide=partial(advantage_ends, wins.wins, wins.trials))  # fmt: skip
+    return ReportNumber(
+        "Advantage of the insider",
+        wins.advantage,
+        basis,
+        wins.low,
+        wins.high,
+        wins.confidence,
+        contents.guarantee.advantage_bound_exact,
+        largest=1.0,
+        on_page=True,
+        is_violated=contents.is_violated,
+        wide=partial(advantage_ends, wins.wins, wins.trials),
+    )
 
 
 def _exceedance_row(finding: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
     """Return the table row with the share of trials in which the insider's belief exceeded the claimed bound."""
-    estimate, beyond = finding.estimate, finding.belief_violations
+    estimate = finding.estimate
+    beyond = finding.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
     return ReportNumber(
         "Share of trials surer than claimed",
@@ -98,7 +112,8 @@ def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
 
 
 def _caption(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
-    beyond, trials = finding.belief_violations, finding.estimate.trials
+    beyond = finding.belief_violations
+    trials = finding.estimate.trials
     distribution = (
         "The curve is the exact distribution."
         if _exact_distributions(contents.run)
@@ -113,10 +128,13 @@ def _caption(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
 
 def _beliefs_figure(figure: Figure, finding: evidence.InsiderFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
-    plan, distributions, trials = contents.plan, _exact_distributions(contents.run), contents.trials
+    plan = contents.plan
+    distributions = _exact_distributions(contents.run)
+    trials = contents.trials
     highest = top = _draw_beliefs(axes, trials["belief"].to_numpy(dtype=np.float64))
     if distributions:
-        share, points = float(contents.run.bits.mean()), belief_grid(distributions, plan.prior)
+        share = float(contents.run.bits.mean())
+        points = belief_grid(distributions, plan.prior)
         density = belief_density(points, distributions, plan.prior, share)
         name = "exact distribution" if plan.is_sampled else f"exact distribution, μ = {plan.mu:.3g}"
         axes.plot(points, density, color=INK, linewidth=2, label=name)
@@ -129,7 +147,8 @@ def _beliefs_figure(figure: Figure, finding: evidence.InsiderFinding, contents: 
     if of_d:
         axes.axvline(bounds[0], label=f"claimed limit for D' {limit_text(bounds[0])}", **LIMIT | {"linestyle": ":"})
     axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
-    title, x_name = "How sure the insider became of the truth", "Belief in the data set really used (probability)"
+    title = "How sure the insider became of the truth"
+    x_name = "Belief in the data set really used (probability)"
     y_name = "Density (share of trials\nper unit of probability)"
     if not highest:
         y_name = "each mark is a trial"
@@ -142,12 +161,21 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
 
     With fewer than 20 trials, draw one mark for each trial and return 0.
     """
-    label, style = f"measured, {plural(len(beliefs), 'trial')}", BIT_STYLES[1]
+    label = f"measured, {plural(len(beliefs), 'trial')}"
+    style = BIT_STYLES[1]
     if len(beliefs) < FEWEST_FOR_HISTOGRAM:
         frame = axes.get_xaxis_transform()  # in axis units, so that any density fits above
         axes.vlines(beliefs, 0, 0.12, color=style.colour, linewidth=1.4, transform=frame)
-        axes.plot(beliefs, np.full(len(beliefs), 0.12), style.marker, color=style.colour, markersize=8,
-                  transform=frame, label=label, clip_on=False)  # fmt: skip
+        axes.plot(
+            beliefs,
+            np.full(len(beliefs), 0.12),
+            style.marker,
+            color=style.colour,
+            markersize=8,
+            transform=frame,
+            label=label,
+            clip_on=False,
+        )
         return 0.0
     low, high = drawing.span(beliefs)
     # About 2.5 n^(1/3) bins: fine enough to see a shape, no finer.
@@ -159,10 +187,17 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
 
 
 INSIDER = Section(
-    "beliefs", "What the insider achieved", evidence.InsiderFinding, evidence.measure_insider, keys=("insider",),
-    on_page=True, trusts=True, sentence=_sentence, rows=_rows,
+    "beliefs",
+    "What the insider achieved",
+    evidence.InsiderFinding,
+    evidence.measure_insider,
+    keys=("insider",),
+    on_page=True,
+    trusts=True,
+    sentence=_sentence,
+    rows=_rows,
     picture=FindingFigure("Final beliefs", _beliefs_figure, _caption),
-)  # fmt: skip
+)
 
 
 def _belief_rounds_caption(_: evidence.InsiderFinding, contents: ReportContents) -> str:
@@ -193,7 +228,9 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
 
 def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
     """Draw the beliefs of all trials with one secret bit over the rounds, and the range in which 90 % are expected."""
-    style, run, plan = BIT_STYLES[bit], contents.run, contents.plan
+    style = BIT_STYLES[bit]
+    run = contents.run
+    plan = contents.plan
     paths = run.by_trial("log_odds")[run.bits == bool(bit)]
     if not len(paths):
         return
@@ -201,28 +238,62 @@ def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
     rounds = np.arange(beliefs.shape[1])
     if run.trials < FEWEST_FOR_HISTOGRAM:
         axes.plot(rounds, beliefs.T, style.line, color=style.colour, linewidth=1.0, alpha=0.85)
-        axes.plot(rounds[-1:].repeat(len(paths)), beliefs[:, -1], style.line, color=style.colour, linewidth=0,
-                  marker=style.marker, markersize=5, clip_on=False, label=style.name)  # fmt: skip
+        axes.plot(
+            rounds[-1:].repeat(len(paths)),
+            beliefs[:, -1],
+            style.line,
+            color=style.colour,
+            linewidth=0,
+            marker=style.marker,
+            markersize=5,
+            clip_on=False,
+            label=style.name,
+        )
     else:
         low, middle, high = np.nanquantile(beliefs, [0.05, 0.5, 0.95], axis=0)
         draw_band(
-            axes, rounds, low, high, facecolor=style.fill if bit == 1 else "none", edgecolor=style.colour,
-            hatch=style.hatch, alpha=0.5, linewidth=1, label=f"{style.short}: 90 % of {len(paths):,} trials",
-        )  # fmt: skip
-        axes.plot(rounds, middle, style.line, color=style.colour, linewidth=2.4, marker=style.marker,
-                  label=f"{style.short}: their median", **drawing.markers_for(len(rounds)))  # fmt: skip
+            axes,
+            rounds,
+            low,
+            high,
+            facecolor=style.fill if bit == 1 else "none",
+            edgecolor=style.colour,
+            hatch=style.hatch,
+            alpha=0.5,
+            linewidth=1,
+            label=f"{style.short}: 90 % of {len(paths):,} trials",
+        )
+        axes.plot(
+            rounds,
+            middle,
+            style.line,
+            color=style.colour,
+            linewidth=2.4,
+            marker=style.marker,
+            label=f"{style.short}: their median",
+            **drawing.markers_for(len(rounds)),
+        )
     if run.has_even_rounds:
         lower, _, upper = belief_band(plan.mu, plan.federation.rounds, bit, plan.prior, 0.9)
         for index, curve in enumerate((lower, upper)):
-            axes.plot(rounds, curve, ":", color=INK, linewidth=1.4,
-                      label="distribution: 90 % of trials" if (bit, index) == (1, 0) else None)  # fmt: skip
+            axes.plot(
+                rounds,
+                curve,
+                ":",
+                color=INK,
+                linewidth=1.4,
+                label="distribution: 90 % of trials" if (bit, index) == (1, 0) else None,
+            )
 
 
 BELIEF_ROUNDS = Section(
-    "belief-rounds", "Beliefs over rounds", evidence.InsiderFinding,
-    lambda _, findings: findings.find(evidence.InsiderFinding), trusts=True,
+    "belief-rounds",
+    "Beliefs over rounds",
+    evidence.InsiderFinding,
+    lambda _, findings: findings.find(evidence.InsiderFinding),
+    trusts=True,
     picture=FindingFigure("Beliefs over rounds", _belief_rounds_figure, _belief_rounds_caption, height=4.6),
-)  # fmt: skip
+)
 
 
 def _innovations_sentence(finding: evidence.LlrIncrementTestFinding, contents: ReportContents) -> str:
@@ -246,9 +317,14 @@ def _innovations_sentence(finding: evidence.LlrIncrementTestFinding, contents: R
 
 
 def _innovations_tables(finding: evidence.LlrIncrementTestFinding, _: ReportContents) -> list[Table]:
-    columns = ("Trials", "Count", "Mean (distribution: 0)", "Variance (distribution: 1)",
+    columns = (
+        "Trials",
+        "Count",
+        "Mean (distribution: 0)",
+        "Variance (distribution: 1)",
         "Serial correlation (distribution: 0)",
-               "p-value, Kolmogorov-Smirnov")  # fmt: skip
+        "p-value, Kolmogorov-Smirnov",
+    )
     rows = tuple(
         (f"b = {bit}", statistics.count, *numbers_of_test)
         if statistics.count
@@ -262,13 +338,19 @@ def _innovations_tables(finding: evidence.LlrIncrementTestFinding, _: ReportCont
 
 
 INNOVATIONS = Section(
-    "innovations", "Whether every step of the evidence follows its distribution", evidence.LlrIncrementTestFinding,
-    evidence.measure_innovations, keys=("innovations",), sentence=_innovations_sentence, tables=_innovations_tables,
-)  # fmt: skip
+    "innovations",
+    "Whether every step of the evidence follows its distribution",
+    evidence.LlrIncrementTestFinding,
+    evidence.measure_innovations,
+    keys=("innovations",),
+    sentence=_innovations_sentence,
+    tables=_innovations_tables,
+)
 
 
 def _insiders_sentence(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> str:
-    best, worst = finding.best.estimate, finding.worst.estimate
+    best = finding.best.estimate
+    worst = finding.worst.estimate
     between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
         f"{plural(len(finding.each), 'participant')} played this insider, each by itself; each was right in {between} "
@@ -293,22 +375,45 @@ def _insiders_rows(finding: evidence.SeveralInsidersFinding, _: ReportContents) 
 
 
 def _insiders_tables(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> list[Table]:
-    columns = ("Client", "Right guesses", "Trials", "Advantage", "Lower end", "Upper end", "Confidence",
-               "Largest belief", "Reading")  # fmt: skip
+    columns = (
+        "Client",
+        "Right guesses",
+        "Trials",
+        "Advantage",
+        "Lower end",
+        "Upper end",
+        "Confidence",
+        "Largest belief",
+        "Reading",
+    )
     level = READING_LEVEL / len(finding.each)  # Bonferroni: together they have the level of one row
     entries = [
         (advantage, advantage.estimate, replace(advantage_row(advantage.estimate, contents), level=level))
         for advantage in finding.each
     ]
     rows = tuple(
-        (f"{advantage.client}", wins.wins, wins.trials, *row.cells, wins.confidence,
-         advantage.max_belief, row.reading_text)
+        (
+            f"{advantage.client}",
+            wins.wins,
+            wins.trials,
+            *row.cells,
+            wins.confidence,
+            advantage.max_belief,
+            row.reading_text,
+        )
         for advantage, wins, row in entries
-    )  # fmt: skip
+    )
     return [Table(f"The insiders, each by itself (intervals at {percent(contents.plan.confidence)})", columns, rows)]
 
 
 INSIDERS = Section(
-    "insiders", "Several insiders", evidence.SeveralInsidersFinding, evidence.measure_insiders, keys=("insiders",),
-    trusts=True, sentence=_insiders_sentence, rows=_insiders_rows, tables=_insiders_tables,
-)  # fmt: skip
+    "insiders",
+    "Several insiders",
+    evidence.SeveralInsidersFinding,
+    evidence.measure_insiders,
+    keys=("insiders",),
+    trusts=True,
+    sentence=_insiders_sentence,
+    rows=_insiders_rows,
+    tables=_insiders_tables,
+)

@@ -34,7 +34,9 @@ def _scores_sentence(finding: evidence.ScoreAucFinding, _: ReportContents) -> st
 
 
 def _scores_rows(finding: evidence.ScoreAucFinding, contents: ReportContents) -> list[ReportNumber]:
-    area, bound, guarantee = finding.area, finding.bound, contents.guarantee
+    area = finding.area
+    bound = finding.bound
+    guarantee = contents.guarantee
     basis_text = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
         ReportNumber("Trials with the record", finding.members, "counted"),
@@ -71,9 +73,15 @@ def _scores_rows(finding: evidence.ScoreAucFinding, contents: ReportContents) ->
 
 
 SCORES = Section(
-    "scores", "Scores of the insider", evidence.ScoreAucFinding, evidence.measure_scores, keys=("scores",),
-    on_page=True, sentence=_scores_sentence, rows=_scores_rows,
-)  # fmt: skip
+    "scores",
+    "Scores of the insider",
+    evidence.ScoreAucFinding,
+    evidence.measure_scores,
+    keys=("scores",),
+    on_page=True,
+    sentence=_scores_sentence,
+    rows=_scores_rows,
+)
 
 
 _SMALLEST_RATE = 1e-3
@@ -82,23 +90,41 @@ _BAND = "Clopper-Pearson bounds above two ranks of the trials with D'"
 
 def _tradeoff_figure(figure: Figure, _: evidence.TprAtFprFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
-    guarantee, style, run = contents.guarantee, BIT_STYLES[1], contents.run
+    guarantee = contents.guarantee
+    style = BIT_STYLES[1]
+    run = contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
     curve = evidence.curve_of(run, np.geomspace(smallest, 1, 60), run.plan.confidence)
     draw_band(
-        axes, curve.alarms, np.maximum(curve.low, _SMALLEST_RATE), curve.high, facecolor=PALE, linewidth=0.8,
-        edgecolor=style.colour, label=f"its {percent(run.plan.confidence)} band, point by point",
-    )  # fmt: skip
-    axes.plot(curve.alarms, np.maximum(curve.rates, _SMALLEST_RATE), "-", color=style.colour, linewidth=2.2,
-              label="the insider, measured")  # fmt: skip
+        axes,
+        curve.alarms,
+        np.maximum(curve.low, _SMALLEST_RATE),
+        curve.high,
+        facecolor=PALE,
+        linewidth=0.8,
+        edgecolor=style.colour,
+        label=f"its {percent(run.plan.confidence)} band, point by point",
+    )
+    axes.plot(
+        curve.alarms,
+        np.maximum(curve.rates, _SMALLEST_RATE),
+        "-",
+        color=style.colour,
+        linewidth=2.2,
+        label="the insider, measured",
+    )
     rates = np.geomspace(_SMALLEST_RATE, 1, 60)
     allowed = largest_tpr(guarantee.claim.profile, rates)
     axes.plot(rates, allowed, label="most that is claimed", **LIMIT)
     axes.fill_between(rates, allowed, 1.0, facecolor="none", edgecolor=MUTED, hatch="//", linewidth=0)
     axes.plot(rates, rates, ":", color=MUTED, linewidth=1.4, label="coin-flipping")
     axes.set(xscale="log", yscale="log", xlim=(_SMALLEST_RATE, 1), ylim=(_SMALLEST_RATE, 1.05))
-    finish_axes(axes, "What the insider finds, at how many false alarms", "False alarms: share of D' taken for D",
-                "Share of D found")  # fmt: skip
+    finish_axes(
+        axes,
+        "What the insider finds, at how many false alarms",
+        "False alarms: share of D' taken for D",
+        "Share of D found",
+    )
 
 
 def _tradeoff_caption(finding: evidence.TprAtFprFinding, contents: ReportContents) -> str:
@@ -133,7 +159,12 @@ def _tradeoff_rows(finding: evidence.TprAtFprFinding, contents: ReportContents) 
 
 
 TRADEOFF = Section(
-    "tradeoff", "The insider's trade-off", evidence.TprAtFprFinding, evidence.measure_tradeoff, keys=("tradeoff",),
-    trusts=True, rows=_tradeoff_rows,
+    "tradeoff",
+    "The insider's trade-off",
+    evidence.TprAtFprFinding,
+    evidence.measure_tradeoff,
+    keys=("tradeoff",),
+    trusts=True,
+    rows=_tradeoff_rows,
     picture=FindingFigure("The insider's trade-off", _tradeoff_figure, _tradeoff_caption, height=4.4),
-)  # fmt: skip
+)

@@ -83,7 +83,8 @@ def largest_auc_within_training(profile: PrivacyProfile) -> float:
     if (mu := profile.gaussian_mu) is not None:
         return float(ndtr(mu))
     curve = _Tradeoff(profile)
-    alarms, powers = curve.corners, 1 - curve.missed(curve.corners)
+    alarms = curve.corners
+    powers = 1 - curve.missed(curve.corners)
     # Both functions are linear between corners, so their composition is largest at a corner of one of them.
     rates, first = np.unique(powers, return_index=True)  # the smallest FPR of each TPR
     corners = np.unique(np.concatenate([alarms, np.interp(1 - powers, rates, alarms[first])]))

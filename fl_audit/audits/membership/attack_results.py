@@ -63,7 +63,8 @@ def one_target_scores(
     require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, trials and targets")
     targets = draw.integers(membership.targets, size=membership.trials)
     rows = np.arange(membership.trials)
-    scores_drawn, was_in = values[rows, targets], membership.is_in[rows, targets]
+    scores_drawn = values[rows, targets]
+    was_in = membership.is_in[rows, targets]
     return OneTargetPerTrialScores(scores_drawn[was_in], scores_drawn[~was_in], np.asarray(targets, dtype=np.int64))
 
 
@@ -120,9 +121,13 @@ class AttackScores:
         """
         has_shadows = self.apart is not self.values
         return membership_rates(
-            self.values, self.membership, _draws(), confidence,
-            shadows_of_each_other=has_shadows, of_insiders=self.of_insiders,
-        )  # fmt: skip
+            self.values,
+            self.membership,
+            _draws(),
+            confidence,
+            shadows_of_each_other=has_shadows,
+            of_insiders=self.of_insiders,
+        )
 
     def bound(self, delta: float, confidence: float) -> LowerBound | None:
         """Return a lower bound on epsilon from the score of one randomly drawn target in each trial.
@@ -138,7 +143,8 @@ class AttackScores:
 
     def results(self, delta: float, confidence: float) -> AttackResults:
         """Return the rates, the ROC curve and the lower bounds on epsilon of these scores."""
-        one_run, by_tradeoff = None, None
+        one_run = None
+        by_tradeoff = None
         if not self.knows_coins:
             fewest_guesses = max(1, floor(_GUESSED * self.membership.targets))
             guesses = guesses_of_scores(self.values[0], self.membership.is_in[0], fewest_guesses, fewest_guesses)
@@ -165,7 +171,8 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
     for value, name in ((auc_without, "AUC"), (auc, "AUC"), (accuracy_without, "accuracy"), (accuracy, "accuracy")):
         require_number(f"{name} is", value, "numbers from 0 to 1")
     require_number("number of classes is", classes, "whole numbers from 2")
-    to_lose, leak = accuracy_without - 1 / classes, auc_without - 0.5
+    to_lose = accuracy_without - 1 / classes
+    leak = auc_without - 0.5
     if to_lose <= 0 or leak <= 0:
         return nan
     lost = max(0.0, accuracy_without - accuracy) * leak

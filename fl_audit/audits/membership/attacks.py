@@ -101,7 +101,8 @@ def attack_scores(
             assert outputs.under_ascent is not None, "a run that names the attack keeps what it sees"
             return active_scores(outputs.under_ascent[np.newaxis])
         case Attack.SHADOW:
-            logits, labels = _of_records(outputs.logits, attack), _of_records(outputs.labels, attack)
+            logits = _of_records(outputs.logits, attack)
+            labels = _of_records(outputs.labels, attack)
             # Single precision and pieces save memory: with many trials this is the largest array of a report.
             pieces = np.array_split(logits, -(-len(logits) // _TRIALS_AT_ONCE))
             values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
@@ -126,7 +127,8 @@ def _own_scores(name: str, outputs: ModelOutputs, membership: TargetMembership, 
     usable = np.ones(membership.trials, dtype=np.bool_) if shadows is None else shadows
     for trial in range(membership.trials) if shadows is None else np.flatnonzero(~shadows):
         shadow_trials = usable & (np.arange(membership.trials) != trial)
-        own_outputs, theirs = outputs.of(np.array([trial])), outputs.of(np.flatnonzero(shadow_trials))
+        own_outputs = outputs.of(np.array([trial]))
+        theirs = outputs.of(np.flatnonzero(shadow_trials))
         scores_found = np.asarray(attack(own_outputs, theirs, membership.is_in[shadow_trials]))
         good = scores_found.shape == (membership.targets,) and np.issubdtype(scores_found.dtype, np.number)
         problem = f"attack {name!r} returned {scores_found.dtype} of shape {scores_found.shape}"

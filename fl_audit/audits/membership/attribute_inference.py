@@ -21,7 +21,8 @@ LossDistribution = Callable[[Floats], Floats]
 """A function from losses to the log density of a member's loss at each, with the same shape, up to a constant."""
 
 _LEAST_SAMPLES = 2
-_MOST_KERNELS, _MOST_PLACES = 1000, 2000
+_MOST_KERNELS = 1000
+_MOST_PLACES = 2000
 """Number of evenly spaced quantiles that replace larger samples, and number of grid points that replace more losses.
 
 The log density is interpolated linearly between grid points. Compared with all kernels the error is below 0.05 in the
@@ -44,7 +45,8 @@ class AttributeGuesses:
         """
         shape = (membership.trials, membership.targets)
         require(self.right.shape == shape, f"guesses have shape {self.right.shape}: accepted is {shape}")
-        inside, outside = membership.is_in.sum(axis=1), (~membership.is_in).sum(axis=1)
+        inside = membership.is_in.sum(axis=1)
+        outside = (~membership.is_in).sum(axis=1)
         hits = (self.right & membership.is_in).sum(axis=1), (self.right & ~membership.is_in).sum(axis=1)
         with np.errstate(invalid="ignore"):
             return np.asarray(hits[0] / inside - hits[1] / outside, dtype=np.float64)
@@ -67,7 +69,8 @@ def attribute_guesses(
     values = np.asarray(losses, dtype=np.float64)
     require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (trials, targets, k)")
     require(bool(np.isfinite(values).all()), "losses contain NaN or infinity: accepted are finite numbers")
-    log_prior, true = _log_prior(prior, values.shape[1:]), _true_values(truth, values.shape[1:])
+    log_prior = _log_prior(prior, values.shape[1:])
+    true = _true_values(truth, values.shape[1:])
     if distribution is None:  # the value of the least loss, and the likelier one where losses are equal
         possible = np.where(np.isfinite(log_prior), values, np.inf)
         is_smallest = possible == possible.min(axis=-1, keepdims=True)
@@ -91,12 +94,14 @@ def attribute_guesses_with_shadows(
 
     Shapes: `losses` (trials, targets, values), `truth` (targets,).
     """
-    values, true = np.asarray(losses, dtype=np.float64), np.asarray(truth)
+    values = np.asarray(losses, dtype=np.float64)
+    true = np.asarray(truth)
     shape = (membership.trials, membership.targets)
     require(values.shape[:2] == shape, f"losses have shape {values.shape}: accepted is {shape} and the values")
     _true_values(true, values.shape[1:])
     true_values = np.take_along_axis(values, true[np.newaxis, :, np.newaxis], axis=2)[..., 0]
-    guessed, right = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.bool_)
+    guessed = np.empty(shape, dtype=np.int64)
+    right = np.empty(shape, dtype=np.bool_)
     for half in (0, 1):
         distribution = sampled_distribution(true_values[1 - half :: 2][membership.is_in[1 - half :: 2]])
         guesses = attribute_guesses(values[half::2], true, prior, distribution)
@@ -113,7 +118,8 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
     sample = np.asarray(member_losses, dtype=np.float64).ravel()
     usable = sample.size >= _LEAST_SAMPLES and bool(np.isfinite(sample).all() and (sample >= 0).all())
     require(usable and bool(np.ptp(sample) > 0), "member losses are too few, equal, negative or not finite")
-    offset, count = float(sample.mean()) / 1000, sample.size
+    offset = float(sample.mean()) / 1000
+    count = sample.size
     if count > _MOST_KERNELS:
         sample = np.quantile(sample, np.linspace(0, 1, _MOST_KERNELS))
     # Silverman's rule uses the size of the whole sample, also if quantiles replace it.

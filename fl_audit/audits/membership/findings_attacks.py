@@ -17,7 +17,8 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.statistics.lower_bounds import bound_json
 
-SCORE, APART = "score_", "apart_"
+SCORE = "score_"
+APART = "apart_"
 """Prefixes of the columns with an attack's scores: with all other trials as shadows, or separate shadow trials."""
 INSIDER = "insider"
 _RATES = 4  # number of rates of an attack whose intervals hold jointly
@@ -62,7 +63,8 @@ class AllAttacksFinding:
 
 
 def _json(results: AttackResults) -> dict[str, Any]:
-    rates, one_run = results.rates, results.one_run
+    rates = results.rates
+    one_run = results.one_run
     rate_names = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
     values: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in rate_names}
     values |= {
@@ -117,7 +119,8 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
 
     The result is also None if the trials are too few to measure attacks (`can_compare_targets`).
     """
-    table, guarantee = run.tables.targets, run.plan.guarantee
+    table = run.tables.targets
+    guarantee = run.plan.guarantee
     if (
         table is None
         or run.plan.federation.membership_scheme is MembershipScheme.EXACTLY_ONE
@@ -126,7 +129,8 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
         return None
     trials = table["trial"].nunique()
     delta = run.plan.config.privacy.delta
-    confidence, achieved = run.plan.confidence, dict[str, AttackResults]()
+    confidence = run.plan.confidence
+    achieved = dict[str, AttackResults]()
     membership = TargetMembership(table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1))
     for name in (str(column)[len(SCORE) :] for column in table.columns if str(column).startswith(SCORE)):
         achieved[name] = scores_of(run, name).results(delta, confidence)
@@ -141,7 +145,8 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
     if guarantee is None:
         return AllAttacksFinding(achieved, trials, membership.targets, known_accuracy, None, None, (None, None, None))
     profile = guarantee.claim.profile
-    auc, order = largest_auc(profile), largest_auc_within_training(profile)
+    auc = largest_auc(profile)
+    order = largest_auc_within_training(profile)
     at_0001, at_001 = largest_tpr(profile, np.array([1e-3, 1e-2]))
     rates = (float(at_0001), float(at_001), (1 + guarantee.advantage_bound_exact) / 2)
     return AllAttacksFinding(achieved, trials, membership.targets, known_accuracy, auc, order, rates)
@@ -153,8 +158,10 @@ def _auc_of_signals(mu: Floats, membership: TargetMembership) -> float | None:
     If the signal-to-noise ratios of the pair are mu_1 and mu_0, the difference of the log-odds is N(s^2/2, s^2) with
     s^2 = mu_1^2 + mu_0^2.
     """
-    right, pairs = 0.0, 0
+    right = 0.0
+    pairs = 0
     for squares, is_in in zip(np.square(mu[:_TRIALS_OF_PAIRS]), membership.is_in[:_TRIALS_OF_PAIRS], strict=True):
         spread = np.sqrt(squares[is_in, np.newaxis] + squares[~is_in])
-        right, pairs = right + float(ndtr(spread / 2).sum()), pairs + spread.size
+        right = right + float(ndtr(spread / 2).sum())
+        pairs = pairs + spread.size
     return right / pairs if pairs else None

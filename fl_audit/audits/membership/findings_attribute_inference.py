@@ -14,12 +14,10 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.statistics.advantage import AdvantageInterval, mean_advantage
 
-TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION = (
-    "attribute",
-    "attribute_prior",
-    "attribute_loss",
-    "attribute_distribution",
-)
+TRUTH = "attribute"
+GUESSED_BLINDLY = "attribute_prior"
+GUESSED = "attribute_loss"
+GUESSED_BY_DISTRIBUTION = "attribute_distribution"
 """Columns of the table of targets: index of the attribute's true value, and the value that each adversary guesses."""
 GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION)
 
@@ -56,7 +54,8 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
 
     Also None if the trials are too few to measure attacks (`can_compare_targets`).
     """
-    table, guarantee = run.tables.targets, run.plan.guarantee
+    table = run.tables.targets
+    guarantee = run.plan.guarantee
     if table is None or TRUTH not in table or not can_compare_targets(run):
         return None
     accuracies = {name: _guesser(table, name, run.plan.confidence) for name in GUESSERS}

@@ -14,7 +14,8 @@ from fl_audit.statistics.advantage import AdvantageFromWins, AdvantageInterval, 
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
 
-_COLUMNS, _SCORE = ["membership_advantage", "record_membership_guess"], "record_score"
+_COLUMNS = ["membership_advantage", "record_membership_guess"]
+_SCORE = "record_score"
 
 
 def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
@@ -31,7 +32,8 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
 def _record_bound(run: FinishedRun, confidence: float) -> LowerBound:
     """Return a lower bound on epsilon from the final model's losses on the differing record alone."""
     assert run.plan.guarantee is not None, "only a guarantee names a delta"
-    scores, method = run.tables.trials[_SCORE].to_numpy(dtype=np.float64), BoundMethod.ORDER_STATISTIC
+    scores = run.tables.trials[_SCORE].to_numpy(dtype=np.float64)
+    method = BoundMethod.ORDER_STATISTIC
     return epsilon_lower_bound(scores[run.bits], scores[~run.bits], run.plan.guarantee.delta, confidence, method)
 
 
@@ -53,7 +55,8 @@ class FinalModelMembershipFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `membership`, for `summary.json`."""
-        bounds, low = self.bounds, self.lower_bound
+        bounds = self.bounds
+        low = self.lower_bound
         mean = {name: getattr(self.over_trials, name) for name in ("advantage", "low", "high", "confidence")}
         record = {name: getattr(self.record, name) for name in ("wins", "advantage", "low", "high")}
         record |= {"bound": self.record_bound, "lower_bound": None if low is None else bound_json(low)}
@@ -64,7 +67,8 @@ class FinalModelMembershipFinding:
 
 def measure_membership(run: FinishedRun, _: Findings) -> FinalModelMembershipFinding | None:
     """Return the success of the membership adversary on the final models' losses; None if it was not evaluated."""
-    trials, plan = run.tables.trials, run.plan
+    trials = run.tables.trials
+    plan = run.plan
     if not set(_COLUMNS) <= set(trials) or trials[_COLUMNS].isna().any(axis=None):
         return None
     guarantee = plan.guarantee

@@ -25,7 +25,8 @@ class MembershipGuaranteeTests(TargetsGuaranteeTests):
         scores = target_scores(run)
         if scores is None:
             return None
-        guarantee, noise = run.plan.stated_guarantee, noise_along(run, scores.targets)
+        guarantee = run.plan.stated_guarantee
+        noise = noise_along(run, scores.targets)
         details = judge_scores(scores.members, scores.nonmembers, guarantee, run.plan.confidence, noise)
         return judged_with_opened(details, opened_of_targets(run))
 

@@ -62,9 +62,11 @@ def observe_targets(
     `membership`: Pass None in the reconstruction audit, where exactly one candidate is in and the insider does not know
     which. The log-likelihood ratio then compares "this candidate is in" with "no candidate is in".
     """
-    public, trials = federation.public, len(observed.start)
+    public = federation.public
+    trials = len(observed.start)
     membership = membership or TargetMembership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
-    mechanism, sees = public.mechanism, public.threat_model.sees_participation
+    mechanism = public.mechanism
+    sees = public.threat_model.sees_participation
     sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, observed.side.norms_array)
     steps = whitening_terms(federation, observed)
     whole, of_sum, clip = _alignments(federation, observed, steps, membership, sigma)
@@ -128,7 +130,8 @@ def _of_single_round(
 
 def _taking_part(federation: LoadedFederation, observed: ObservedRound, number: int, trials: int) -> Flags | None:
     """Return which units take part in a round if they are in the data, bool (trials, units); None if all do."""
-    turn, tensor = federation.public.eligible_units(number), observed.side.taking_part
+    turn = federation.public.eligible_units(number)
+    tensor = observed.side.taking_part
     if tensor is not None:
         return tensor.bool().cpu().numpy()
     return (
@@ -186,14 +189,19 @@ def _of_records_over_rounds(
     becomes white. Under adaptive clipping, the first result has one more coordinate than the second: the bit that says
     whether a gradient is within the clipping norm.
     """
-    mechanism, side = federation.public.mechanism, observed.side
-    unit, noise = _sum_to_bit_noise_ratio(federation, sigma), torch.zeros(())
+    mechanism = federation.public.mechanism
+    side = observed.side
+    unit = _sum_to_bit_noise_ratio(federation, sigma)
+    noise = torch.zeros(())
     for step in steps:
         noise = noise + step.factor * _with_bit(*_noise_of_records(federation, observed, step, membership), unit)
-    shape, differing, target = membership.is_in.shape, federation.differing, federation.target_of_records
+    shape = membership.is_in.shape
+    differing = federation.differing
+    target = federation.target_of_records
     limit = mechanism.clipping_norm if side.norms is None else side.norms[:, None, None]
     noise_shape = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
-    products, norms = [np.empty(shape) for _ in noise_shape], [np.empty(shape) for _ in noise_shape]
+    products = [np.empty(shape) for _ in noise_shape]
+    norms = [np.empty(shape) for _ in noise_shape]
     together = max(1, GRADIENT_BUDGET // steps[0].start.numel() * shape[1] // len(target))
     for trial_slice in slices(shape[1], together):
         whole = torch.zeros(())
@@ -241,15 +249,14 @@ def _of_clients(
     They are sums over the rounds that whitening combines. The first alignment includes the quantile bits. The second
     one leaves them out, because after a small update their noise would hide the noise on the sum.
     """
-    mechanism, side = federation.public.mechanism, observed.side
+    mechanism = federation.public.mechanism
+    side = observed.side
     unit = _sum_to_bit_noise_ratio(federation, sigma)
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:
-        takes_part, moment = (
-            _taking_part(federation, observed, step.number, membership.trials),
-            RoundContext(step.number, side.norms),
-        )
+        takes_part = _taking_part(federation, observed, step.number, membership.trials)
+        moment = RoundContext(step.number, side.norms)
         is_in_sum = _in_sum(federation, membership, takes_part)
         noise = noise + step.factor * _with_bit(step.release, side.bits, unit)
         for client in range(federation.units):
@@ -287,7 +294,9 @@ def ascent_contribution(federation: LoadedFederation, models: Tensor) -> Tensor:
 
     Shapes: `models` (trials, parameters).
     """
-    examples, rate, norm = federation.differing, federation.public.ascent, federation.public.mechanism.clipping_norm
+    examples = federation.differing
+    rate = federation.public.ascent
+    norm = federation.public.mechanism.clipping_norm
     return ascent(
         federation.model, models, examples.features, examples.labels, rate, None if math.isinf(norm) else norm
     )

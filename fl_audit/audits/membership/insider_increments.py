@@ -34,7 +34,8 @@ def noise_along_targets(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike)
 
     Shapes: `products` (trials, targets), `norms` (trials, targets), `sigma` (trials,).
     """
-    along, lengths = _checked(products, "products"), _checked(norms, "norms")
+    along = _checked(products, "products")
+    lengths = _checked(norms, "norms")
     ratio = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0)
     return np.asarray(ratio / _checked_sigma(sigma, len(along)), dtype=np.float64)
 
@@ -76,9 +77,11 @@ def increments(
         np.ones(shape, dtype=np.bool_) if takes_part is None else takes_part, "takes_part", shape
     )
     in_sum = _checked_flags(is_in, "is_in", shape) & participation
-    along, lengths = _checked(products, "products"), _checked(norms, "norms")
+    along = _checked(products, "products")
+    lengths = _checked(norms, "norms")
     require(lengths.shape == along.shape, f"norms have shape {lengths.shape}: accepted is {along.shape}, the products'")
-    scale, clipped = _checked_sigma(sigma, len(along)), _clipped(lengths, clipping_norm)
+    scale = _checked_sigma(sigma, len(along))
+    clipped = _clipped(lengths, clipping_norm)
     factor = np.divide(clipped, lengths, out=np.ones(along.shape), where=lengths > 0)
     # Log-odds that a target is in the sum: (<n, g> +- ||g||^2/2) / sigma^2.
     log_odds = factor * along / scale / scale + np.where(in_sum, 0.5, -0.5) * np.square(clipped / scale)

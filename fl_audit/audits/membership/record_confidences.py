@@ -52,7 +52,8 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
     `labels`: The shape must broadcast to the shape of `logits` without the last axis.
     """
     values = _checked(logits)
-    label_indices, other_values = _places(labels, values), values.copy()
+    label_indices = _places(labels, values)
+    other_values = values.copy()
     np.put_along_axis(other_values, label_indices, -np.inf, axis=-1)
     label_values = np.take_along_axis(values, label_indices, axis=-1)[..., 0]
     return np.asarray(label_values - logsumexp(other_values, axis=-1), dtype=np.float64)

@@ -96,7 +96,8 @@ def rmia_scores(
     shape = f"({membership.trials}, records)"
     require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
     records = _checked(records, "log-probabilities of the population")
-    flags, is_offline = _shadow_flags(membership, shadows), RmiaForm(settings.form) is RmiaForm.OFFLINE
+    flags = _shadow_flags(membership, shadows)
+    is_offline = RmiaForm(settings.form) is RmiaForm.OFFLINE
     # The mean confidence of reference models in each target, and in each record of the population.
     sure = np.exp(targets)
     out = _shadow_group(sure, ~membership.is_in, flags, "out", 1)

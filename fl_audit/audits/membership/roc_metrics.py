@@ -158,8 +158,10 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
     # Of the P pairs of different trials, let T have the member's score higher. Let p_w and t_w be the same numbers for
     # the pairs with trial w. The value of w among W trials is W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's
     # pseudo-values of a U-statistic).
-    values, is_in = _checked(scores, membership), membership.is_in
-    members, nonmembers = np.sort(values[is_in]), np.sort(values[~is_in])
+    values = _checked(scores, membership)
+    is_in = membership.is_in
+    members = np.sort(values[is_in])
+    nonmembers = np.sort(values[~is_in])
 
     def beside(these: Floats, those: Floats) -> Floats:
         """Return, for each number in `these`, how many numbers in `those` are smaller; ties count one half."""
@@ -167,13 +169,14 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
 
     below = np.where(is_in, beside(values, nonmembers), 0.0).sum(axis=1)
     above = np.where(is_in, 0.0, len(members) - beside(values, members)).sum(axis=1)
-    size, nonmember_count = is_in.sum(axis=1), (~is_in).sum(axis=1)
+    size = is_in.sum(axis=1)
+    nonmember_count = (~is_in).sum(axis=1)
     rank_sums = np.where(is_in, rankdata(values, axis=1), 0.0).sum(axis=1) - size * (size + 1) / 2
-    won, pairs = (
-        below + above - 2 * rank_sums,
-        size * (len(nonmembers) - nonmember_count) + nonmember_count * (len(members) - size),
-    )
-    all_won, all_pairs, trials = won.sum() / 2, pairs.sum() / 2, len(values)
+    won = below + above - 2 * rank_sums
+    pairs = size * (len(nonmembers) - nonmember_count) + nonmember_count * (len(members) - size)
+    all_won = won.sum() / 2
+    all_pairs = pairs.sum() / 2
+    trials = len(values)
     with np.errstate(invalid="ignore", divide="ignore"):
         without_trial = (all_won - won) / (all_pairs - pairs)
         return np.asarray(trials * all_won / all_pairs - (trials - 1) * without_trial, dtype=np.float64)
@@ -188,13 +191,15 @@ def _share_of(values: Floats, level: float) -> IntervalEstimate:
     # by the quantile of Student's distribution (Korn & Graubard 1998). If the error is 0, it is the number of trials.
     # Student's own interval covers too seldom if few pairs are out of order. Coverage at 98.75 % with 10 to 100 trials
     # and mu from 0.3 to 3: 95.3 % to 100 %, least if all noise is shared and the AUC is 0.98.
-    trials, error = len(values), float(values.std(ddof=1)) / math.sqrt(len(values))
+    trials = len(values)
+    error = float(values.std(ddof=1)) / math.sqrt(len(values))
     if not math.isfinite(error):
         return IntervalEstimate(0.5, 0.0, 1.0)
     share = float(np.clip(values.mean(), 0.0, 1.0))
     freedom = float(ndtri(1 - level / 2) / stdtrit(trials - 1, 1 - level / 2)) ** 2
     attempts = share * (1 - share) / error**2 * freedom if error > 0 and 0 < share < 1 else float(trials)
-    right, wrong = attempts * share, attempts * (1 - share)
+    right = attempts * share
+    wrong = attempts * (1 - share)
     low = float(betaincinv(right, wrong + 1, level / 2)) if right > 0 else 0.0
     high = float(betaincinv(right + 1, wrong, 1 - level / 2)) if wrong > 0 else 1.0
     return IntervalEstimate(share, low, high)
@@ -225,7 +230,8 @@ class _RankedScores:
         A trial counts with its weight in each resample, `weights`, (resamples, trials). Only the `top` highest scores
         are used; None uses all.
         """
-        weight, is_in = weights[:, self._trial[:top]], self._is_in[:top]
+        weight = weights[:, self._trial[:top]]
+        is_in = self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
     def _top_counts(self, weights: Floats, nonmember_count: Floats) -> tuple[Floats, Floats]:
@@ -234,7 +240,9 @@ class _RankedScores:
         The last of these scores has an FPR above 1 % in every resample. `nonmember_count` are the weighted numbers of
         all nonmembers, (resamples,).
         """
-        all_scores, most_alarms, count = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * nonmember_count, self.top
+        all_scores = len(self._trial)
+        most_alarms = SMALL_RATES[-1] * (1 + 1e-12) * nonmember_count
+        count = self.top
         while True:
             hits, alarms = self.counts(weights, count)
             if count == all_scores or bool(((alarms[:, -1] > most_alarms) | (nonmember_count == 0)).all()):

@@ -65,7 +65,8 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 def _rate_row(
     rate: str, limit: float | None, name: str, results: AttackResults, contents: ReportContents
 ) -> ReportNumber:
-    interval, origin = getattr(results.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
+    interval = getattr(results.rates, rate)
+    origin = 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return ReportNumber(
         rate,
@@ -83,7 +84,8 @@ def _rate_row(
 
 def _sentence(finding: evidence.AllAttacksFinding, contents: ReportContents) -> str:
     words = contents.words
-    trials, targets = plural(finding.trials, "training"), plural(finding.targets, words.one)
+    trials = plural(finding.trials, "training")
+    targets = plural(finding.targets, words.one)
     text = f"In {trials} we tossed a coin for each of {targets}, and trained with those that won."
     if finding.outsiders:
         name, attack_results = max(finding.outsiders.items(), key=lambda entry: entry[1].rates.auc.value)
@@ -148,7 +150,8 @@ def _tables(finding: evidence.AllAttacksFinding, contents: ReportContents) -> li
 
 
 def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, numbers = contents.plan.guarantee, list[ReportNumber]()
+    guarantee = contents.plan.guarantee
+    numbers = list[ReportNumber]()
     epsilon = None if guarantee is None else guarantee.epsilon
     for name, attack_results in finding.achieved.items():
         attack_name = _NAMES.get(name, name)
@@ -161,9 +164,17 @@ def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list
                 f"one target drawn in each trial; {attack_results.bound.assumption}"
             )
         proved = None if attack_results.bound is None else finite(attack_results.bound.epsilon)
-        numbers.append(ReportNumber(
-            f"Lower bound on epsilon, {attack_name} (nats)", proved, basis, limit=epsilon, is_bound=True,
-                         on_page=bool(proved), wide=partial(evidence.bound_end, contents.run, name)))  # fmt: skip
+        numbers.append(
+            ReportNumber(
+                f"Lower bound on epsilon, {attack_name} (nats)",
+                proved,
+                basis,
+                limit=epsilon,
+                is_bound=True,
+                on_page=bool(proved),
+                wide=partial(evidence.bound_end, contents.run, name),
+            )
+        )
         if attack_results.one_run is not None:
             at = f"holds at {percent(attack_results.one_run.confidence)} confidence; coins are independent"
             guesses_text = (
@@ -183,7 +194,8 @@ def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list
                 )
             )
             if attack_results.by_tradeoff is not None:
-                basis, label = f"after Mahloujifar et al. 2024; the same; {at}", "One-run bound by the trade-off curve"
+                basis = f"after Mahloujifar et al. 2024; the same; {at}"
+                label = "One-run bound by the trade-off curve"
                 numbers.append(
                     ReportNumber(
                         f"{label}, {attack_name} (nats)",
@@ -195,8 +207,13 @@ def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list
                     )
                 )
     if finding.insider_auc is not None:
-        numbers.append(ReportNumber("AUC that the insiders' signals lead to", finding.insider_auc,
-                         "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, if the signals were fixed"))  # fmt: skip
+        numbers.append(
+            ReportNumber(
+                "AUC that the insiders' signals lead to",
+                finding.insider_auc,
+                "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, if the signals were fixed",
+            )
+        )
     return numbers
 
 
@@ -239,7 +256,14 @@ def _caption(_: evidence.AllAttacksFinding, contents: ReportContents) -> str:
 
 
 ATTACKS = Section(
-    "attacks", "Membership attacks", evidence.AllAttacksFinding, evidence.measure_attacks, keys=("attacks",),
-    on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
+    "attacks",
+    "Membership attacks",
+    evidence.AllAttacksFinding,
+    evidence.measure_attacks,
+    keys=("attacks",),
+    on_page=True,
+    sentence=_sentence,
+    rows=_rows,
+    tables=_tables,
     picture=FindingFigure("What outsiders get of what the insider can get", _roc_figure, _caption),
-)  # fmt: skip
+)

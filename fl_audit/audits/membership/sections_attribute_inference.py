@@ -41,7 +41,8 @@ def _attribute_sentence(finding: evidence.AttributeFinding, contents: ReportCont
     name = max(
         (evidence.GUESSED, evidence.GUESSED_BY_DISTRIBUTION), key=lambda name: finding.by_name[name].advantage.advantage
     )
-    best, aside = finding.by_name[name], _attribute_row(name, finding, contents.run).comparison_in_brackets
+    best = finding.by_name[name]
+    aside = _attribute_row(name, finding, contents.run).comparison_in_brackets
     return (
         f"Somebody who knew all of a record but its {_quoted(finding)}, and asked the model how well each possible "
         f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "
@@ -73,9 +74,15 @@ def _attribute_tables(finding: evidence.AttributeFinding, contents: ReportConten
 
 
 ATTRIBUTES = Section(
-    "attributes", "Attribute inference", evidence.AttributeFinding, evidence.measure_attributes, keys=("attribute",),
-    on_page=True, sentence=_attribute_sentence, tables=_attribute_tables,
+    "attributes",
+    "Attribute inference",
+    evidence.AttributeFinding,
+    evidence.measure_attributes,
+    keys=("attribute",),
+    on_page=True,
+    sentence=_attribute_sentence,
+    tables=_attribute_tables,
     rows=lambda finding, contents: [
         _attribute_row(name, finding, contents.run) for name in finding.by_name if name != evidence.GUESSED_BLINDLY
     ],
-)  # fmt: skip
+)

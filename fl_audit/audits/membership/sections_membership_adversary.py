@@ -43,7 +43,8 @@ def _scope_of(plan: RunPlan) -> str:
 
 
 def _membership_sentence(finding: evidence.FinalModelMembershipFinding, contents: ReportContents) -> str:
-    insider, mean = contents.find(InsiderFinding), _mean_row(finding, contents.run)
+    insider = contents.find(InsiderFinding)
+    mean = _mean_row(finding, contents.run)
     beside = ""
     if insider is not None and insider.estimate.trials > 1:
         scored = advantage_row(insider.estimate, contents)
@@ -56,15 +57,28 @@ def _membership_sentence(finding: evidence.FinalModelMembershipFinding, contents
 
 
 def _mean_row(finding: evidence.FinalModelMembershipFinding, run: FinishedRun) -> ReportNumber:
-    mean, attack = finding.over_trials, "a member where the final loss is at most the average one in training"
+    mean = finding.over_trials
+    attack = "a member where the final loss is at most the average one in training"
     basis = f"TPR - FPR, mean over trials; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
     limit = None if finding.bounds is None else finding.bounds.exact
-    return ReportNumber("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
-               largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
+    return ReportNumber(
+        "Membership advantage",
+        mean.advantage,
+        basis,
+        mean.low,
+        mean.high,
+        mean.confidence,
+        limit,
+        largest=1.0,
+        on_page=True,
+        wide=partial(evidence.membership_ends, run),
+    )
 
 
 def _membership_rows(finding: evidence.FinalModelMembershipFinding, contents: ReportContents) -> list[ReportNumber]:
-    record, bounds, differing = finding.record, finding.bounds, contents.words.differing
+    record = finding.record
+    bounds = finding.bounds
+    differing = contents.words.differing
     rows = [
         _mean_row(finding, contents.run),
         ReportNumber(
@@ -82,7 +96,8 @@ def _membership_rows(finding: evidence.FinalModelMembershipFinding, contents: Re
             wide=partial(advantage_ends, record.wins, record.trials),
         ),
     ]
-    guarantee, exact_by = contents.plan.guarantee, exact_accountant(contents.plan)
+    guarantee = contents.plan.guarantee
+    exact_by = exact_accountant(contents.plan)
     if guarantee is not None and bounds is not None:
         epsilon = "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)"
         rows += [
@@ -124,7 +139,12 @@ def _membership_rows(finding: evidence.FinalModelMembershipFinding, contents: Re
 
 
 MEMBERSHIP = Section(
-    "membership", "The membership adversary", evidence.FinalModelMembershipFinding, evidence.measure_membership,
-    keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
+    "membership",
+    "The membership adversary",
+    evidence.FinalModelMembershipFinding,
+    evidence.measure_membership,
+    keys=("membership",),
+    sentence=_membership_sentence,
+    rows=_membership_rows,
     said=lambda finding, run: {"membership": finding.to_json()["membership"] | {"bound_scope": _scope_of(run.plan)}},
-)  # fmt: skip
+)

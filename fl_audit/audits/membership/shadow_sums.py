@@ -67,7 +67,8 @@ def _shadow_group(
         trial, target = np.unravel_index(int(np.argmin(count)), count.shape)
         problem = f"trial {trial} has {count[trial, target]} shadow trials with target {target} {name}"
         require(count[trial, target] >= at_least, f"{problem}: accepted are {at_least} or more; play more trials")
-    weight, is_known = member.astype(np.float64), count > 0
+    weight = member.astype(np.float64)
+    is_known = count > 0
     middle = np.median(values, axis=0)
     away = values - middle
     counts_of_target = np.maximum(count, 1)

@@ -22,7 +22,9 @@ from fl_audit.value_checks import require_number
 
 _LEAST_PROBABILITY = 1e-12
 _FEWEST = 2  # smallest number of members, and also of nonmembers, from which a classifier is trained
-_EPOCHS, _FEWEST_EPOCHS, _SEEN = 50, 5, 128_000
+_EPOCHS = 50
+_FEWEST_EPOCHS = 5
+_SEEN = 128_000
 """A network is trained for 50 epochs; with more than 2,560 examples for 128,000 / examples, but at least 5 epochs.
 
 With 6,400 examples for each class, as in the MNIST audit in `experiments/configs`, 20 epochs gave the same AUC as 50
@@ -86,7 +88,8 @@ def shadow_scores(
     scores = np.full((membership.trials, membership.targets), np.nan)
     for learnt_from, attacked in _parts(membership, settings, shadows):
         is_in = membership.is_in[learnt_from]
-        everyone, is_rare = np.arange(membership.targets), np.zeros(membership.targets, dtype=np.bool_)
+        everyone = np.arange(membership.targets)
+        is_rare = np.zeros(membership.targets, dtype=np.bool_)
         for label in np.unique(classes):
             columns = np.flatnonzero(classes == label)
             if _smaller_group_size(is_in[:, columns]) < _FEWEST:
@@ -115,7 +118,8 @@ def _label_first(
     It is exchanged with the confidence in class 0. So one attack model can learn from targets of all labels.
     """
     rows = _confidences(values, trials, targets)
-    every, label = np.arange(len(rows)), np.tile(classes[targets], len(trials))
+    every = np.arange(len(rows))
+    label = np.tile(classes[targets], len(trials))
     rows[every, label], rows[:, 0] = rows[:, 0].copy(), rows[every, label]
     return rows
 
@@ -188,7 +192,8 @@ def _checked(
     log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: TargetMembership
 ) -> tuple[NDArray[np.floating], Integers]:
     """Return the log-probabilities as an array and the labels as int64; raise `InputError` if they do not fit."""
-    values, classes = np.asarray(log_probabilities), np.asarray(labels)
+    values = np.asarray(log_probabilities)
+    classes = np.asarray(labels)
     shape = (membership.trials, membership.targets)
     fits = values.ndim == 3 and values.shape[:2] == shape and values.shape[2] >= 2
     require(fits, f"log-probabilities have shape {values.shape}: accepted is {shape} and 2 or more classes")

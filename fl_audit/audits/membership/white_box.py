@@ -69,7 +69,8 @@ def _shown(
         If not centred, they are only divided by the root mean square.
         """
         values = torch.as_tensor(raw_values)
-        examples, weights = _taken(values, tensor), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
+        examples = _taken(values, tensor)
+        weights = counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
         mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
         spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()
         # Clipping keeps an example far from all training examples from overflowing.

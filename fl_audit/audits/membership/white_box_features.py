@@ -44,7 +44,8 @@ class WhiteBoxFeatures:
             shape_found = getattr(self, name).shape
             fits = shape_found[:-1] == shape and len(shape_found) == 4
             require(fits, f"{name} have shape {shape_found}: accepted is {shape} and an axis of their own")
-        labels, classes = self.labels, self.log_probabilities.shape[-1]
+        labels = self.labels
+        classes = self.log_probabilities.shape[-1]
         fits = labels.shape == shape[1:2] and np.issubdtype(labels.dtype, np.integer)
         require(fits, f"labels are {labels.dtype} of shape {labels.shape}: accepted are whole numbers {shape[1:2]}")
         is_class = bool(((labels >= 0) & (labels < classes)).all())
@@ -132,7 +133,8 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
 
 def _of_trial(model: StackedModel, layer: str, tensor: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
     """Return signals, inputs, log-probabilities and losses of all targets under one model, computed in portions."""
-    width, parameters = model.examples_per_pass, model.layout.of_one(tensor)
+    width = model.examples_per_pass
+    parameters = model.layout.of_one(tensor)
     portions = zip(torch.split(features, width), torch.split(labels, width), strict=True)
     observations = [_seen(model, layer, parameters, *portion) for portion in portions]
     return [torch.cat(tensors) for tensors in zip(*observations, strict=True)]
@@ -209,12 +211,11 @@ def _last_dense_layer(model: StackedModel, tensor: Tensor, features: Tensor) -> 
     layer = order[-1]
     with torch.no_grad(), _watched(dense[layer]) as calls:
         _log_probabilities(model, model.layout.of_one(tensor), features)
-    shape, expected = tuple(calls[-1][0].shape), (len(features), dense[layer].in_features)
+    shape = tuple(calls[-1][0].shape)
+    expected = (len(features), dense[layer].in_features)
     problem = f"dense layer {layer!r} is called {len(calls)} times, at last with inputs of shape {shape}"
-    is_plain, accepted = (
-        len(calls) == 1 and shape == expected,
-        f"one call with shape {expected}, a row for each example",
-    )
+    is_plain = len(calls) == 1 and shape == expected
+    accepted = f"one call with shape {expected}, a row for each example"
     require(is_plain, f"{problem}: accepted is {accepted}")
     return layer
 

@@ -127,7 +127,8 @@ class AttackNetworks:
             dropout_source = source if branch != WhiteBoxFeatureGroup.LOSS else None
             hidden = torch.relu(self._layer(f"{branch} 1", inputs, dropout_source))
             activations.append(torch.relu(self._layer(f"{branch} 2", hidden)))
-        values, last = torch.cat(activations, -1), len(self.rule.trunk)
+        values = torch.cat(activations, -1)
+        last = len(self.rule.trunk)
         for number in range(last):
             values = torch.relu(self._layer(f"trunk {number}", values))
         return self._layer(f"trunk {last}", values).squeeze(-1)
@@ -162,7 +163,8 @@ class AttackNetworks:
         The gradient's row for class c is d_c (h, 1), with d_c in `signals` and (h, 1) in `inputs`. The gradient itself
         is not computed: a map is applied to (h, 1), and the result is multiplied by every d_c.
         """
-        filtered, maps = [], self.weights["filters"]
+        filtered = []
+        maps = self.weights["filters"]
         for release in range(maps.shape[1]):
             mapped = torch.bmm(examples["inputs"][:, :, release], maps[:, release])
             filtered.append(mapped.unsqueeze(-1) * examples["signals"][:, :, release].unsqueeze(-2))

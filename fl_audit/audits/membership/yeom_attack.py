@@ -51,8 +51,10 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
     Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary that knows the average training loss. As in Jayaraman
     & Evans 2019, a record whose loss equals the threshold is called a member.
     """
-    members, population = _checked(member_losses, "member losses"), _checked(population_losses, "population losses")
-    axes, accepted = members.shape[:-1], population.shape[:-1]
+    members = _checked(member_losses, "member losses")
+    population = _checked(population_losses, "population losses")
+    axes = members.shape[:-1]
+    accepted = population.shape[:-1]
     require(axes == accepted, f"member losses have leading axes {axes}: accepted are {accepted}, the population's")
     threshold = _mean(members)[..., np.newaxis]
     return AttackErrorRates((members <= threshold).mean(axis=-1), (population <= threshold).mean(axis=-1))
@@ -88,11 +90,13 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
 
     Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
     """
-    common, record_losses = _checked(common_losses, "common losses"), np.asarray(record_loss, dtype=np.float64)
+    common = _checked(common_losses, "common losses")
+    record_losses = np.asarray(record_loss, dtype=np.float64)
     require(
         bool(np.isfinite(record_losses).all()), "record losses contain NaN or infinity: accepted are finite numbers"
     )
-    problem, accepted = f"record losses have shape {record_losses.shape}", common.shape[:-1]
+    problem = f"record losses have shape {record_losses.shape}"
+    accepted = common.shape[:-1]
     require(record_losses.shape == accepted, f"{problem}: accepted is {accepted}, one loss for each model")
     return np.asarray(record_losses <= _mean(common), dtype=np.bool_)
 

@@ -55,7 +55,8 @@ def _broken(message: TestMessage) -> Fact:
 
 
 def _shown(contents: ReportContents) -> Fact:
-    guarantee, at_least = contents.guarantee, verdict_of(contents).judged.epsilon_lower_bound
+    guarantee = contents.guarantee
+    at_least = verdict_of(contents).judged.epsilon_lower_bound
     value = f"≥ {number_text(at_least, 3)}" if math.isfinite(at_least) else "unbounded"
     another = "; the breach is of another kind" if at_least <= guarantee.epsilon else ""
     return Fact("Epsilon shown", value, f"{number_text(guarantee.epsilon, 3)} was claimed{another}")
@@ -75,9 +76,12 @@ def _claimed(contents: ReportContents) -> Fact:
 
 
 def _insider(contents: ReportContents) -> Fact:
-    numbers, guarantee, details = contents.find(InsiderFinding), contents.plan.guarantee, verdict_of(contents).judgement
+    numbers = contents.find(InsiderFinding)
+    guarantee = contents.plan.guarantee
+    details = verdict_of(contents).judgement
     if numbers is not None and guarantee is not None:
-        trials, wins = numbers.estimate.trials, numbers.estimate.wins
+        trials = numbers.estimate.trials
+        wins = numbers.estimate.wins
         most_guesses = most_wins(trials, guarantee.advantage_bound_exact, FAMILY_LEVEL)
         rarely = f"in less than one of {round(1 / FAMILY_LEVEL):,} audits"
         note = f"if the guarantee is kept, it is right in more than {most_guesses:,} {rarely}"
@@ -91,7 +95,8 @@ def _insider(contents: ReportContents) -> Fact:
         return Fact("The insider was right in", f"{wins:,} of {trials:,}", note)
     if details is None:
         return Fact("The insider", "not played", "no insider took part")
-    bound_text, note = f"≥ {number_text(details.epsilon_lower_bound, 3)}", f"{percent(details.confidence)} confidence"
+    bound_text = f"≥ {number_text(details.epsilon_lower_bound, 3)}"
+    note = f"{percent(details.confidence)} confidence"
     if guarantee is not None and not details.broken and details.epsilon_lower_bound > guarantee.epsilon:
         by_chance = one_in(1 - details.confidence)
         at_level = number_text(details.epsilon_lower_bound_at_level, 3)
@@ -153,7 +158,8 @@ def next_step(contents: ReportContents) -> str:
 
 
 def _after_consistent(contents: ReportContents) -> str:
-    numbers, spare = verdict_of(contents), contents.find(NoiseFinding)
+    numbers = verdict_of(contents)
+    spare = contents.find(NoiseFinding)
     if is_weak_guarantee(contents.guarantee):
         return "Choose a guarantee that assures something: set belief = 0.9 in [privacy], and audit again."
     if numbers.words.next_step is not None:
@@ -177,7 +183,8 @@ def warnings_of(contents: ReportContents) -> list[str]:
 
 def warnings_for_officer(contents: ReportContents) -> list[str]:
     """Return the warnings that do not concern a number of the part for engineers alone."""
-    plan, guarantee = contents.plan, contents.plan.guarantee
+    plan = contents.plan
+    guarantee = contents.plan.guarantee
     lines = [not_private_label(plan)] if not plan.federation.mechanism.is_private_release else []
     if guarantee is not None:
         warned = weakness_warning(guarantee), delta_warning(guarantee, plan.units)

@@ -85,8 +85,11 @@ def first_screen_of(contents: ReportContents) -> FirstScreen:
     of_verdict = replace(banner(contents), line=texts["verdict"])
     screen = FirstScreen(
         training_banner(contents) if is_shown_as_training(contents) else of_verdict,
-        tuple(warnings_for_officer(contents)), facts, person_text(contents), texts["next"],
-    )  # fmt: skip
+        tuple(warnings_for_officer(contents)),
+        facts,
+        person_text(contents),
+        texts["next"],
+    )
     return replace(screen, words=_explained(screen, contents.words.one))
 
 
@@ -105,7 +108,9 @@ def _explained(screen: FirstScreen, unit: str) -> tuple[tuple[str, str], ...]:
 
 def _facts(contents: ReportContents) -> dict[str, object]:
     """Return the facts that the template of the first screen names."""
-    plan, guarantee, numbers = contents.plan, contents.plan.guarantee, verdict_of(contents)
+    plan = contents.plan
+    guarantee = contents.plan.guarantee
+    numbers = verdict_of(contents)
     model = contents.find(ModelAccuracyFinding)
     accuracy = None if model is None or math.isnan(model.test_accuracy) else model.test_accuracy
     return {
@@ -188,7 +193,9 @@ _WIDEST_NAME = 30
 
 def summary_table(contents: ReportContents) -> Table:
     """Return a table for the terminal, with the verdict, the next step, and the numbers of the report's page."""
-    federation, words, warnings = contents.plan.federation, banner(contents), warnings_of(contents)
+    federation = contents.plan.federation
+    words = banner(contents)
+    warnings = warnings_of(contents)
     title = Text(
         f"{federation.data.title}, {title_of_named(federation.model)}: {contents.run.trials:,} x "
         f"{plural(federation.rounds, 'round')}"
@@ -202,7 +209,8 @@ def summary_table(contents: ReportContents) -> Table:
         for rows in training_rows(contents):
             _add_group(table, rows)
         return table
-    screen, (*_, style) = first_screen_of(contents), words.look.value
+    screen = first_screen_of(contents)
+    *_, style = words.look.value
     table.add_row(
         Text("Verdict"), Text(words.word, style=style).append(f". {screen.banner.line}", style="not bold default")
     )

@@ -34,7 +34,8 @@ def gauge_html(contents: ReportContents) -> str:
     The limit of detection is the smallest epsilon that the audit would have found. Without a guarantee the gauge has
     only text and no bars.
     """
-    numbers, guarantee = verdict_of(contents), contents.plan.guarantee
+    numbers = verdict_of(contents)
+    guarantee = contents.plan.guarantee
     judgement = numbers.judgement
     if guarantee is None:
         rows = (
@@ -54,10 +55,8 @@ def gauge_html(contents: ReportContents) -> str:
         )
         return _figure(title, rows, _ENDS[0])
     bound = judgement.epsilon_lower_bound
-    bound_ratio, limit = (
-        _ratio_to_guarantee(bound, guarantee),
-        _ratio_to_guarantee(judgement.limit_of_detection, guarantee),
-    )
+    bound_ratio = _ratio_to_guarantee(bound, guarantee)
+    limit = _ratio_to_guarantee(judgement.limit_of_detection, guarantee)
     reach = 1.05 * max(share for share in (1.0, bound_ratio, limit) if math.isfinite(share))
     end = next((end for end in _ENDS if end >= reach), _ENDS[-1])
     kind = "shown beyond" if numbers.verdict is Verdict.VIOLATED and bound > guarantee.epsilon else "shown"
@@ -112,7 +111,8 @@ def _row_html(row: _GaugeRow, end: float | None, mark: float | None) -> str:
         drawing += f'<i class="line" style="left:{100 / end:.2f}%"></i>'
         if mark is not None:
             drawing += f'<i class="kept" style="left:{100 * mark / end:.2f}%"></i>'
-    name, text_html = f'<span class="name">{escape(row.name)}</span>', f'<span class="said">{escape(row.words)}</span>'
+    name = f'<span class="name">{escape(row.name)}</span>'
+    text_html = f'<span class="said">{escape(row.words)}</span>'
     return f'<div class="row">{name}<span class="track">{drawing}</span>{text_html}</div>'
 
 

@@ -47,7 +47,8 @@ def training_banner(contents: ReportContents) -> Banner:
 
 def trained_text(contents: ReportContents) -> str:
     """Return a phrase on what was trained, such as "logistic on 200 records of 5 clients, dp-fedsgd, 20 rounds"."""
-    config, federation = contents.plan.config, contents.plan.federation
+    config = contents.plan.config
+    federation = contents.plan.federation
     clients = plural(federation.clients, "client")
     data = f"{title_of_named(federation.model)} on {plural(federation.records, 'record')} of {clients}"
     several = "" if contents.run.trials == 1 else f", in {plural(contents.run.trials, 'training')}"
@@ -73,7 +74,8 @@ def model_text(contents: ReportContents) -> str:
 
 def training_rows(contents: ReportContents) -> list[list[tuple[str, str]]]:
     """Return the rows of the terminal's table of a training, as names and texts, in groups."""
-    guarantee, numbers = contents.plan.guarantee, contents.find(ModelAccuracyFinding)
+    guarantee = contents.plan.guarantee
+    numbers = contents.find(ModelAccuracyFinding)
     rows = [("Trained", trained_text(contents))]
     if numbers is not None:
         mean = "" if contents.run.trials == 1 else ", mean"

@@ -65,10 +65,12 @@ def judge_hits(
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the reconstruction audit has global noise"
     p_value = float(bdtrc(hits - 1, trials, bound)) if hits > 0 else 1.0
-    limit, share = _share_found(trials, bound), hits / trials
+    limit = _share_found(trials, bound)
+    share = hits / trials
     test = TestResult(TestName.CANDIDATES, float(hits), p_value, share, bound, limit, more={"trials": trials})
     low, at_level = (epsilon_of_hits(hits, trials, chance, guarantee.delta, p) for p in (confidence, 1 - test.level))
-    method, assumption = "clopper-pearson", "The candidates were as likely as was said, and nothing else is assumed."
+    method = "clopper-pearson"
+    assumption = "The candidates were as likely as was said, and nothing else is assumed."
     alone = judged_by_one(
         test,
         (low, at_level),
@@ -85,7 +87,8 @@ def _share_found(trials: int, bound: float) -> float:
 
     It is infinite if even hits in all trials would not refute it.
     """
-    level, counts = TestName.CANDIDATES.level, range(1, trials + 1)
+    level = TestName.CANDIDATES.level
+    counts = range(1, trials + 1)
     fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, trials, bound) < level))
     return float(bdtri(fewest - 1, trials, 1 - DETECTION_POWER)) if fewest <= trials else math.inf
 

@@ -54,11 +54,17 @@ class CandidateRanksFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `reconstruction`, for `summary.json`."""
-        return {"reconstruction": {
-            "candidates": self.candidates, "trials": len(self.ranks), "confidence": self.confidence,
-            "success": json_of(self.successes), "mean_rank": float(np.mean(self.ranks)), "largest_mu": self.longest,
-            "median_mu": self.median,
-        }}  # fmt: skip
+        return {
+            "reconstruction": {
+                "candidates": self.candidates,
+                "trials": len(self.ranks),
+                "confidence": self.confidence,
+                "success": json_of(self.successes),
+                "mean_rank": float(np.mean(self.ranks)),
+                "largest_mu": self.longest,
+                "median_mu": self.median,
+            }
+        }
 
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> CandidateRanksFinding | None:
@@ -66,15 +72,20 @@ def measure_reconstruction(run: FinishedRun, _: Findings) -> CandidateRanksFindi
 
     The result is None if the run is no reconstruction audit, or if it has no insider or no guarantee.
     """
-    ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.plan.guarantee
+    ranks = candidate_ranks(run)
+    table = run.tables.targets
+    guarantee = run.plan.guarantee
     if ranks is None or table is None or guarantee is None:
         return None
-    candidates, mu = run.plan.federation.targets, table["mu"].to_numpy(dtype=np.float64)
+    candidates = run.plan.federation.targets
+    mu = table["mu"].to_numpy(dtype=np.float64)
     chances = np.minimum(np.cumsum(np.sort(run.plan.federation.prior_of_candidates)[::-1]), 1.0)
-    confidence, estimates = run.plan.confidence, []
+    confidence = run.plan.confidence
+    estimates = []
     for guesses in sorted({min(guess_count, candidates - 1) for guess_count in _GUESSES}):
         chance = float(chances[guesses - 1])
-        hits, bound = int(np.sum(ranks <= guesses)), guarantee.reconstruction_bound(chance)
+        hits = int(np.sum(ranks <= guesses))
+        bound = guarantee.reconstruction_bound(chance)
         assert bound is not None, "the reconstruction audit has global noise"
         low, high = clopper_pearson(hits, len(ranks), confidence)
         estimates.append(TopGuessRate(guesses, hits / len(ranks), low, high, chance, bound))

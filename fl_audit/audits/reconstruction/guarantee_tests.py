@@ -24,7 +24,8 @@ class ReconstructionGuaranteeTests(TargetsGuaranteeTests):
         """
         if (ranks := candidate_ranks(run)) is None:
             return None
-        chance, hits = float(run.plan.federation.prior_of_candidates.max()), int((ranks == 1).sum())
+        chance = float(run.plan.federation.prior_of_candidates.max())
+        hits = int((ranks == 1).sum())
         noise = noise_along(run, true_candidates(run), includes_all=False)
         details = judge_hits(hits, len(ranks), chance, run.plan.stated_guarantee, run.plan.confidence, noise)
         return judged_with_opened(details, opened_of_targets(run))

@@ -48,7 +48,8 @@ USUAL = DescentSettings()
 
 def total_variation(pictures: Tensor) -> Tensor:
     """Return the anisotropic total variation of images (..., height, width), averaged over all pixels and images."""
-    down, across = pictures.diff(dim=-2).abs().mean(), pictures.diff(dim=-1).abs().mean()
+    down = pictures.diff(dim=-2).abs().mean()
+    across = pictures.diff(dim=-1).abs().mean()
     return down + across
 
 
@@ -71,7 +72,8 @@ def images_by_descent(
 
     Shapes: `tensor` (owners, parameters), `labels` (owners, images).
     """
-    started, best_images = time.monotonic(), None
+    started = time.monotonic()
+    best_images = None
 
     def objective(pictures: Tensor, labels: Tensor, tensor: Tensor) -> Tensor:
         update = update_function.of(pictures, labels)
@@ -157,7 +159,8 @@ def drawn_pictures(
     """
     if noise > 0:
         chosen = _random_sets(images.labels[:MOST_OTHERS], count, draw)
-        pictures, labels = images.pictures[chosen], images.labels[chosen]
+        pictures = images.pictures[chosen]
+        labels = images.labels[chosen]
         return _of_population(tensor, noise, pictures, update_function.of_many(pictures, labels))
     if count == 1 and update_function.schedule is None and reads_first_layer(update_function.model):
         return _of_first_layer(update_function.model, tensor)
@@ -197,7 +200,8 @@ def _of_first_layer(model: StackedModel, tensor: Tensor) -> Tensor:
     (Geiping et al. 2020, Proposition 3.1). The result is the least squares solution for x.
     """
     assert model.chain is not None, "the model is a chain"
-    weights, biases = model.chain[0].weights(tensor), model.chain[0].biases(tensor)
+    weights = model.chain[0].weights(tensor)
+    biases = model.chain[0].biases(tensor)
     assert biases is not None, "its first layer has a bias"
     biases = biases[:, 0]
     pictures = torch.einsum("ok,oki->oi", biases, weights) / biases.square().sum(1, keepdim=True).clamp(min=1e-30)
@@ -210,7 +214,8 @@ def _of_population(tensor: Tensor, noise: float, pictures: Tensor, updates: Tens
     The estimate is mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), the best linear one (Gauss-Markov).
     Means and covariances are those of other people's images x and of the updates u of these images.
     """
-    flat, centre = pictures.flatten(1).double(), updates.mean(0)
+    flat = pictures.flatten(1).double()
+    centre = updates.mean(0)
     middle, apart = flat.mean(0), updates - centre  # float32, since they fill the memory for large models
     products = (apart @ apart.T).double()
     # Centred updates are linearly dependent. Without noise, a millionth of their size keeps the system solvable.
@@ -246,7 +251,8 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 
     Labels are inferred from the gradient of this bias.
     """
-    name, shape = model.layout.names[-1], model.layout.shapes[-1]
+    name = model.layout.names[-1]
+    shape = model.layout.shapes[-1]
     problem = f"the last parameter of the model is {name} of shape {tuple(shape)}"
     require(shape == (classes,), f"{problem}: accepted for inferring labels is a bias of its {classes} classes")
 

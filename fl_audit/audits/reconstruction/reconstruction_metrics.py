@@ -84,7 +84,8 @@ class TrueAndReconstructedImages:
 
 
 def _entry(reconstructions: NoiseLevelReconstructions) -> dict[str, Any]:
-    level, quality = reconstructions.level, reconstructions.likeness
+    level = reconstructions.level
+    quality = reconstructions.likeness
     return {
         "psnr": finite(float(quality.psnr.mean())),
         "psnr_worst": finite(quality.worst(quality.psnr)),
@@ -121,10 +122,14 @@ def reconstructions_by_noise(
     All rounds are computed at the same model parameters. So they carry the same signal, and their noise averages out.
     A server that sends the same parameters in every round is the strongest attacker that the guarantee covers.
     """
-    updates, images_per_update = update_function.of_many(targets.pictures, targets.labels), targets.pictures.shape[1]
-    true, candidates = targets.pictures.cpu().numpy(), targets.candidates.cpu().numpy()
+    updates = update_function.of_many(targets.pictures, targets.labels)
+    images_per_update = targets.pictures.shape[1]
+    true = targets.pictures.cpu().numpy()
+    candidates = targets.candidates.cpu().numpy()
     for number, level in enumerate(levels):
-        draw, tensor, noise = draws(number), updates, 0.0
+        draw = draws(number)
+        tensor = updates
+        noise = 0.0
         if math.isfinite(level.mu):
             assert update_function.clipping_norm is not None, "noise has a clipping norm"
             noise = update_function.clipping_norm / level.mu
@@ -162,10 +167,8 @@ def image_similarity(true: Floats32, reconstructed: Floats32, population: Floats
     Shapes: `true` (images, *shape), `population` (others, *shape).
     """
     shapes = {true.shape[1:], reconstructed.shape[1:], population.shape[1:]}
-    alike, shapes_text = (
-        true.shape == reconstructed.shape and len(shapes) == 1,
-        f"{true.shape}, {reconstructed.shape} and {population.shape}",
-    )
+    alike = true.shape == reconstructed.shape and len(shapes) == 1
+    shapes_text = f"{true.shape}, {reconstructed.shape} and {population.shape}"
     accepted = "drawings of each true picture, and others of their shape"
     require(alike, f"pictures have shapes {shapes_text}: accepted are {accepted}")
     error = np.square(true.astype(np.float64) - reconstructed).reshape(len(true), -1).mean(axis=1)

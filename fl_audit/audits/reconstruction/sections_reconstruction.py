@@ -36,7 +36,8 @@ def _row(rate: TopGuessRate, finding: CandidateRanksFinding) -> ReportNumber:
     name = (
         "Right one named in the first guess" if rate.guesses == 1 else f"Right one in the first {rate.guesses} guesses"
     )
-    hits, trials = int(np.sum(finding.ranks <= rate.guesses)), len(finding.ranks)
+    hits = int(np.sum(finding.ranks <= rate.guesses))
+    trials = len(finding.ranks)
     level = TestName.CANDIDATES.level if rate.guesses == 1 else READING_LEVEL
     return ReportNumber(
         name,
@@ -55,7 +56,8 @@ def _row(rate: TopGuessRate, finding: CandidateRanksFinding) -> ReportNumber:
 
 
 def _sentence(finding: CandidateRanksFinding, contents: ReportContents) -> str:
-    first, column = finding.first, contents.plan.federation.candidate_column
+    first = finding.first
+    column = contents.plan.federation.candidate_column
     row = _row(first, finding)
     text = contents.words.one if column is None else f"value of {column}"
     likely = "equally likely " if finding.are_even else ""
@@ -104,10 +106,17 @@ def _caption(finding: CandidateRanksFinding, _: ReportContents) -> str:
 
 
 RECONSTRUCTION = Section(
-    "reconstruction", "What could be reconstructed", CandidateRanksFinding, measure_reconstruction,
-    keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
+    "reconstruction",
+    "What could be reconstructed",
+    CandidateRanksFinding,
+    measure_reconstruction,
+    keys=("reconstruction",),
+    on_page=True,
+    sentence=_sentence,
+    rows=_rows,
+    tables=_tables,
     picture=FindingFigure("Right one among the first guesses", _draw, _caption),
-)  # fmt: skip
+)
 
 
 _SHOWN, _GAP = 8, 3  # pictures in a row, and white pixels between them
@@ -158,7 +167,8 @@ def _strip(pictures: Floats32) -> Floats32:
 
 def _inversion_sentence(images: TrueAndReconstructedImages, contents: ReportContents) -> str:
     reconstructions = images.drawings[images.own]
-    quality, federation = reconstructions.likeness, contents.plan.federation
+    quality = reconstructions.likeness
+    federation = contents.plan.federation
     by_server = federation.threat_model.adversary is Adversary.SERVER
     party = "a server that saw every contribution, knew" if by_server else "an attacker who knew"
     reference = (
@@ -183,7 +193,8 @@ def _inversion_tables(images: TrueAndReconstructedImages, _: ReportContents) -> 
         likeness = drawing.likeness
         psnr = (f"{value:.1f}" for value in (likeness.psnr.mean(), likeness.worst(likeness.psnr)))
         ssim = (f"{value:.2f}" for value in (likeness.ssim.mean(), likeness.worst(likeness.ssim)))
-        names, allowed = percent(float(likeness.named.mean())), limit_text(round(drawing.level.bound, 4))
+        names = percent(float(likeness.named.mean()))
+        allowed = limit_text(round(drawing.level.bound, 4))
         rows.append((_epsilon(drawing, index == images.own), *psnr, *ssim, names, allowed))
     title = "What is drawn of records that were used, mean and the 1 % that were drawn best"
     return [Table(title, columns, tuple(rows))]

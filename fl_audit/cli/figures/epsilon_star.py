@@ -14,7 +14,8 @@ from fl_audit.released_model.parametric_star import scores_of_pair
 from fl_audit.released_model.star_estimate import StarEstimate
 from fl_audit.report.figure_style import BIT_STYLES, INK, MUTED, PALE, finish_axes
 
-_MEMBERS, _POPULATION = BIT_STYLES[1], BIT_STYLES[0]
+_MEMBERS = BIT_STYLES[1]
+_POPULATION = BIT_STYLES[0]
 
 
 _LOSS_POINTS = 1500
@@ -91,7 +92,8 @@ def _draw_epsilon(axes: Axes, estimate: StarEstimate, counts: ThresholdCounts) -
     inside = counts.last & within_cut(counts.fpr, counts.fnr, estimate.cut)
     counted_bins = np.flatnonzero(inside if inside.any() else counts.last)
     counted_bins = counted_bins[:: max(1, counted_bins.size // _SHOWN)]
-    tpr, tnr = 1 - counts.fnr[counted_bins], 1 - counts.fpr[counted_bins]
+    tpr = 1 - counts.fnr[counted_bins]
+    tnr = 1 - counts.fpr[counted_bins]
     ratios = definition_ratios(counts.fpr[counted_bins], tnr, counts.fnr[counted_bins], tpr, estimate.delta)
     values = np.log(np.maximum(ratios, 1.0))
     finite = np.isfinite(values)

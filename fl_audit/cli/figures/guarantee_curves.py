@@ -84,7 +84,9 @@ def guarantee_figure(guarantee: Guarantee) -> Figure:
 
 def _axes(guarantee: Guarantee) -> tuple[_FigureColumn, ...]:
     claim = guarantee.claim
-    z, k, delta = claim.noise_multiplier, claim.rounds, claim.delta
+    z = claim.noise_multiplier
+    k = claim.rounds
+    delta = claim.delta
     require(z is not None, "the guarantee has no Gaussian noise: accepted for a figure are guarantees with it")
     assert z is not None
     rounds = np.unique(np.maximum(1, np.round(np.geomspace(max(1, k / 10), k * 10, _POINTS))))

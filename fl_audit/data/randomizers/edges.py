@@ -80,11 +80,9 @@ class RandomisedEdges:
 
         Shapes: `observed` (graphs, nodes, width).
         """
-        observed_graphs, first_graph, second_graph = (
-            np.stack([_graph(packed) for packed in observed]),
-            _graph(first),
-            _graph(second),
-        )
+        observed_graphs = np.stack([_graph(packed) for packed in observed])
+        first_graph = _graph(first)
+        second_graph = _graph(second)
         require_pair(observed_graphs, first_graph, second_graph)
         require(
             bool(observed_graphs.any(axis=-1).all()), "an observed node has no edge: accepted is what `perturb` returns"
@@ -98,7 +96,8 @@ class RandomisedEdges:
 
         Shapes: `first` (nodes, width), `second` (nodes, width).
         """
-        first_graph, second_graph = _graph(first), _graph(second)
+        first_graph = _graph(first)
+        second_graph = _graph(second)
         return (
             int(np.count_nonzero(np.triu(first_graph != second_graph, 1)))
             if first_graph.shape == second_graph.shape

@@ -53,7 +53,8 @@ class LaplacePixelation:
 
     def require_records(self, records: Records) -> None:
         """Raise `InputError` unless `require_images` accepts the records, with `neighbourhood` or more pixels each."""
-        shape, pixels = records.shape, int(np.prod(records.shape))
+        shape = records.shape
+        pixels = int(np.prod(records.shape))
         accepted = "grey images, (1, height, width)"
         setting_text = f"local-randomizer is '{self.kind}' and records are {records.kind_of_arrays}"
         require(not records.inputs, f"{setting_text}, which are no images: leave it out")
@@ -115,7 +116,8 @@ class LaplacePixelation:
         require_pair(first, first, second)
         for images in (first, second):
             self.require_images(images)
-        differences, width = np.abs(self._block_means(first) - self._block_means(second)), _FINEST_DIFFERENCE
+        differences = np.abs(self._block_means(first) - self._block_means(second))
+        width = _FINEST_DIFFERENCE
         if most_events is not None:
             width = max(width, float(differences.max()) / most_events * (1 + _ROUNDING))
         steps, counts = np.unique(np.ceil(differences / width), return_counts=True)

@@ -27,7 +27,9 @@ TakenOut = tuple[list[Message], list[Hole], list[Array]]
 
 def take_out(messages: Sequence[Message]) -> TakenOut:
     """Return messages without their large arrays, and the removed arrays; the given messages are not changed."""
-    records, holes, large = dict[int, ArrayRecord](), list[Hole](), dict[int, Array]()
+    records = dict[int, ArrayRecord]()
+    holes = list[Hole]()
+    large = dict[int, Array]()
     contents = dict[int, RecordDict]()
 
     def emptied(record: ArrayRecord) -> ArrayRecord:
@@ -81,7 +83,8 @@ class StoreViews:
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit, self.held = limit, 0
+        self.limit = limit
+        self.held = 0
         self._lock = threading.Lock()
 
     def put_back(self, holes: Sequence[Hole], large: Sequence[NDArray[np.uint8]]) -> None:
@@ -129,7 +132,8 @@ def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
     """Return the large arrays (from 64 KiB on) that several messages share, keyed by the Python `id` of their bytes."""
     records = {id(record): record for message in messages for record in _array_records(message)}
     counts = Counter(id(record) for message in messages for record in _array_records(message))
-    arrays, times = dict[int, Array](), Counter[int]()
+    arrays = dict[int, Array]()
+    times = Counter[int]()
     for identity, record in records.items():
         for array in record.values():
             if len(array.data) >= _LARGE:

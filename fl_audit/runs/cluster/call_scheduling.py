@@ -178,14 +178,17 @@ class CallScheduler:
         if not queue.calls:
             return []
         share = sum(call.weight for call in queue.calls) / max(1, queue.idle)
-        calls, weight, seconds = list[_Call](), 0, 0.0
+        calls = list[_Call]()
+        weight = 0
+        seconds = 0.0
         for call in self._in_order(queue, process):
             expected = queue.seconds_of(call)
             is_full = weight + call.weight / 2 > share or seconds + expected > _SECONDS_OF_A_PART
             if calls and (is_full or call.is_alone or calls[0].is_alone):
                 break
             calls.append(call)
-            weight, seconds = weight + call.weight, seconds + expected
+            weight = weight + call.weight
+            seconds = seconds + expected
         gone = set(calls)
         queue.calls = [call for call in queue.calls if call not in gone]
         self._homes |= {call.node: process for call in calls}
@@ -269,7 +272,8 @@ class CallScheduler:
         `words` is the message with which Ray failed; it is "" if the process died. A call that was made alone is
         reported as failed if Ray failed, or if too many processes died in it. Several calls are repeated one by one.
         """
-        is_alone, is_lost = len(calls) == 1, not words
+        is_alone = len(calls) == 1
+        is_lost = not words
         if is_lost:
             if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= RETRIES):
                 self._put_back(queue, calls)

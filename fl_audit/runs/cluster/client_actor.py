@@ -86,7 +86,9 @@ class ClientActor:
         self._waiting: list[Any] = []  # calls that are not begun
         self._ahead = 0  # of these, those that were announced, and so may be worked out already
         self._done: list[Any] = []  # results of calls that nobody has asked for yet
-        self._is_at_work, self._began, self._pace = False, 0.0, 0.0
+        self._is_at_work = False
+        self._began = 0.0
+        self._pace = 0.0
         self._worker: Any = None
 
     def has_started(self) -> None:
@@ -167,7 +169,8 @@ class ClientActor:
                     # The calls that follow are announced as far as they are likely to be made.
                     fit = self._seconds / self._pace if self._pace else 1
                     size = self._ahead = max(1, min(_AHEAD, int(fit), len(self._waiting)))
-                    announced, began = self._waiting[:size], time.monotonic()
+                    announced = self._waiting[:size]
+                    began = time.monotonic()
                 call = self._waiting.pop(0)
                 self._ahead, self._is_at_work = self._ahead - 1, True
                 self._changed.notify_all()

@@ -48,9 +48,12 @@ class EmbeddedRay:
     def __init__(self, options: RayOptions) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(_PROGRAM), json.dumps(options.head_arguments())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
             start_new_session=True,  # keeps it from the signals that interrupt this process and its group
-        )  # fmt: skip
+        )
 
     @cached_property
     def address(self) -> str:

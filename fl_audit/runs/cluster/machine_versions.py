@@ -59,7 +59,9 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
     """
     references = {node: {name: _ask(node, *question) for name, question in _QUESTIONS.items()} for node in nodes}
     waiting = [reference for of_node in references.values() for reference in of_node.values()]
-    count, answered, deadline = len(waiting), list[Any](), time.monotonic() + _SECONDS_FOR_VERSIONS
+    count = len(waiting)
+    answered = list[Any]()
+    deadline = time.monotonic() + _SECONDS_FOR_VERSIONS
     while len(answered) < count and time.monotonic() < deadline and not is_over():
         answered, _ = ray.wait(waiting, num_returns=count, timeout=_SECONDS_BETWEEN_LOOKS)
     versions = dict[str, Versions]()

@@ -27,7 +27,8 @@ from fl_audit.runs.cluster.pool import ORDINARY
 from fl_audit.sent_modules import sent_modules
 from fl_audit.user_modules import PortableValue
 
-_TARGETS, _INSIDERS = 1, 2
+_TARGETS = 1
+_INSIDERS = 2
 """Compartments of clients that know a secret bit, and of clients that must not see it."""
 
 
@@ -57,8 +58,11 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
     """
     if (text := _federation_of_message(message)) is None:
         return []
-    federation, compartment, client = _federation(text), compartment_of(message, context), _client(context)
-    knows_all, knows_differing = bool(compartment & _INSIDERS), bool(compartment & _TARGETS)
+    federation = _federation(text)
+    compartment = compartment_of(message, context)
+    client = _client(context)
+    knows_all = bool(compartment & _INSIDERS)
+    knows_differing = bool(compartment & _TARGETS)
     pieces: list[Piece] = [
         ((text, "modules"), lambda: sent_modules([federation.public.model])),
         ((text, "federation", compartment), lambda: sent_federation(federation, knows_all, knows_differing)),
@@ -74,7 +78,8 @@ def weight_of(message: Message, context: Context) -> int:
     """Return an estimate of the work of a client call: the number of records of the client, at least 1."""
     if (text := _federation_of_message(message)) is None:
         return 1
-    federation, client = _federation(text), _client(context)
+    federation = _federation(text)
+    client = _client(context)
     return 1 if federation.public.is_canary(client) else max(1, len(federation.shards[client]))
 
 

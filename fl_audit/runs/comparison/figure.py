@@ -15,10 +15,13 @@ _STAR_MEAN = "Epsilon*, mean of the models"
 _KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], ...] = (
     ("claimed", lambda row: row.epsilon, {"marker": "|", "markersize": 16, "color": INK, "markeredgewidth": 2}),
     ("shown, at least", lambda row: row.value(SHOWN), {"marker": "o", "color": INK, "markersize": 7}),
-    ("shown by an attack", lambda row: row.attack,
-     {"marker": "s", "color": MUTED, "markersize": 6, "markerfacecolor": "white"}),
+    (
+        "shown by an attack",
+        lambda row: row.attack,
+        {"marker": "s", "color": MUTED, "markersize": 6, "markerfacecolor": "white"},
+    ),
     (_STAR_MEAN, lambda row: row.value(STAR), {"marker": "x", "color": MUTED, "markersize": 7}),
-)  # fmt: skip
+)
 
 
 def comparison_figure(rows: Sequence[RunRow]) -> Figure:

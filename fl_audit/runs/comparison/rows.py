@@ -8,8 +8,11 @@ from typing import Any
 from fl_audit.errors import require
 from fl_audit.run_files import read_summary
 
-ADVANTAGE, ACCURACY, SHOWN = "Advantage of the insider", "Test accuracy", "Epsilon shown at least (nats)"
-STAR, ATTACK = "Epsilon*, mean over trials (nats)", "Lower bound on epsilon, "
+ADVANTAGE = "Advantage of the insider"
+ACCURACY = "Test accuracy"
+SHOWN = "Epsilon shown at least (nats)"
+STAR = "Epsilon*, mean over trials (nats)"
+ATTACK = "Lower bound on epsilon, "
 """Names of findings as reports write them; the latter is the beginning of the name of an attack's bound."""
 _OF_LINE = ("epsilon", "delta", "accountant", "adjacency", "unit", "gdp_mu", "gdp_regret")
 """The names of `guarantee_line.guarantee_values`; written out, because the accountants take a second to import."""

@@ -17,15 +17,19 @@ def badge(summary: Mapping[str, Any]) -> str:
 
     If a run is consistent with a guarantee that assures next to nothing, the badge says so and is grey.
     """
-    verdict, guarantee = str(summary["verdict"]), summary.get("guarantee") or {}
-    epsilon, belief = guarantee.get("epsilon"), guarantee.get("belief_bound")
-    text, colour = verdict + ("" if epsilon is None else f", epsilon {epsilon:.2g}"), _COLOURS.get(verdict, _GREY)
+    verdict = str(summary["verdict"])
+    guarantee = summary.get("guarantee") or {}
+    epsilon = guarantee.get("epsilon")
+    belief = guarantee.get("belief_bound")
+    text = verdict + ("" if epsilon is None else f", epsilon {epsilon:.2g}")
+    colour = _COLOURS.get(verdict, _GREY)
     if (
         verdict == "consistent"
         and belief is not None
         and is_weak(belief, guarantee.get("advantage_bound") or 0.0, guarantee.get("prior") or 0.5)
     ):
-        text, colour = f"{text}: assures next to nothing", _GREY
+        text = f"{text}: assures next to nothing"
+        colour = _GREY
     left_width, right_width = (round(_LETTER * len(text_part)) + 12 for text_part in (_LABEL, text))
     title = f"{_LABEL}: {text}"
     return (

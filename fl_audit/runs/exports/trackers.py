@@ -38,7 +38,8 @@ def series_of(run: Run) -> list[Series]:
     and belief. The belief is the insider's posterior probability of the data set that was really used. Series that the
     run does not have are left out.
     """
-    releases, rounds = run.releases, run.rounds
+    releases = run.releases
+    rounds = run.rounds
     if "log_odds" in rounds and "bit" in run.trials:
         sign = np.where(run.trials.set_index("trial")["bit"].loc[rounds["trial"]].to_numpy(), 1.0, -1.0)
         prior = float(run.configuration["privacy"]["prior"])
@@ -159,7 +160,8 @@ def _require_answer(tracking_uri: str) -> None:
     # A server that answers and then falls silent is asked once more, unless the user's environment says otherwise.
     try:
         address = urlsplit(tracking_uri)
-        host, port = address.hostname, address.port or (443 if address.scheme == "https" else 80)
+        host = address.hostname
+        port = address.port or (443 if address.scheme == "https" else 80)
     except ValueError as error:
         raise InputError(f"--out {tracking_uri!r} is no address ({error}): accepted is http://HOST:PORT") from error
     if address.scheme.startswith("sqlite"):

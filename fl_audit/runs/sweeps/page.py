@@ -72,7 +72,8 @@ def fit_text(sweep: SweepResults) -> str:
 
 def sweep_page(sweep: SweepResults, title: str) -> str:
     """Return the HTML page of a sweep."""
-    points, by_guarantee = sweep.points, guarantee_varies(sweep.points)
+    points = sweep.points
+    by_guarantee = guarantee_varies(sweep.points)
     caption = _BY_GUARANTEE if by_guarantee else _BY_STAR
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", caption)
     best = points[points["on_frontier"]].sort_values("utility")

@@ -129,7 +129,8 @@ def _play(plan: RunPlan, run: Path, progress: Progress) -> None:
 def _run_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
     """Run the points one after the other in this process, and yield an error message for every failed point."""
     for number, (name, plan) in enumerate(plans.items(), 1):
-        partial, tell = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
+        partial = _partial_directory(directory / name)
+        tell = begin(f"point {number} of {len(plans)}")
         try:
             _play(plan, partial, progress_of_part(tell, _trial_rounds(plan)))
             partial.rename(directory / name)
@@ -166,7 +167,8 @@ def _run_on_ray(
         ): name
         for name, plan in plans.items()
     }
-    total, shown_count = len(waiting), 0
+    total = len(waiting)
+    shown_count = 0
     while waiting:
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_POLL_SECONDS)
         for reference in ready:
@@ -273,7 +275,8 @@ def _keep(files: Files, directory: Path) -> None:
     partial = _partial_directory(directory)
     partial.mkdir(parents=True)
     for name, content in files.items():
-        path, private = partial / PurePosixPath(name), name.startswith("challenger/")
+        path = partial / PurePosixPath(name)
+        private = name.startswith("challenger/")
         if private:
             make_private(path.parent)
         write_bytes(path, content, private)

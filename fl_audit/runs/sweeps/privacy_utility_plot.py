@@ -70,7 +70,9 @@ def landscape_figure(
     figure = Figure(figsize=(9.4, 7.0), dpi=figure_style.DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplot_mosaic([["top", "."], ["main", "right"]], width_ratios=[4, 1], height_ratios=[1, 4])
-    main, top, right = panels["main"], panels["top"], panels["right"]
+    main = panels["main"]
+    top = panels["top"]
+    right = panels["right"]
     top.sharex(main)
     right.sharey(main)
     for group in _groups_of(points):
@@ -95,7 +97,8 @@ def landscape_figure(
     right.tick_params(labelbottom=is_density[right], bottom=is_density[right], labelleft=False)
     handles, labels = main.get_legend_handles_labels()
     pairs = [pair for pair in zip(*top.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
-    handles, labels = handles + [handle for handle, _ in pairs], labels + [label for _, label in pairs]
+    handles = handles + [handle for handle, _ in pairs]
+    labels = labels + [label for _, label in pairs]
     columns = _columns_for(labels)
     figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * max(0, -(-len(labels) // columns) - 5))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL_TEXT_SIZE)
@@ -163,9 +166,21 @@ def _draw_group(axes: Axes, points: pd.DataFrame, group: _Group) -> None:
         for name, mean in (("epsilon_star", x), ("utility", y))
     )
     axes.errorbar(
-        x, y, xerr=spread_x, yerr=spread_y, fmt=group.marker, color=group.colour, ecolor=group.colour, elinewidth=0.8,
-        markersize=6.5, markeredgecolor="white", markeredgewidth=0.6, linestyle="none", label=group.label, zorder=3,
-    )  # fmt: skip
+        x,
+        y,
+        xerr=spread_x,
+        yerr=spread_y,
+        fmt=group.marker,
+        color=group.colour,
+        ecolor=group.colour,
+        elinewidth=0.8,
+        markersize=6.5,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        linestyle="none",
+        label=group.label,
+        zorder=3,
+    )
 
 
 def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> bool:
@@ -230,19 +245,29 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
         width, height = pixels * _DIGIT * len(text), pixels * _DIGIT * 1.6
         corner = axes.transData.transform(location)
         boxes = {
-            (right, up): Bbox.from_bounds(corner[0] + pixels * right - (width if right < 0 else 0),
-                                          corner[1] + pixels * up - height / 2, width, height)
+            (right, up): Bbox.from_bounds(
+                corner[0] + pixels * right - (width if right < 0 else 0),
+                corner[1] + pixels * up - height / 2,
+                width,
+                height,
+            )
             for right, up in _PLACES
-        }  # fmt: skip
+        }
         free = [
             offset for offset, box in boxes.items() if not any(box.overlaps(taken_box) for taken_box in taken_boxes)
         ]
         right, up = (free or _PLACES)[0]
         taken_boxes.append(boxes[right, up])
         annotation = axes.annotate(
-            text, location, (right, up), textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK,
-            ha="right" if right < 0 else "left", va="center",
-        )  # fmt: skip
+            text,
+            location,
+            (right, up),
+            textcoords="offset points",
+            fontsize=SMALL_TEXT_SIZE,
+            color=INK,
+            ha="right" if right < 0 else "left",
+            va="center",
+        )
         annotation.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
 

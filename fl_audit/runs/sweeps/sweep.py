@@ -91,10 +91,12 @@ def _plans(points: Sequence[Point], utility: str | None) -> dict[str, RunPlan]:
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
     for point in points:
-        audit, privacy = point.config.audit, point.config.privacy
+        audit = point.config.audit
+        privacy = point.config.privacy
         require(audit.epsilon_star, f"point {point.name}: epsilon-star = false: a landscape needs it true")
-        question = repr((point.config.data, privacy.adjacency, audit.neighbour, audit.neighbour_rank,
-                         audit.dissimilarity))  # fmt: skip
+        question = repr(
+            (point.config.data, privacy.adjacency, audit.neighbour, audit.neighbour_rank, audit.dissimilarity)
+        )
         if audit.neighbour in CRAFTED:
             question += repr((point.config.model, privacy.clipping_norm))
         try:

@@ -58,7 +58,8 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
 
 
 def _models_of(point: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
-    trials, summary = read_frame(run / "trials.parquet"), read_json(run / "summary.json")
+    trials = read_frame(run / "trials.parquet")
+    summary = read_json(run / "summary.json")
     settings_given: Mapping[str, Any] = dict(point.settings)
     head: dict[str, Any] = {"point": point.name, **{key: settings_given.get(key) for key in keys}}
     attack_results = (summary.get("attacks") or {}).get("by_name", {})

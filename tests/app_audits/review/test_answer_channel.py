@@ -76,5 +76,5 @@ def test_all_pairs_of_launcher_and_program_use_the_pipe(pair: str) -> None:
     directory = Path(isolated_process.__file__).parent
     program, launcher = ((directory / f"{pair}_{end}.py").read_text() for end in ("program", "launcher"))
     assert re.search(r"^    answer\(", program, re.MULTILINE)
-    assert re.search(r"run_(command_)?isolated\(_PROGRAM", launcher)
+    assert re.search(r"run_(command_)?isolated\(\s*_PROGRAM", launcher)
     assert "subprocess." not in program + launcher

@@ -71,9 +71,10 @@ def test_configurations_are_those_of_the_paper(data, records, delta, model, meas
     config = insider_run(data, LS, B).config().as_dict()
     assert (config["data"]["records"], config["privacy"]["delta"]) == (records, delta)
     assert (config["model"]["name"], config["audit"]["dissimilarity"]) == (model, measure)
-    assert config["training"] | {"momentum": 0} == {
+    expected = {
         "strategy": "dp-fedsgd", "rounds": 30, "learning-rate": 0.005, "optimizer": "adam", "momentum": 0,
     }  # fmt: skip
+    assert expected.items() <= (config["training"] | {"momentum": 0}).items()
     assert config["privacy"]["clipping-norm"] == 3.0
     assert config["privacy"]["accountant"] == "rdp-classic"
     assert (config["privacy"]["sensitivity"], config["privacy"]["adjacency"]) == ("local", "replace-record")
