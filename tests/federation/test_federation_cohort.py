@@ -21,7 +21,8 @@ from fl_audit.runs.run import run_audit
 _CLIENTS = {
     "data": {"clients": 8, "records": 80, "test-records": 40},
     "model": {"name": "dense-128"},
-    "training": {"strategy": "dp-fedavg", "rounds": 3, "learning-rate": 1.0, "local-batch": 4, "local-epochs": 2},
+    "training": {"strategy": "dp-fedavg", "rounds": 3, "learning-rate": 1.0, "local-batch": 4, "local-epochs": 2}
+    | {"learning-rate-decay": 0.5},
     "privacy": {"clipping-norm": 1.0, "sensitivity": "global", "adjacency": "add-remove-client"},
     "run": {"trials-per-batch": 1, "actors": 2},
 }
