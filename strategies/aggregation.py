@@ -88,7 +88,7 @@ def require_playable(federation: Federation) -> None:
     is_of_clients = not federation.aggregates_clients or adjacency.unit is Unit.CLIENT
     foreign = f"adjacency is {str(adjacency)!r} with aggregation = {name!r}, which gets the models of clients"
     require(is_of_clients, f"{foreign}: accepted are those of clients")
-    has_canaries = federation.aggregates_clients and federation.canaries > 0
+    has_canaries = federation.aggregates_clients and bool(federation.canaries)
     require(
         not has_canaries,
         f"canaries is {federation.canaries} with aggregation = {name!r} without a claim: leave one out",

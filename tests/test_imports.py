@@ -56,7 +56,7 @@ def _package(module: str) -> str:
 _KINDS = "identifiability|membership|reconstruction|canaries"
 QUESTIONS = re.compile(
     r"\.(plays_membership|exactly_one|with_insider|judges_canaries|names_candidates)\b|\bcanaries (>|==|!=) 0|"
-    r"\bkind (([!=]= |(not )?in \()\"(" + _KINDS + r")\"|is (not )?Audit)|\.audit [!=]= |"
+    r"\bkind (([!=]= |(not )?in \()\"(" + _KINDS + r")\"|is (not )?Audit(?!ed))|\.audit [!=]= |"
     r"membership_scheme (is|[!=]=) |isinstance\([^)]*(" + _KINDS.title() + r"|Canary)Audit\b"
 )
 MOST_QUESTIONS = 0

@@ -87,7 +87,7 @@ class Training:
 
 @dataclass
 class Measured:
-    """What one way showed in all its turns."""
+    """Measurements of one simulator in all its turns."""
 
     updates: list[float] = field(default_factory=list)  # client updates a second
     accuracies: list[float] = field(default_factory=list)  # accuracy of the last model

@@ -103,11 +103,10 @@ def _decay(config: RunConfig) -> RateDecay | None:
         return None
     rounds = rounds_of(config)
     decay: RateDecay
-    match training.learning_rate_decay:
-        case "cosine":
-            decay = CosineDecay(rounds)
-        case factor:
-            decay = ExponentialDecay(factor)
+    if isinstance(training.learning_rate_decay, str):
+        decay = CosineDecay(rounds)
+    else:
+        decay = ExponentialDecay(training.learning_rate_decay)
     rate = training.local_learning_rate if _clients_train(config) else training.learning_rate
     assert rate is not None, "the configuration fills it in"
     last = rate * share_of_rate(decay, rounds)

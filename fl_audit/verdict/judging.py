@@ -151,7 +151,7 @@ def judge(measurements: NoiseMeasurements, guarantee: Guarantee, confidence: flo
         confidence,
         str(name),
         estimates.assumption_of(claim),
-        **vars(estimates.epsilon_limit(count, measurements.trials, guarantee, measurements.law)),
+        **vars(estimates.epsilon_limit(count, measurements.trials, guarantee, measurements.noise_kind)),
         signal=target_contribution_tests.limit_of_run(measurements),
     )
 

@@ -175,21 +175,21 @@ class EpsilonDetectionLimit:
 
 
 def epsilon_limit(
-    count: int, trials: int, guarantee: Guarantee, law: MechanismNoise | None = None
+    count: int, trials: int, guarantee: Guarantee, noise_kind: MechanismNoise | None = None
 ) -> EpsilonDetectionLimit:
     """Return the smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
 
     `count`: If it is 0, the limit is infinite.
 
-    `law`: The kind of noise; None if a residual is noise over its standard deviation.
+    `noise_kind`: The kind of noise; None if a residual is noise over its standard deviation.
     """
     if count == 0:
         return EpsilonDetectionLimit(math.inf, False, None)
     ratio = breach_ratio(guarantee)
     level = TestName.NOISE_ALONG_RECORD.level
-    deviation = ratio if law is None else law.residual_ratio(ratio)
+    deviation = ratio if noise_kind is None else noise_kind.residual_ratio(ratio)
     needed = smallest_number(lambda count: detectable_ratio(count, level) >= deviation, 2**52) or 2**53
-    epsilon = epsilon_at(guarantee.claim, SquareSum(0.0, count, law).detectable_ratio(level))
+    epsilon = epsilon_at(guarantee.claim, SquareSum(0.0, count, noise_kind).detectable_ratio(level))
     return EpsilonDetectionLimit(epsilon, count >= needed, math.ceil(needed * trials / count))
 
 
@@ -210,17 +210,17 @@ NOTHING_PLANNED = PlannedDetectionLimits(math.inf, False, None, None, None)
 
 
 def planned_limits(
-    guarantee: Guarantee, trials: int, rounds: float, parameters: int | None, law: MechanismNoise | None = None
+    guarantee: Guarantee, trials: int, rounds: float, parameters: int | None, noise_kind: MechanismNoise | None = None
 ) -> PlannedDetectionLimits:
     """Return the smallest breaches that a planned run would reveal if its attack uses the exact likelihood ratio."""
     count = max(1, round(trials * rounds))
     level = TestName.NOISE_ALONG_RECORD.level
     in_all = None
     if parameters is not None and parameters > 1:
-        everywhere = SquareSum(0.0, count * (parameters - 1), law)
+        everywhere = SquareSum(0.0, count * (parameters - 1), noise_kind)
         in_all = 1 - everywhere.detectable_ratio(TestName.NOISE_TOTAL.level)
-    limit = epsilon_limit(count, trials, guarantee, law)
-    along = SquareSum(0.0, count, law)
+    limit = epsilon_limit(count, trials, guarantee, noise_kind)
+    along = SquareSum(0.0, count, noise_kind)
     return PlannedDetectionLimits(
         **vars(limit), noise_short=1 - along.detectable_ratio(level), noise_short_in_all=in_all
     )

@@ -112,7 +112,7 @@ def total_squares(measurements: NoiseMeasurements) -> SquareSum | None:
         return None
     freedom = int(measurements.residuals.total_freedom.sum())
     squares = np.sum(measurements.residuals.total / measurements.sigma**2)
-    return _summed(squares, freedom, measurements.law) if freedom else None
+    return _summed(squares, freedom, measurements.noise_kind) if freedom else None
 
 
 def record_squares(measurements: NoiseMeasurements) -> SquareSum | None:
@@ -121,7 +121,7 @@ def record_squares(measurements: NoiseMeasurements) -> SquareSum | None:
     The innovation of a round is the noise along f(D) - f(D'), divided by its claimed standard deviation.
     """
     values = measurements.used_innovations
-    return SquareSum(float(values @ values), int(values.size), measurements.law) if values.size else None
+    return SquareSum(float(values @ values), int(values.size), measurements.noise_kind) if values.size else None
 
 
 def tensor_squares(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
@@ -134,12 +134,16 @@ def tensor_squares(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
     squares = np.sum(measurements.residuals.squares / measurements.sigma[..., None] ** 2, axis=(0, 1))
     freedom: Integers = measurements.residuals.freedom.sum(axis=(0, 1))
     tensor_rows = zip(measurements.residuals.tensors, squares, freedom, strict=True)
-    return {name: _summed(value, int(degrees), measurements.law) for name, value, degrees in tensor_rows if degrees > 0}
+    return {
+        name: _summed(value, int(degrees), measurements.noise_kind)
+        for name, value, degrees in tensor_rows
+        if degrees > 0
+    }
 
 
-def _summed(value: np.float64, freedom: int, law: MechanismNoise | None) -> SquareSum:
+def _summed(value: np.float64, freedom: int, noise_kind: MechanismNoise | None) -> SquareSum:
     """Return a sum of squares, at least 0 in spite of rounding."""
-    return SquareSum(float(np.maximum(0.0, value)), freedom, law)
+    return SquareSum(float(np.maximum(0.0, value)), freedom, noise_kind)
 
 
 def has_direction(measurements: NoiseMeasurements) -> bool:
@@ -188,14 +192,16 @@ def _squares_of_places(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
     squares = np.sum(np.square(measurements.sample), axis=(0, 1))
     coordinate_rows = zip(measurements.noise.places, squares, strict=True)
     found = {
-        f"coordinate {number} ({tensor})": _summed(value, trials * rounds, measurements.law)
+        f"coordinate {number} ({tensor})": _summed(value, trials * rounds, measurements.noise_kind)
         for (number, tensor), value in coordinate_rows
     }
     sums = measurements.noise.strides[measurements.sampled_trials][:, :, 0].sum(axis=(0, 1))
     parameters = measurements.noise.parameters
     classes = zip(stride_names(parameters), stride_sizes(parameters), sums, strict=True)
     return found | {
-        name: _summed(value, int(size) * trials * rounds, measurements.law) for name, size, value in classes if size > 1
+        name: _summed(value, int(size) * trials * rounds, measurements.noise_kind)
+        for name, size, value in classes
+        if size > 1
     }
 
 
@@ -207,7 +213,9 @@ def _squares_along_shared(measurements: NoiseMeasurements) -> dict[str, SquareSu
     values = values[~np.isnan(values)]
     if not values.size:
         return {}
-    return {"the sum of all other contributions": SquareSum(float(values @ values), values.size, measurements.law)}
+    return {
+        "the sum of all other contributions": SquareSum(float(values @ values), values.size, measurements.noise_kind)
+    }
 
 
 def noise_round(measurements: NoiseMeasurements) -> TestResult:
@@ -232,7 +240,7 @@ def noise_round(measurements: NoiseMeasurements) -> TestResult:
     count = sum(p_values.size for p_values, *_ in looks_made)
     p_values, sums, counts, name = min(looks_made, key=lambda look: float(look[0].min()))
     at = np.unravel_index(int(p_values.argmin()), p_values.shape)
-    smallest_sum = SquareSum(float(sums[at]), max(1, int(counts[at])), measurements.law)
+    smallest_sum = SquareSum(float(sums[at]), max(1, int(counts[at])), measurements.noise_kind)
     ratio = smallest_sum.ratio
     level = TestName.NOISE_ROUND.level / count
     limit = 1 - smallest_sum.ratio_at(detectable_ratio(int(freedom[freedom > 0].min()), level))

@@ -60,7 +60,7 @@ class NoiseMeasurements:
     # Largest norm of the target's contribution to a round that the claim allows, over the noise. None where it differs
     # between rounds, as for noise that is scaled to f(D) - f(D'); the norm of the real contribution is used then.
     claimed_length: float | None = None
-    law: MechanismNoise | None = None  # kind of noise; None if a residual is noise over its standard deviation
+    noise_kind: MechanismNoise | None = None  # kind of noise; None if a residual is noise over its standard deviation
     opened: OpenedSecrets | None = (
         None  # values that the challenger opened besides the bits; None where nobody kept them
     )

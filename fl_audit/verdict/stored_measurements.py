@@ -42,7 +42,7 @@ def _measured(run: FinishedRun) -> NoiseMeasurements:
         scores=_scores(run, residuals),
         largest_mu=plan.mu if math.isfinite(plan.mu) else None,
         claimed_length=claimed_length(plan.federation),
-        law=plan.federation.mechanism.noise,
+        noise_kind=plan.federation.mechanism.noise,
         opened=opened_of_pair(run),
     )
 

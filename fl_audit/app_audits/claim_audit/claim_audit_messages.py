@@ -88,23 +88,31 @@ def next_step_words(claim_audit: ClaimAudit) -> str:
     """Return advice for the step after an audit that did not refute the claim, which removes what left it open."""
     is_short = bool(claim_audit.untried or claim_audit.unplayed)
     more_time = "Give it more time, so that every scenario is played: raise --minutes."
-    match claim_audit.verdict:
-        case Verdict.CONSISTENT if is_short:
-            return more_time
-        case Verdict.CONSISTENT:
-            return "Audit it again whenever its code, its model or its number of clients changes."
-        case Verdict.INCONCLUSIVE if claim_audit.bare_rounds:
-            return f"Have trials play the rounds without noise: --rounds {claim_audit.bare_rounds[0]}."
-        case Verdict.INCONCLUSIVE if broken_estimates(claim_audit.claim, claim_audit.attempts):
-            return "Decide between the two readings by more trials: leave out --quick, and raise --minutes."
-        case Verdict.INCONCLUSIVE if is_short:
-            return more_time
-        case Verdict.INCONCLUSIVE if claim_audit.knowing is not None:
-            return "Say who adds the noise: if the server does, the claim is refuted for this observer."
-        case Verdict.INCONCLUSIVE if claim_audit.silent or claim_audit.refused or not claim_audit.attempts:
-            return "Mend what keeps trials from being played, which is named above, and audit it again."
-        case _:
-            return "Name a smaller claim, or raise the number of trials: leave out --quick."
+    if is_short and claim_audit.verdict is Verdict.CONSISTENT:
+        return more_time
+    if claim_audit.verdict is Verdict.CONSISTENT:
+        return "Audit it again whenever its code, its model or its number of clients changes."
+    if claim_audit.verdict is Verdict.INCONCLUSIVE:
+        return _step_to_decide(claim_audit, more_time if is_short else "")
+    return _MORE_TRIALS
+
+
+_MORE_TRIALS = "Name a smaller claim, or raise the number of trials: leave out --quick."
+
+
+def _step_to_decide(claim_audit: ClaimAudit, more_time: str) -> str:
+    """Return advice that removes what left an audit open; `more_time` is what to do if time ran out, or empty."""
+    if claim_audit.bare_rounds:
+        return f"Have trials play the rounds without noise: --rounds {claim_audit.bare_rounds[0]}."
+    if broken_estimates(claim_audit.claim, claim_audit.attempts):
+        return "Decide between the two readings by more trials: leave out --quick, and raise --minutes."
+    if more_time:
+        return more_time
+    if claim_audit.knowing is not None:
+        return "Say who adds the noise: if the server does, the claim is refuted for this observer."
+    if claim_audit.silent or claim_audit.refused or not claim_audit.attempts:
+        return "Repair what keeps trials from being played, which is named above, and audit it again."
+    return _MORE_TRIALS
 
 
 def untried_words(claim_audit: ClaimAudit, largest: int = 3) -> str:

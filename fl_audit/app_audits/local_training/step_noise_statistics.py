@@ -9,7 +9,7 @@ from fl_audit.array_types import Floats
 from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
-from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.verdict.noise_measurement import NoiseMeasurer
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 
@@ -29,4 +29,4 @@ def _measurer(shapes: tuple[tuple[int, ...], ...]) -> NoiseMeasurer:
     layout = ParameterLayout(tuple(f"tensor {number}" for number in range(len(shapes))), shapes)
     size = min(layout.size, _COORDINATES)
     directions = orthonormal_directions(0, size, number_of_directions(layout.size))
-    return NoiseMeasurer(layout, directions, CentralGaussian(1.0))
+    return NoiseMeasurer(layout, directions, STANDARD_GAUSSIAN)

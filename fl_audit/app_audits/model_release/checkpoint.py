@@ -1,4 +1,4 @@
-"""What the file of a released model holds: its digest, and the number of its tensors and parameters."""
+"""Contents of the file of a released model: its digest, and the number of its tensors and parameters."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

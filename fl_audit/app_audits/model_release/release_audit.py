@@ -29,7 +29,7 @@ FALSE_ALARMS = 0.01
 
 
 class Bound(Protocol):
-    """What a lower bound on epsilon has, by whichever method it was computed."""
+    """Numbers that every lower bound on epsilon has, by whichever method it was computed."""
 
     @property
     def method(self) -> str:

@@ -170,13 +170,11 @@ def _assumption(finding: ReleaseFinding) -> str:
 def _fit_text(star: StarEstimate) -> str:
     if star.is_lower_bound:
         return "none: too few losses, so only an interval is stated that holds for any distributions"
-    match star.method:
-        case StarMethod.EMPIRICAL:
-            return "normal distributions were tested and rejected, so every observed loss is a threshold"
-        case StarMethod.PARAMETRIC | StarMethod.MIXTURE if star.distributions is None:
-            return "none: all losses of a set are equal"
-        case StarMethod.PARAMETRIC | StarMethod.MIXTURE:
-            return "normal distributions of both sets were tested and not rejected (two-sample Kolmogorov-Smirnov)"
+    if star.method is StarMethod.EMPIRICAL:
+        return "normal distributions were tested and rejected, so every observed loss is a threshold"
+    if star.distributions is None:
+        return "none: all losses of a set are equal"
+    return "normal distributions of both sets were tested and not rejected (two-sample Kolmogorov-Smirnov)"
 
 
 def _outstanding_text(finding: ReleaseFinding) -> str:

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from fl_audit.federation.target_membership import TargetMembership
 
 
+def neighbour_text(federation: "Federation", chosen: str) -> str:
+    """Return a phrase that says by which rule the neighbour D' was chosen, and which unit differs."""
+    pair = federation.pair
+    which = "" if federation.mechanism.unit is Unit.RECORD else f" is {federation.mechanism.unit} {pair.index}"
+    if pair.crafted is not None:
+        which = f" in the place of record {pair.index}"
+    return f"neighbour {chosen}{which}"
+
+
 class PairAudit(BaseAudit):
     """Base class of the audits whose trials train either on D or on D', which differ in one unit.
 
@@ -76,8 +85,4 @@ class PairAudit(BaseAudit):
 
     def in_question(self, federation: "Federation", chosen: str) -> str:
         """Return a phrase that says by which rule the neighbour D' was chosen, and which unit differs."""
-        pair = federation.pair
-        which = "" if federation.mechanism.unit is Unit.RECORD else f" is {federation.mechanism.unit} "
-        which = which and f"{which}{federation.pair.index}"
-        which = which if pair.crafted is None else f" in the place of record {pair.index}"
-        return f"neighbour {chosen}{which}"
+        return neighbour_text(federation, chosen)

@@ -57,13 +57,9 @@ def _is_no_better(model: ModelAccuracyFinding, commonest: float) -> bool:
     Of unbalanced labels this is not the accuracy: a model that ranks well can still name one class alone.
     """
     metric, value = model.headline
-    match metric:
-        case Metric.ACCURACY:
-            return model.test_accuracy <= commonest
-        case Metric.AUROC:
-            return value <= _CHANCE_AUROC
-        case _:
-            return False
+    if metric == Metric.ACCURACY:
+        return model.test_accuracy <= commonest
+    return metric == Metric.AUROC and value <= _CHANCE_AUROC
 
 
 def _reason_of_low_accuracy(contents: ReportContents, model: ModelAccuracyFinding) -> str:

@@ -3,8 +3,8 @@
 from fl_audit.adjacency import Relation
 from fl_audit.audits.audit import GuaranteeTests
 from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr
+from fl_audit.audits.common.pair_audit import neighbour_text
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
-from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
@@ -68,7 +68,7 @@ def _neighbour_text(plan: RunPlan) -> str:
     audit = plan.config.audit
     federation = plan.federation
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
-    difference = audit_of(federation).in_question(federation, f"{audit.neighbour}{rank}")
+    difference = neighbour_text(federation, f"{audit.neighbour}{rank}")
     return f"{plan.adjacency}, {difference}, data seed {federation.data_seed}"
 
 

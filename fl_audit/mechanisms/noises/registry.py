@@ -32,6 +32,9 @@ NOISES: dict[str, type[MechanismNoise]] = {
 Condition = Callable[[type[MechanismNoise]], bool]
 """A condition on a kind of noise."""
 
+STANDARD_GAUSSIAN: MechanismNoise = CentralGaussian(1.0)
+"""Gaussian noise of multiplier 1, by which the noise of trainings of other people is measured."""
+
 NO_NOISE = NoNoise()
 """The noise of a mechanism without a claim."""
 

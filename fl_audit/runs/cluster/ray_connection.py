@@ -11,6 +11,7 @@ import grpc
 import ray
 
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.runs import verbosity
 from fl_audit.runs.cluster.embedded_ray import embedded_ray, read_credentials_anew, started_ahead
 from fl_audit.runs.cluster.machine_versions import require_alike
@@ -101,7 +102,7 @@ def _token_of_environment() -> str | None:
         return token
     token_path = os.environ.get("RAY_AUTH_TOKEN_PATH")
     file = Path(token_path) if token_path else Path.home() / ".ray" / "auth_token"
-    return file.read_text().strip() if file.is_file() else None
+    return read_text_file(file).strip() if file.is_file() else None
 
 
 def _may_accept_token(address: str, token: str | None) -> bool:
