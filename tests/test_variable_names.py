@@ -1,4 +1,4 @@
-"""How the source reads: names of variables, assignments and comments to the formatter stay within declared shares."""
+"""Shares of vague names, of several assignments in one, and of comments to the formatter, within declared limits."""
 
 import ast
 import os

@@ -66,13 +66,9 @@ def loss_of(
         return F.cross_entropy(outputs, labels, reduction=reduction)
     weights = _weights(loss, outputs.dtype, outputs.device)
     losses = F.cross_entropy(outputs, labels, weights, reduction="none", label_smoothing=loss.label_smoothing)
-    match reduction:
-        case "sum":
-            return losses.sum()
-        case "mean":
-            return losses.mean()
-        case _:
-            return losses
+    if reduction == "sum":
+        return losses.sum()
+    return losses.mean() if reduction == "mean" else losses
 
 
 def label_targets(labels: Tensor, classes: int, dtype: torch.dtype, loss: TrainingLoss = PLAIN_LOSS) -> Tensor:

@@ -193,7 +193,7 @@ SOURCES: dict[str, Source] = {
     ),
     "the generator of torch": lambda strategy, batch, number, total: torch.randn(total.shape),
 }
-"""Where a server that does not call our `noise` draws its noise from."""
+"""Source of the noise of a server that does not call our `noise`."""
 
 
 def with_noise_of(source: Source, share: float = 1.0, rule: Rule | None = None) -> type[TrialBatchStrategy]:
