@@ -10,6 +10,7 @@ steps and expected batch size are then the same with and without the record, as 
 """
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -109,6 +110,10 @@ class GradientCanaries:
     sources: Sequence[np.random.Generator]  # for each trial the generator that draws which steps sample a canary
 
 
+_ONE_AT_A_TIME = threading.Lock()
+"""Lock for trainings with Opacus, whose hooks lose gradients of records where threads train at the same time."""
+
+
 def private_updates(
     model: StackedModel,
     models: Tensor,
@@ -128,7 +133,7 @@ def private_updates(
     """
     # Suppressed are two warnings of Opacus: one on how its hooks work in torch 2, and one on noise that is drawn from a
     # seed. Every report states the latter.
-    with without_hints():
+    with _ONE_AT_A_TIME, without_hints():
         trial = _SequentialTrialTrainer(model, features.cpu(), labels.cpu(), settings)
         updates = torch.empty(models.shape)
         state = accountant
