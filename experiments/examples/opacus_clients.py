@@ -20,9 +20,7 @@ from fl_audit.experiments.examples.shared_digits_parts import (
     train_settings,
 )
 
-NOISE = 1.0
-NORM = 1.0
-BATCH = 20
+NOISE, NORM, BATCH = 1.0, 1.0, 20
 # Opacus divides by the mean batch, rounded down: 19 with 99 records and with 98, while 100 would tell from 99.
 RECORDS = 99
 

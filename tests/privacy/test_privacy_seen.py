@@ -114,7 +114,7 @@ def test_what_an_event_says_of_itself() -> None:
     event = seen(2.0, 0.25, 16)[0]
     assert full_participation_mu(event) == 2.0
     assert exact_gaussian_mu(event) is None
-    assert _with_scaled_noise(event, 3.0) == SampledGaussianRelease(6.0, 0.25, 16, seen=True)
+    assert _with_scaled_noise((event,), 3.0) == (SampledGaussianRelease(6.0, 0.25, 16, seen=True),)
     assert exact_gaussian_mu(SampledGaussianRelease(2.0, 1.0, 16, seen=True)) == 2.0
 
 
