@@ -89,7 +89,7 @@ def test_a_ray_that_does_not_start_gets_one_line(
     """Ray raises an exception of no particular kind where its raylet dies while it starts."""
     import ray
 
-    def dies(**arguments: object) -> None:
+    def dies(*_: object, **arguments: object) -> None:
         raise Exception("Node timed out.\nThis could happen because some of the raylet")
 
     monkeypatch.setattr(ray, "init", dies)

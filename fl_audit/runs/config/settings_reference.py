@@ -21,7 +21,8 @@ _KINDS = {
     "object": "table",
 }
 _OF_THEIR_OWN = {
-    "data.partition-parameters": "a table of the parameters that the partition has, such as { alpha = 0.5 }"
+    "data.loader-parameters": "a table of numbers, texts, true and false",
+    "data.partition-parameters": "a table of the parameters that the partition has, such as { alpha = 0.5 }",
 }
 """Accepted values that schemas cannot describe."""
 _REQUIRED = {"privacy.adjacency": "where something is claimed"}
