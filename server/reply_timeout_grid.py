@@ -121,12 +121,12 @@ def _ask(grid: ReplyTimeoutGrid, federation: LoadedFederation, nodes: list[int])
     """Ask nodes for their partitions, and return the node ID of each partition, keyed by partition."""
     config = RecordDict({MessageRecordName.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
     questions = [Message(config, node, f"query.{NonTrainingQuery.IDENTIFY}") for node in nodes]
-    partitions_by_node = {}
+    nodes_by_partition = {}
     for reply in ReplyTimeoutGrid(grid.grid, _START_SECONDS, grid.is_interrupted).send_and_receive(questions):
         if reply.has_error():
             raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
         answer = reply.content.config_records.get(MessageRecordName.CONFIG)
         if answer is None or Key.PARTITION not in answer:
             raise FederationError("a client did not say which partition it holds")
-        partitions_by_node[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id
-    return partitions_by_node
+        nodes_by_partition[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id
+    return nodes_by_partition

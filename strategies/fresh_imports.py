@@ -1,17 +1,11 @@
 """Import the modules of a class of somebody else anew, so that what they hold, such as generators, begins anew too."""
 
-import random
 import sys
 import sysconfig
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
-
-import numpy as np
-import torch
 
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 
@@ -51,15 +45,3 @@ def _is_of_user(name: str, module: ModuleType) -> bool:
         return False
     path = Path(file).resolve()
     return not any(path.is_relative_to(place) for place in _INSTALLED)
-
-
-@contextmanager
-def with_generators_kept() -> Iterator[None]:
-    """Give the generators of Python, NumPy and torch back their states after a `with` block."""
-    of_python, of_numpy, of_torch = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)  # noqa: NPY002
-        torch.set_rng_state(of_torch)

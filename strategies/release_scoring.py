@@ -294,11 +294,11 @@ class CanaryScoreCollector(ReleaseScoringQueries):
         """
         for batch in self.batches if exchange <= self.public.rounds else ():
             # Number of times that each canary is in the round's contribution if it is in, (trials, canaries).
-            is_taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
+            times, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
             if self._trains_privately:
                 sent = messages[ReplyIdentity(victim, TRAIN, batch.name)]
-                is_taken = read_array(sent, Key.TIMES, is_taken.shape, np.float64, victim, exchange).copy()
-            self._times[batch.name].append(is_taken)
+                times = read_array(sent, Key.TIMES, times.shape, np.float64, victim, exchange).copy()
+            self._times[batch.name].append(times)
         super().read_answers(exchange, messages)
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:

@@ -10,7 +10,7 @@ their generators, which the answer says.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,10 +19,11 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.federation.federation import Federation
+from fl_audit.generator_states import spared_generators
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.contributors import ClientRoles, call_of
-from fl_audit.strategies.fresh_imports import imported_anew, with_generators_kept
+from fl_audit.strategies.fresh_imports import imported_anew
 from fl_audit.strategies.queries import BatchTrainingState
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
@@ -54,18 +55,19 @@ class SecondSeed:
 
         Also return whether generators in modules began anew.
         """
-        told = self.challenger
-        other_seed = int(generator(told.seed, Purpose.EXACT_CHECKS, round=1).integers(2**63))
-        challengers = [SeededChallenger(seed, told.targets, told.who, told.prior) for seed in (told.seed, other_seed)]
-        draws_by_kind, is_anew = list[dict[SecretDraw, np.ndarray]](), True
-        with with_generators_kept():
+        first_challenger = self.challenger
+        other_seed = int(generator(first_challenger.seed, Purpose.EXACT_CHECKS, round=1).integers(2**63))
+        challengers = [first_challenger, replace(first_challenger, seed=other_seed)]
+        draws_of_challengers = list[dict[SecretDraw, np.ndarray]]()
+        is_anew = True
+        with spared_generators():
             for challenger in challengers:
                 fresh = self.strategy
                 if fresh is not TrialBatchStrategy:
                     fresh = imported_anew(self.strategy) or self.strategy
                     is_anew = is_anew and fresh is not self.strategy
-                draws_by_kind.append(self._drawn(self._server(fresh, challenger)))
-        first, second = draws_by_kind
+                draws_of_challengers.append(self._drawn(self._server(fresh, challenger)))
+        first, second = draws_of_challengers
         shares = dict[int, float]()
         if SecretDraw.NOISE in first:
             shares |= _share_of(SecretDraw.NOISE, [first[SecretDraw.NOISE], second[SecretDraw.NOISE]], self.layout)

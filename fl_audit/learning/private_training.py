@@ -10,7 +10,6 @@ steps and expected batch size are then the same with and without the record, as 
 """
 
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +25,7 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.losses import loss_of
-from fl_audit.learning.module_preparation import exception_text, sharing_copy, without_hints
+from fl_audit.learning.module_preparation import constants_of, copied, exception_text, without_hints
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
 from fl_audit.learning.per_record_lookups import PerRecordLookupHooks, require_samples
 from fl_audit.learning.stacked_layers import ParameterLayout
@@ -110,10 +109,6 @@ class GradientCanaries:
     sources: Sequence[np.random.Generator]  # for each trial the generator that draws which steps sample a canary
 
 
-_ONE_AT_A_TIME = threading.Lock()
-"""Lock for trainings with Opacus, whose hooks lose gradients of records where threads train at the same time."""
-
-
 def private_updates(
     model: StackedModel,
     models: Tensor,
@@ -133,7 +128,7 @@ def private_updates(
     """
     # Suppressed are two warnings of Opacus: one on how its hooks work in torch 2, and one on noise that is drawn from a
     # seed. Every report states the latter.
-    with _ONE_AT_A_TIME, without_hints():
+    with without_hints():
         trial = _SequentialTrialTrainer(model, features.cpu(), labels.cpu(), settings)
         updates = torch.empty(models.shape)
         state = accountant
@@ -215,7 +210,9 @@ class _SequentialTrialTrainer:
         self._layout: ParameterLayout = model.layout
         self._slots = TensorDataset(torch.arange(len(labels)))
         # Opacus refuses a module in evaluation mode; our models compute the same in both, which was checked.
-        self._module: nn.Module = sharing_copy(model.template).cpu().requires_grad_(True).train()
+        # The copy has parameters of its own, because several threads may train one model at the same time.
+        own_copy = copied(model.template, constants_of(model.template))
+        self._module: nn.Module = own_copy.cpu().requires_grad_(True).train()
         self._parameters = dict(self._module.named_parameters())
         self._lookups = PerRecordLookupHooks(self._module, features)
         self._together = max(1, GRADIENT_BUDGET // model.layout.size)

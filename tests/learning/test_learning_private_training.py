@@ -59,13 +59,12 @@ def test_draws_are_those_of_the_trial_alone_and_leave_the_shared_generators_as_t
 
 def test_threads_that_train_one_model_at_once_have_the_updates_of_each_alone() -> None:
     """Threads of the local engine share a model, and change places here after almost every instruction."""
-    model, models, features, labels = problem(trials=2)
+    model, models, features, labels = problem(shape=(7,), trials=2)
     steps = LocalDPSGDSettings(LocalSchedule(0.3, batch=4, epochs=1), 1.0, 1.0)
 
     def updates(seed: int) -> Tensor:
         return private_updates(model, models, features, labels, steps, sources([0, 1], seed=seed)).updates
 
-    alone = [updates(seed) for seed in range(6)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -74,7 +73,17 @@ def test_threads_that_train_one_model_at_once_have_the_updates_of_each_alone() -
     finally:
         sys.setswitchinterval(interval)
     for seed in range(6):
-        assert torch.equal(together[seed], alone[seed])
+        assert torch.equal(together[seed], updates(seed))
+
+
+def test_a_training_changes_parameters_of_its_own_alone() -> None:
+    model, models, features, labels = problem(shape=(8,))
+    before = [parameter.clone() for parameter in model.template.parameters()]
+    steps = LocalDPSGDSettings(LocalSchedule(0.3, batch=4, epochs=1), 1.0, 1.0)
+    private_updates(model, models, features, labels, steps, sources([0, 1, 2]))
+    for parameter, value in zip(model.template.parameters(), before, strict=True):
+        assert torch.equal(parameter, value)
+        assert not parameter.requires_grad
 
 
 def test_noise_of_a_step_has_the_claimed_spread() -> None:

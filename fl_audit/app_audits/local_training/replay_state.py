@@ -12,7 +12,7 @@ NOT_REPEATABLE = (
     "model, optimizer, loader and engine in every call (what an accountant counted may be kept: "
     "accountant.state_dict()), and draw by the generators of torch, numpy and Python that every module shares"
 )
-"""Why a training was not replayed, and what helps."""
+"""Reason and remedy of a training that was not replayed."""
 
 
 class NotRepeatableError(Exception):

@@ -21,7 +21,7 @@ HIDDEN_BY_OTHERS = (
     f"the updates of so many other clients, with so few parameters, can hide {BREACH:g} times the guarantee from any "
     "number of canaries"
 )
-"""Why no number of rounds would show a breach."""
+"""Reason why no number of rounds would show a breach."""
 _MOST_ROUNDS = 2**24  # the largest number of rounds that is tried
 
 

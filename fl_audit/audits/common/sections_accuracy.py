@@ -81,7 +81,21 @@ def _rows(finding: evidence.ModelAccuracyFinding, _: ReportContents) -> list[Rep
             row = ReportNumber(test_name(metric), finite(value), final, is_share=is_share(metric))
             is_first = metric == finding.headline[0]
             rows.insert(0 if is_first else len(rows), replace(row, on_page=is_first))
-    return rows
+    return [*rows, *_rows_of_best_round(finding)]
+
+
+def _rows_of_best_round(finding: evidence.ModelAccuracyFinding) -> list[ReportNumber]:
+    """Return the best headline of all rounds, and the number of its round."""
+    if finding.best_round is None:
+        return []
+    number, value = finding.best_round
+    metric = finding.headline[0]
+    basis = "chosen by test records, mean over trials: not private"
+    best_name = f"{test_name(metric)} of the best round"
+    return [
+        ReportNumber(best_name, value, basis, is_share=is_share(metric)),
+        ReportNumber("Number of the best round", number, basis),
+    ]
 
 
 TEST_AUROC = "Test AUROC (probability)"
@@ -99,7 +113,9 @@ def _caption(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -
     if finding.is_of_classes:
         final += f"{', accuracy ' if final else ''}{percent(finding.test_accuracy)}"
     final += " at the final release"
-    text = f"{subject}; {final}{reference_accuracies_text(finding)}.{best_round_text(finding, contents)}"
+    # A page about an audit is short, and its reader did not ask which round was best.
+    best = best_round_text(finding, contents) if contents.plan.is_ordinary_training else ""
+    text = f"{subject}; {final}{reference_accuracies_text(finding)}.{best}"
     if (chosen := contents.run.chosen_releases) is None:
         return text
     counted_text = (

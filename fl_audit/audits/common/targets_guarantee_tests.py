@@ -36,8 +36,7 @@ class TargetsGuaranteeTests(GuaranteeTests):
         noise = federation.mechanism.noise
         weighs = noise.weighs_targets or not federation.with_insider
         accepted = quoted_names(condition=lambda kind: kind.weighs_targets)
-        name = noise.name if noise.names else noise.kind
-        problem = f"kind = '{self.kind}' with noise = '{name}', whose insiders weigh many targets"
+        problem = f"kind = '{self.kind}' with noise = '{noise.name}', whose insiders weigh many targets"
         require(weighs, f"{problem}: accepted are noise = {accepted}, kind = 'identifiability' and insider = false")
 
     def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:

@@ -146,8 +146,8 @@ class MechanismNoise(ABC):
 
     @property
     def name(self) -> str:
-        """Name of this noise in a configuration."""
-        return self.names[0]
+        """Name of this noise in a configuration, or its kind if it cannot be chosen there."""
+        return self.names[0] if self.names else self.kind
 
     def with_multiplier(self, multiplier: float) -> Self:
         """Return the same kind of noise with another multiplier z."""
