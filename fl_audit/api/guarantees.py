@@ -92,7 +92,8 @@ def calibrate(
     """Return the guarantee with the smallest Gaussian noise that achieves a target, such as an epsilon.
 
     Exactly one of the targets `belief`, `advantage`, `epsilon` and `reconstruction` is given. The guarantee states the
-    noise multiplier relative to the sensitivity, `noise_multiplier`, and relative to the clipping norm, `noise_over_clipping_norm`, as Opacus, TensorFlow Privacy and dp-accounting do.
+    noise multiplier relative to the sensitivity, `noise_multiplier`, and relative to the clipping norm,
+    `noise_over_clipping_norm`, as Opacus, TensorFlow Privacy and dp-accounting do.
 
     Parameters
     ----------

@@ -79,7 +79,9 @@ def test_where_records_are_replaced_one_contribution_counts_and_not_two(rate: fl
 
 @pytest.mark.parametrize("rate", [1.0, 0.2])
 @pytest.mark.parametrize("target", [ReconstructionTarget(0.05), ReconstructionTarget(0.2, 100)])
-def test_the_noise_that_is_found_keeps_the_guarantee_and_less_does_not(target: ReconstructionTarget, rate: float) -> None:
+def test_the_noise_that_is_found_keeps_the_guarantee_and_less_does_not(
+    target: ReconstructionTarget, rate: float
+) -> None:
     claim = Claim("replace-client", gaussian_rounds(1.0, 20, rate), 1e-5)
     noise = noise_multiplier_for(target, claim)
     assert reconstruction_bound(claim.with_noise(noise), target.chance) <= target.probability * (1 + 1e-9)
