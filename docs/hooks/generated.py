@@ -27,8 +27,8 @@ ROWS = re.compile(r"\[All rows\]\(([\w/]+\.csv)\)\.")
 """The link to the rows of a table or figure of a paper."""
 TABLES = re.compile(r"\[Table\]\(([\w-]+\.csv)\)\.")
 """The link to a table of the reference that is a CSV file."""
-COPIED = ("commands", "settings", "run-directory")
-"""Pages of the reference that hold what is generated, so that they can be read in the repository."""
+COPIED = ("reference/commands", "reference/settings", "reference/run-directory", "how-to/membership-attacks")
+"""Pages that hold what is generated, so that they can be read in the repository."""
 LOGGER = get_plugin_logger("generated")
 WIDTH = 84
 """Columns of the help of a command."""
@@ -122,8 +122,8 @@ def with_copies(markdown: str) -> str:
 
 
 def page_of(name: str) -> Path:
-    """Return where a page of the reference is that holds what is generated."""
-    return ROOT / "docs" / "reference" / f"{name}.md"
+    """Return where a page is that holds what is generated."""
+    return ROOT / "docs" / f"{name}.md"
 
 
 def main() -> None:
@@ -197,6 +197,14 @@ def _help(command: click.Command, name: str) -> str:
     return f"```text\n{command.get_help(context)}\n```"
 
 
+def attacks() -> str:
+    """Return a table of the registered membership attacks: name, what they see, and source."""
+    from fl_audit.audits.membership.attacks.registry import ATTACKS
+
+    rows = [f"| `{name}` | {attack.sees} | {attack.source} |" for name, attack in ATTACKS.items()]
+    return "\n".join(["| attack | sees | source |", "| --- | --- | --- |", *rows])
+
+
 def contributing() -> str:
     """Return CONTRIBUTING.md, whose links lead from the root of the repository, as it stands on the site."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -208,6 +216,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "contributing": contributing,
     "run-directory": columns,
+    "attacks": attacks,
 }
 
 if __name__ == "__main__":
