@@ -122,7 +122,7 @@ def _attack_questions() -> re.Pattern[str]:
     """Return what asks which attack it is: by its class or by its name."""
     classes, names = "|".join(type(attack).__name__ for attack in ATTACKS.values()), "|".join(ATTACKS)
     return re.compile(
-        rf"\b({classes}|OwnAttack)\b|\battack(\.name|_name)? (is( not)? (?!None\b)|[!=]= |(not )?in [\[({{\"'])|"
+        rf"\b({classes}|OwnAttack)\b|\battack(\.name|_name)? (is( not)? [A-Z](?!one\b)|[!=]= |(not )?in [\[({{\"'])|"
         rf"[\"']({names})[\"'] (not )?in [\w.]*attacks\b"
     )
 

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import entr, softmax
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, Paper
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.federation.target_membership import TargetMembership
 
@@ -16,7 +16,7 @@ class EntropyAttack(MembershipAttack):
     label = "Entropy of confidences"
     sees = "the entropy of the confidences"
     source = "Song & Mittal 2021"
-    paper = Paper("L. Song, P. Mittal (2021). Systematic evaluation of privacy risks", "For entropies", "10.1/entropy")
+    paper = PaperReference("L. Song, P. Mittal (2021). Evaluation of privacy risks", "For entropies", "10.1/entropy")
     needs_single_records = True
     needs_classes = True
 

@@ -11,7 +11,7 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, Paper
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
 from fl_audit.errors import require
@@ -139,7 +139,7 @@ class LiraAttack(MembershipAttack):
     label = "LiRA"
     sees = "the confidence, compared with normal distributions from trials with and without the target"
     source = "Carlini et al. 2022"
-    paper = Paper(
+    paper = PaperReference(
         "N. Carlini et al. (2022). Membership inference attacks from first principles. IEEE Symposium on Security and "
         "Privacy",
         "For LiRA",

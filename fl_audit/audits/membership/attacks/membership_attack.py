@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Paper:
+class PaperReference:
     """A paper in the references of a report."""
 
     citation: str  # authors, year, title, and where it was published
@@ -35,8 +35,8 @@ class MembershipAttack(ABC):
     """Description of what the attack sees and does, one line for pages."""
     source: str = ""
     """Authors and year of its paper, such as `Carlini et al. 2022`."""
-    paper: Paper | None = None
-    """Paper that a report on the attack names; None if the report names it for another reason, or if there is none."""
+    paper: PaperReference | None = None
+    """Paper that a report on the attack names; None if there is none, or if the report names it for another reason."""
 
     is_default: bool = False
     """Whether the attack is played if the configuration names no attacks."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, Paper
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
 from fl_audit.errors import require
@@ -149,7 +149,7 @@ class RmiaAttack(MembershipAttack):
     label = "RMIA"
     sees = "the confidence, compared with that in records of the population"
     source = "Zarifzadeh et al. 2024"
-    paper = Paper(
+    paper = PaperReference(
         "S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
         "For RMIA",
         "10.48550/arXiv.2312.03262",

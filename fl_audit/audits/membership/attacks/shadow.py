@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, Paper
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.audits.membership.record_confidences import log_probabilities
 from fl_audit.audits.membership.shadow_sums import _shadow_flags
@@ -214,7 +214,7 @@ class ShadowAttack(MembershipAttack):
     label = "Shadow models"
     sees = "confidences; a classifier for each class learns from the other trials"
     source = "Shokri et al. 2017"
-    paper = Paper(
+    paper = PaperReference(
         "R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine learning "
         "models. IEEE Symposium on Security and Privacy",
         "For attacks by shadow models",

@@ -4,11 +4,11 @@ Their networks are in `fl_audit.audits.membership.white_box`.
 """
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, Paper
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.federation.target_membership import TargetMembership
 
-NASR_2019 = Paper(
+NASR_2019 = PaperReference(
     "M. Nasr, R. Shokri, A. Houmansadr (2019). Comprehensive privacy analysis of deep learning. IEEE Symposium on "
     "Security and Privacy",
     "For white-box attacks",
