@@ -277,7 +277,6 @@ def _target_text(target: "Target", adjacency: Adjacency) -> str:
         EpsilonTarget,
         NoiseMultiplierTarget,
         ReconstructionTarget,
-        SinglingOutTarget,
     )
 
     match target:
@@ -289,8 +288,6 @@ def _target_text(target: "Target", adjacency: Adjacency) -> str:
             return f"epsilon of at most {epsilon:g}"
         case ReconstructionTarget(probability, candidates):
             return f"at most {probability:g} to name the right one of {candidates:,} {adjacency.unit}s"
-        case SinglingOutTarget(probability, share):
-            return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
         case NoiseMultiplierTarget(noise):
             return f"a noise multiplier of {noise:g}"
         case _:
