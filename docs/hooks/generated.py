@@ -205,6 +205,32 @@ def attacks() -> str:
     return "\n".join(["| attack | sees | source |", "| --- | --- | --- |", *rows])
 
 
+def modules_of_noises() -> str:
+    """Return the modules of the registered noises, which MkDocs fills in."""
+    from fl_audit.mechanisms.noises.registry import NOISES
+
+    return _modules_of(NOISES.values())
+
+
+def modules_of_participations() -> str:
+    """Return the modules of the registered rules of participation, which MkDocs fills in."""
+    from fl_audit.mechanisms.participations.registry import PARTICIPATIONS
+
+    return _modules_of(PARTICIPATIONS.values())
+
+
+def modules_of_attacks() -> str:
+    """Return the modules of the registered membership attacks, which MkDocs fills in."""
+    from fl_audit.audits.membership.attacks.registry import ATTACKS
+
+    return _modules_of(map(type, ATTACKS.values()))
+
+
+def _modules_of(kinds: Iterable[type]) -> str:
+    """Return a line for each module in which kinds are defined."""
+    return "\n".join(f"::: {module}" for module in dict.fromkeys(kind.__module__ for kind in kinds))
+
+
 def contributing() -> str:
     """Return CONTRIBUTING.md, whose links lead from the root of the repository, as it stands on the site."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -217,6 +243,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "contributing": contributing,
     "run-directory": columns,
     "attacks": attacks,
+    "noises": modules_of_noises,
+    "participations": modules_of_participations,
+    "attack-modules": modules_of_attacks,
 }
 
 if __name__ == "__main__":

@@ -78,14 +78,20 @@ def shadow_scores(
     Raises `InputError` if shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2
     nonmembers in all shadow trials together.
 
-    Shapes: `log_probabilities` (trials, targets, classes), `labels` (targets,), `shadows` (trials,).
-
-    `labels`: A class is rare if it has fewer than 2 members or fewer than 2 nonmembers in the shadow trials.
-
-    `membership`: The attack on a trial uses only the rows of its shadow trials.
-
-    `shadows`: All other trials are attacked; the shadow trials get NaN as scores, because the attack models learnt
-    their membership. None uses folds instead.
+    Parameters
+    ----------
+    log_probabilities
+        Log-probabilities of the classes of each target under each trial's model, (trials, targets, classes).
+    labels
+        True class of each target, (targets,). A class is rare if it has fewer than 2 members or fewer than 2 nonmembers
+        in the shadow trials.
+    membership
+        The membership of the targets in all trials. The attack on a trial uses only the rows of its shadow trials.
+    settings
+        Settings of the attack; `ShokriAttackSettings()` if None.
+    shadows
+        Mask of the shadow trials, (trials,). All other trials are attacked; the shadow trials get NaN as scores,
+        because the attack models learnt their membership. None uses folds instead.
     """
     settings = settings or ShokriAttackSettings()
     values, classes = _checked(log_probabilities, labels, membership)
