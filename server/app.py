@@ -16,7 +16,7 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
-from fl_audit.audits.membership.attack_names import of_ours
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.membership.attribute_of_plan import attribute_of
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as honest_client_app
@@ -321,7 +321,7 @@ def _target_outputs(plan: RunPlan, federation: LoadedFederation) -> TargetOutput
     public = plan.federation
     if not audit_of(public).keeps_outputs(public):
         return None
-    keeps_features = any(attack.is_white_box for attack in of_ours(plan.config.audit.attacks or ()))
+    keeps_features = any(attack.sees_gradients for attack in attacks_named(plan.config.audit.attacks))
     attribute = attribute_of(plan, federation)
     return TargetOutputsCollector(plan.evaluated_releases, keeps_features, public.ascent > 0, attribute)
 

@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fl_audit.atomic_files import write_json
-from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import announce_calls
@@ -232,7 +232,8 @@ def _pending_batches(plan: RunPlan, run: RunDirectory) -> tuple[TrialBatch, ...]
     """
     public = plan.federation
     audit = plan.config.audit
-    if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:
+    needs_shadows = any(attack.needs_shadows_of_each_target for attack in attacks_named(audit.attacks))
+    if needs_shadows and audit.trials < _ENOUGH_TRIALS:
         challenger = SeededChallenger(plan.seed, public.targets, public.membership_scheme)
         require_shadows_of_all(challenger.membership(range(audit.trials)))
     return run.store(plan.config).pending(audit.trials, plan.trials_per_batch)

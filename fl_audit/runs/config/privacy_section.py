@@ -61,10 +61,6 @@ class PrivacySection(ConfigSection):
     """Target: the largest probability of identifying the right one of `candidates` equally likely records."""
     candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Number of equally likely records, of `reconstruction`; left out, 1000."""
-    singling_out: Share | None = None
-    """Target: the largest probability that a description of `population-share` of all people fits its person."""
-    population_share: Share | None = None
-    """Share of all people that a description fits, of `singling-out`; left out, 0.001."""
     noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
     """Target: the noise itself, over the quantity that `noise-over` names."""
     noise_over: Choice[MultiplierReference] | None = None
@@ -145,8 +141,10 @@ class PrivacySection(ConfigSection):
         if self.noise_over is not None and self.noise_multiplier is None:
             raise ValueError(f"noise-over = {self.noise_over} needs noise-multiplier, which is left out")
         if self.noise_over is MultiplierReference.CLIPPING_NORM and self.sensitivity is SensitivityKind.LOCAL:
-            raise ValueError("noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
-                             "pair: accepted is sensitivity")  # fmt: skip
+            raise ValueError(
+                "noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
+                "pair: accepted is sensitivity"
+            )
         if "adjacency" not in self.model_fields_set:
             kinds = name_list(Adjacency, "or")
             raise ValueError(f"adjacency is left out: a guarantee names how neighbours differ, one of {kinds}")
