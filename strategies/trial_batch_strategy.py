@@ -380,8 +380,16 @@ class TrialBatchStrategy(Strategy):
             round_sum.local_sensitivity,
             sent,
             release,
+            partial(self._request_to, batch, server_round),
         )
         exact.check_sums(batch, sums)
+
+    def _request_to(self, batch: TrialBatch, server_round: int, client: int) -> Message:
+        """Return the message by which a client was asked to contribute to the present round."""
+        models = Array(*pack(self.transcripts[batch.name].models[-1].numpy()))
+        messages = self._train_messages(batch, server_round, ArrayRecord({batch.name: models}))
+        asked = self._calls[batch.name].asked
+        return next(message for call, message in zip(asked, messages, strict=True) if call.client == client)
 
     def _sent_arrays(
         self, batch: TrialBatch, server_round: int, messages: Mapping[ReplyIdentity, Message]

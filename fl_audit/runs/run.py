@@ -185,7 +185,7 @@ def _federate(
     settings = plan.config.run
     app = parties.client_app
     ready = _getting_ready(on_round)
-    server_app = build_server_app(plan, batches, sink, timestamps, ready, parties.strategy, lines)
+    server_app = build_server_app(plan, batches, sink, timestamps, ready, parties.strategy, lines, app)
     match engine:
         case Engine.LOCAL:
             # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fl_audit.errors import InputError
+from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
@@ -72,6 +73,7 @@ _NAMES_OF_DRAWS = {
 
 MODELS = -2
 """Stands for the models of all clients in the place of a client's number."""
+_WHOLE = -1  # stands for all clients together in the place of a client's number
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class ExactQuestion(StrEnum):
     EPSILON = "epsilon"
     SECOND_SEED = "second-seed"
     MODELS = "changed-models"
+    CONTRIBUTIONS = "changed-contributions"
 
 
 TITLES = {
@@ -109,6 +112,7 @@ TITLES = {
     ExactQuestion.EPSILON: "epsilon, recomputed by another accountant",
     ExactQuestion.SECOND_SEED: "noise and samples of the first rounds, drawn again with another secret seed",
     ExactQuestion.MODELS: "models, compared with those of the optimizer's step",
+    ExactQuestion.CONTRIBUTIONS: "what clients send, compared with their contributions and the claimed noise",
 }
 """Title of each question."""
 _ONE_SECRET = (
@@ -123,6 +127,19 @@ _NOT_A_SUM = (
     "in {:,} rounds of trials the release is not a sum with noise, and does not follow from the sum with the claimed "
     "noise: its noise is not asked about; add the noise by TrialBatchStrategy.noise, and change the noised sums in "
     "post_process_sums"
+)
+_NOT_REPLAYED = (
+    "client {} does not send its contribution plus the claimed noise, and its app cannot be replayed, since it does "
+    "not train by fl_audit.clients.app: its noise is not asked about"
+)
+_RULE_OF_CLIENT = (
+    "client {} does not send its contribution plus the claimed noise, but changes them afterwards, by a rule that is "
+    "its own, keeps something between rounds or draws random numbers: whether it depends on the secret is not asked"
+)
+_CHANGED_SHARES = (
+    "client {} does not send its contribution plus the claimed noise, but changes them afterwards: the claim counts "
+    "the noise of several clients, and a sum of changed contributions is no sum with this noise, so its epsilon is not "
+    "known; change the sum on the server, in post_process_sums"
 )
 _NOISED_SUMS = "the noised sums after the noise"
 _MODELS = "the models after the optimizer's step"
@@ -141,7 +158,7 @@ class ExactAnswer:
     checked: str = ""  # what was checked, such as "60 units in trial 3 round 1"
     reason: str = ""  # why it was not asked; empty where it was
     is_open: bool = False  # whether no verdict is consistent without an answer, as to whether a rule follows the secret
-    hides_noise: bool = False  # whether the release is no sum with noise, so that no test of its noise says anything
+    hides_noise: bool = False  # whether no test of the noise says anything, since releases are not sums with noise
 
     @property
     def is_asked(self) -> bool:
@@ -172,11 +189,12 @@ def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
         _not_asked(ExactQuestion.LENGTH, unbounded) if is_private else _length(rows, mechanism.unit),
         _bits(rows) if mechanism.is_adaptive else _not_asked(ExactQuestion.BITS, "the clipping norm is fixed"),
         _start(rows),
-        _step(_of(rows, MODELS, False), mechanism.noise.origin is NoiseOrigin.SERVER),
+        _step(_of(rows, _WHOLE), mechanism.noise.origin is NoiseOrigin.SERVER),
         _moved(rows, server),
         _epsilon(run),
         _second(rows),
-        _models(_of(rows, MODELS, True)),
+        _models(_of(rows, MODELS)),
+        *_contributions(rows, run.plan.federation),
     )
 
 
@@ -267,9 +285,9 @@ def _start(rows: _Rows) -> ExactAnswer:
     return ExactAnswer(ExactQuestion.START, worst.value, 0.0, worst.value == 0, text, f"{compared:,} initial models")
 
 
-def _of(rows: _Rows, where: int, is_there: bool) -> _Rows:
-    """Return the rows that are about one place, or those that are about the others."""
-    return {kind: [row for row in found if (row.where == where) is is_there] for kind, found in rows.items()}
+def _of(rows: _Rows, where: int) -> _Rows:
+    """Return the rows that are about one place."""
+    return {kind: [row for row in found if row.where == where] for kind, found in rows.items()}
 
 
 def _step(rows: _Rows, server_adds: bool) -> ExactAnswer:
@@ -292,6 +310,44 @@ def _models(rows: _Rows) -> ExactAnswer:
     if (changed := _changed(ExactQuestion.MODELS, rows, _MODELS)) is not None:
         return changed
     return _not_asked(ExactQuestion.MODELS, "the server has no rule that changes them after the step")
+
+
+def _contributions(rows: _Rows, public: Federation) -> tuple[ExactAnswer, ...]:
+    """Return the answer on what clients send, where they add the noise, unless nothing was recomputed."""
+    mechanism = public.mechanism
+    if mechanism.noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING) or not rows[ExactRowKind.SUM]:
+        return ()
+    return (_sent(rows, mechanism.noise.origin is NoiseOrigin.TRAINING or public.threat_model.known_shares == 0),)
+
+
+def _sent(rows: _Rows, is_private_alone: bool) -> ExactAnswer:
+    """Return the answer on what clients send.
+
+    `is_private_alone`: Whether the claim counts one client's noise, so that it holds for what this client sends.
+    """
+    question = ExactQuestion.CONTRIBUTIONS
+    clients = {kind: [row for row in rows[kind] if row.where >= 0] for kind in _CHANGED}
+    places = _places(rows[ExactRowKind.SUM])
+    if secret := clients[ExactRowKind.FOLLOWS_SECRET]:
+        text = f"client {secret[0].where} changes its noised contribution in one way with D and another with D'"
+        return ExactAnswer(question, float(len(secret)), 0.0, False, text, places)
+    reasons = {ExactRowKind.NOT_A_SUM: _NOT_REPLAYED, ExactRowKind.OWN_RULE: _RULE_OF_CLIENT}
+    if not is_private_alone:
+        reasons |= {ExactRowKind.POST_PROCESSED: _CHANGED_SHARES}
+    for kind, reason in reasons.items():
+        if changed := clients[kind]:
+            answer = _not_asked(question, reason.format(changed[0].where))
+            return replace(answer, is_open=True, hides_noise=True)
+    if not _sum(rows).is_kept:
+        return _not_asked(question, "a sum is not that of the contributions and the claimed noise")
+    text = "checked clients send their contributions plus the claimed noise"
+    if processed := clients[ExactRowKind.POST_PROCESSED]:
+        text = (
+            f"client {processed[0].where} does not send its contribution plus the claimed noise, but changes them "
+            "afterwards, by a rule that is the same for D and D', which weakens no guarantee; noise that is changed is "
+            "not tested"
+        )
+    return ExactAnswer(question, 0.0, 0.0, True, text, places, hides_noise=bool(processed))
 
 
 _CHANGED = (
