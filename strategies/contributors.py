@@ -36,7 +36,7 @@ class ClientRoles:
     nodes: Sequence[int]  # Flower node ID of each partition
     # Numbers of the targets that a partition holds, keyed by partition; partitions without targets have no entry.
     targets: Mapping[int, tuple[int, ...]]
-    insiders: dict[int, tuple[int, ...]]  # partitions of an insider's colluders, keyed by the insider's partition
+    insider: int  # partition of the insider
     shards: tuple[Integers, ...]  # numbers of the units of each partition: records of D, users, or the client itself
     units: int  # number of units of all partitions together
 

@@ -187,7 +187,7 @@ class ExactChecks:
             totals = recompute(federation, client, cell)
             longest = max(longest, totals.longest)
             share = self._share(client, trial, sums.number, size)
-            if public.ascent > 0 and client in federation.insiders:
+            if public.ascent > 0 and client == federation.insider:
                 share = sent - totals.total  # it adds what it likes, and protects nobody by that
             extent = ContributionTotals(totals.total, totals.sizes + share.abs(), 0.0, totals.lengths, totals.numbers)
             gap = self._gap(sent - totals.total - share, extent, (client,), cell, norm)

@@ -555,10 +555,10 @@ class TrialBatchStrategy(Strategy):
 
         The bound is the number of the client's units times the clipping norm. If the client adds noise, sigma
         (sqrt(parameters) + 8) is added to the bound. The norm of the noise exceeds this term with probability below
-        1e-13. The bound is infinite for insiders with gradient ascent, and for DP-SGD.
+        1e-13. The bound is infinite for an insider with gradient ascent, and for DP-SGD.
         """
         mechanism, norms = self.public.mechanism, self.transcripts[batch.name].norms
-        pushes = self.public.ascent > 0 and client in self.roster.insiders
+        pushes = self.public.ascent > 0 and client == self.roster.insider
         if pushes or isinstance(mechanism.contribution, PrivateTraining):
             return np.inf
         is_one = mechanism.unit is Unit.CLIENT or self.public.is_canary(client)

@@ -21,7 +21,7 @@ from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
 from fl_audit.audits.common.sections_user_losses import USERS
 from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON
-from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
+from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER
 from fl_audit.audits.identifiability.sections_roc import SCORES, TRADEOFF
 from fl_audit.audits.membership.sections_attacks import ATTACKS
 from fl_audit.audits.membership.sections_attribute_inference import ATTRIBUTES
@@ -73,7 +73,6 @@ SECTIONS: tuple[Section[Any], ...] = (
     TRADEOFF,
     BELIEF_ROUNDS,
     INNOVATIONS,
-    INSIDERS,
     # the information in models alone, and the claims to and by each client
     MEMBERSHIP,
     EPSILON_STAR,

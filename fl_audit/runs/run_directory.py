@@ -26,7 +26,7 @@ from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private
 
 SCHEMA = 2
-_TABLES = ("trials", "rounds", "releases", "clients", "residuals", "insiders", "targets")
+_TABLES = ("trials", "rounds", "releases", "clients", "residuals", "targets")
 _FILES = (
     *("summary.json", "timing.json", "report.html", "report.pdf", MODEL),
     *(f"{label}.parquet" for label in _TABLES),

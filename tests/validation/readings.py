@@ -69,7 +69,6 @@ _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "eight records": {"data": {"records": 8, "clients": 2}, "audit": {"trials": 12, "membership": True}},
     "all at once": {"audit": {"trials": 60, "membership": True, "epsilon-star": True}},
     "few, at epsilon 8": {"privacy": {"noise-multiplier": None, "epsilon": 8.0}, "audit": {"trials": 40}},
-    "insiders": {"audit": {"trials": 60, "insiders": 2}},
     "membership": {"audit": _MEMBERS},
     "membership, LiRA": {"audit": _MEMBERS | {"attacks": ["loss", "lira"], "trials": 24}},
     "membership, sampled": {"training": {"sampling-rate": 0.5}, "privacy": {"accountant": "pld"}, "audit": _MEMBERS},

@@ -1,7 +1,6 @@
 """Report sections on the insiders: their advantage, their beliefs over rounds, and tests of the log-odds increments."""
 
 import math
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +18,6 @@ from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, draw_ban
 from fl_audit.report.mechanism_messages import insider_text
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.statistics.advantage import AdvantageFromWins, advantage_ends, clopper_pearson
-from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL
 from fl_audit.words import limit_text, number_text, percent, plural
 
@@ -345,75 +343,4 @@ INNOVATIONS = Section(
     keys=("innovations",),
     sentence=_innovations_sentence,
     tables=_innovations_tables,
-)
-
-
-def _insiders_sentence(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> str:
-    best = finding.best.estimate
-    worst = finding.worst.estimate
-    between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
-    return (
-        f"{plural(len(finding.each), 'participant')} played this insider, each by itself; each was right in {between} "
-        f"of {plural(best.trials, 'trial')}{_best_row(finding, contents).comparison_in_brackets}. The verdict is "
-        "about the first of them; the best is chosen by what it achieved, so its number is too high on average."
-    )
-
-
-def _best_row(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> ReportNumber:
-    """Return the row of the best insider's advantage, at a level that is corrected for choosing the best one."""
-    return replace(advantage_row(finding.best.estimate, contents), level=READING_LEVEL / len(finding.each))
-
-
-def _insiders_rows(finding: evidence.SeveralInsidersFinding, _: ReportContents) -> list[ReportNumber]:
-    return [
-        ReportNumber("Best insider (number of the client)", finding.best.client, "most right guesses"),
-        ReportNumber(
-            "Spread of their advantages", finding.spread, "that of the best less that of the worst, in the same trials"
-        ),
-        ReportNumber("Trials in which all said the same", finding.agreement, "counted", is_share=True),
-    ]
-
-
-def _insiders_tables(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> list[Table]:
-    columns = (
-        "Client",
-        "Right guesses",
-        "Trials",
-        "Advantage",
-        "Lower end",
-        "Upper end",
-        "Confidence",
-        "Largest belief",
-        "Reading",
-    )
-    level = READING_LEVEL / len(finding.each)  # Bonferroni: together they have the level of one row
-    entries = [
-        (advantage, advantage.estimate, replace(advantage_row(advantage.estimate, contents), level=level))
-        for advantage in finding.each
-    ]
-    rows = tuple(
-        (
-            f"{advantage.client}",
-            wins.wins,
-            wins.trials,
-            *row.cells,
-            wins.confidence,
-            advantage.max_belief,
-            row.reading_text,
-        )
-        for advantage, wins, row in entries
-    )
-    return [Table(f"The insiders, each by itself (intervals at {percent(contents.plan.confidence)})", columns, rows)]
-
-
-INSIDERS = Section(
-    "insiders",
-    "Several insiders",
-    evidence.SeveralInsidersFinding,
-    evidence.measure_insiders,
-    keys=("insiders",),
-    trusts=True,
-    sentence=_insiders_sentence,
-    rows=_insiders_rows,
-    tables=_insiders_tables,
 )

@@ -93,8 +93,6 @@ class AuditSection(ConfigSection):
     """Clients who share their noise with the insider, where clients add the noise."""
     adversary: Choice[Adversary] = Adversary.CLIENT
     """Position of the adversary: a client, or the honest but curious server, which sees every single contribution."""
-    insiders: Count = 1
-    """Number of clients that attack, each by itself."""
     view: Choice[InsiderView] = InsiderView.UPDATE
     """View of the insider in a round: the noisy sum (`update`), or only the model after it; honest clients receive only
     models.
