@@ -54,10 +54,9 @@ def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger
 
 def federated_losses(plan: RunPlan) -> StarSettings | None:
     """Return the settings of Epsilon* without pooling members' losses; None if the server pools them."""
-    audit = plan.config.audit
-    if audit.epsilon_star_losses is not EpsilonStarLocation.FEDERATED:
+    if plan.config.audit.epsilon_star_losses is not EpsilonStarLocation.FEDERATED:
         return None
-    return StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
+    return StarSettings(plan.config.privacy.delta)
 
 
 def run_queries(

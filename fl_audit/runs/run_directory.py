@@ -87,10 +87,9 @@ class RunDirectory:
     def store(self, config: RunConfig) -> TrialBatchStore:
         """Return the store of the results of the run's trial batches.
 
-        `config` is the configuration of the run. The store takes two settings from it: the prior belief, and whether
-        final models are kept.
+        `config` is the configuration of the run. The store takes the prior belief and the number of trials from it.
         """
-        return TrialBatchStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
+        return TrialBatchStore(self.path, self.secret().run, config.privacy.prior, config.audit.trials)
 
     def secret(self) -> ChallengerSeed:
         """Return the challenger's secrets; raise `InputError` if they are missing or damaged."""

@@ -68,7 +68,7 @@ def of_clients(training: dict[str, Any], **privacy: Any) -> dict[str, dict[str, 
 
 MECHANISMS: dict[str, dict[str, dict[str, Any]]] = {
     "distributed": {"privacy": {"noise": "distributed"}},
-    "banded": {"privacy": {"noise": "banded", "bands": 2}},
+    "banded": {"privacy": {"noise": "banded"}},
     "adaptive": of_clients({}, clipping="adaptive"),
     "attribute": {
         "data": {"name": "csv", "path": "people.csv", "label": "ill"},

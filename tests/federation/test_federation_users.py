@@ -139,7 +139,7 @@ MECHANISMS: dict[str, Changes] = {
     "distributed": {"privacy": {"noise": "distributed"}},
     "local, at the server": {"privacy": {"noise": "local"}, "audit": {"adversary": "server"}},
     "tree": {"privacy": {"noise": "tree"}},
-    "banded": {"privacy": {"noise": "banded", "bands": 3}},
+    "banded": {"privacy": {"noise": "banded"}},
     "adaptive": {"privacy": {"clipping": "adaptive"}},
     "adaptive, sampled": {"privacy": {"clipping": "adaptive"}, "training": {"sampling-rate": 0.4}},
     "by hospital": {"data": {"owner": "hospital", "partition": "natural", "drop": None, "clients": None}},

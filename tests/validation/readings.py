@@ -52,7 +52,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "training": {"rounds": 4, "learning-rate": 1.0},
     "privacy": _PRIVACY,
     "audit": {"trials": 30, "epsilon-star": False, "membership": False},
-    "run": {"trials-per-batch": 30, "keep-releases": 0, "keep-final-models": False},
+    "run": {"trials-per-batch": 30, "keep-releases": 0},
 }
 _MEMBERS: dict[str, Any] = {"kind": "membership", "targets": 12, "attacks": ["loss"]}
 _OF_CLIENTS: dict[str, Any] = {"strategy": "dp-fedavg", "local-steps": 1, "local-batch": 10,
