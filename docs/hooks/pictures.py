@@ -45,9 +45,16 @@ COMMAND = "python docs/hooks/pictures.py"
 _DEMO = ROOT / "experiments" / "configs" / "demo.toml"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--force-device-scale-factor=1.5",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--force-device-scale-factor=1.5",
+)
 _COLOURS = 48
 """Enough for text, flat areas and lines; more make the files larger and no clearer."""
 _FIRST_SCREEN = "main > *:not(.first), footer { display: none !important; } body { max-width: 54rem; }"
@@ -74,10 +81,18 @@ _RUNS: dict[str, tuple[ClientAppAndStrategy, tuple[str, ...]]] = {
     "not-audited": (HONEST, ("audit.trials=20", "audit.insider=false")),
     "no-guarantee": (
         HONEST,
-        ("audit.trials=20", "audit.insider=false", "privacy.private=false", "privacy.belief=", "privacy.delta=",
-         "privacy.accountant=", "privacy.clipping-norm=", "privacy.sensitivity="),
+        (
+            "audit.trials=20",
+            "audit.insider=false",
+            "privacy.private=false",
+            "privacy.belief=",
+            "privacy.delta=",
+            "privacy.accountant=",
+            "privacy.clipping-norm=",
+            "privacy.sensitivity=",
+        ),
     ),
-}  # fmt: skip
+}
 """A run for each verdict: who plays, and what differs from the demo."""
 
 

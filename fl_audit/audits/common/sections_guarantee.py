@@ -48,7 +48,7 @@ def _sentence(finding: evidence.GuaranteeFinding, contents: ReportContents) -> s
 _BY_STANDING = {
     ClaimStanding.HELD: "",
     ClaimStanding.REFUTED: "The guarantee was broken, so it limits nothing. ",
-    ClaimStanding.UNCONFIRMED: "This is claimed, and not confirmed by this run. ",
+    ClaimStanding.UNCONFIRMED: "This is claimed, not confirmed by this run. ",
 }
 """Sentence before the text for a person, by the standing of the claim."""
 
@@ -91,8 +91,8 @@ def person_text(contents: ReportContents) -> str:
     named_bound = guarantee.reconstruction_bound(1 / CANDIDATES)
     if named_bound is not None:
         text += (
-            f" Of {CANDIDATES:,} equally likely {contents.words.one}s an attacker who knows all the others names the "
-            f"right one in {percent(named_bound)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
+            f" Of {CANDIDATES:,} equally likely {contents.words.one}s such a person names the right one in "
+            f"{percent(named_bound)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
         )
     if (largest := contents.run.most_records) > 1 and contents.words.one == "record":
         text += f" It covers one record: a person with several, here up to {largest:,}, is protected less."

@@ -136,8 +136,10 @@ class PrivacySection(ConfigSection):
         if self.noise_over is not None and self.noise_multiplier is None:
             raise ValueError(f"noise-over = {self.noise_over} needs noise-multiplier, which is left out")
         if self.noise_over is MultiplierReference.CLIPPING_NORM and self.sensitivity is SensitivityKind.LOCAL:
-            raise ValueError("noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
-                             "pair: accepted is sensitivity")  # fmt: skip
+            raise ValueError(
+                "noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
+                "pair: accepted is sensitivity"
+            )
         if "adjacency" not in self.model_fields_set:
             kinds = name_list(Adjacency, "or")
             raise ValueError(f"adjacency is left out: a guarantee names how neighbours differ, one of {kinds}")
