@@ -20,6 +20,7 @@ from fl_audit.audits.identifiability import identifiability_adversary
 from fl_audit.audits.membership.insider import ascent_contribution, observe_targets
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.owner_contributions import contribute, contribute_as_victim, contribute_members, with_noise
+from fl_audit.clients.replayed_training import given_reply
 from fl_audit.clients.request import Request, trained_together
 from fl_audit.clients.request import announce_calls as announce_calls
 from fl_audit.errors import InputError
@@ -50,7 +51,13 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Return the reply to a training message: the client's contribution in each trial, e.g. clipped gradient sums."""
+    """Return the reply to a training message: the client's contribution in each trial, or what a replay gives."""
+    reply = given_reply(message)
+    return honest_reply(message, context) if reply is None else reply
+
+
+def honest_reply(message: Message, context: Context) -> Message:
+    """Return the reply with the client's contribution in each trial, e.g. clipped gradient sums."""
     request = Request(message, context)
     federation = request.federation
     client = request.client

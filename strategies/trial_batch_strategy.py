@@ -257,8 +257,16 @@ class TrialBatchStrategy(ReleaseSteps):
             round_sum.local_sensitivity,
             sent,
             release,
+            partial(self._request_to, batch, server_round),
         )
         exact.check_sums(batch, sums)
+
+    def _request_to(self, batch: TrialBatch, server_round: int, client: int) -> Message:
+        """Return the message by which a client was asked to contribute to the present round."""
+        state, call = self.transcripts[batch.name], self._calls[batch.name]
+        models = Array(*pack(state.models[-1].numpy()))
+        messages = self._messages.to_train(batch, server_round, models, state, call)
+        return next(message for asked, message in zip(call.asked, messages, strict=True) if asked.client == client)
 
     def _release(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> Array:
         """Make a batch's release from the sums `round_sum`, make the next models of it, and return them."""

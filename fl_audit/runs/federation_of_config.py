@@ -6,7 +6,7 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.adjacency import NeighbourPair, Unit
-from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.registry import audit_named, audit_of
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.data_paths import data_directory
@@ -73,7 +73,7 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         membership_scheme=_membership_scheme(config),
         candidate_prior=prior,
         candidate_column=column,
-        ascent=_ASCENT if Attack.ACTIVE in (audit.attacks or ()) else 0.0,
+        ascent=_ASCENT if any(attack.needs_ascent for attack in attacks_named(audit.attacks)) else 0.0,
         weights=find_weights(config.model.name, config.model.weights),
         local_randomizer=randomizer_of(config),
         canaries=audit.canaries or 0,

@@ -43,6 +43,7 @@ class SecretDraw(IntEnum):
     BITS = 3  # noise of the quantile bits of adaptive clipping
 
 
+WHOLE = -1  # stands for all clients together in the place of a client's number
 MODELS = -2
 """Stands for the models of all clients in the place of a client's number."""
 

@@ -86,7 +86,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 
 
 def test_no_two_commands_make_one_directory() -> None:
-    """Whoever follows two pages in one directory would be refused by the second, since the directory exists."""
+    """A reader who follows two pages in one directory is not refused by the second because the directory exists."""
     shared = {directory: commands for directory, commands in commands_that_make().items() if len(commands) > 1}
     assert not {
         directory: commands

@@ -145,7 +145,7 @@ MECHANISMS: dict[str, Changes] = {
     "by hospital": {"data": {"owner": "hospital", "partition": "natural", "drop": None, "clients": None}},
     "membership": {"audit": {"kind": "membership", "targets": 12}},
     "membership, sampled": {"audit": {"kind": "membership", "targets": 12}, "training": {"sampling-rate": 0.4}},
-    "membership, banded": {"audit": {"kind": "membership", "targets": 12}, "privacy": {"noise": "banded", "bands": 2}},
+    "membership, banded": {"audit": {"kind": "membership", "targets": 12}, "privacy": {"noise": "banded"}},
     "membership, adaptive": {"audit": {"kind": "membership", "targets": 12}, "privacy": {"clipping": "adaptive"}},
     "reconstruction": {"audit": {"kind": "reconstruction", "candidates": 8}},
 }

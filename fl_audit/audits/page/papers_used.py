@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.audits.membership.attacks.registry import attack_named
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
 from fl_audit.privacy.accounting import Accountant
@@ -16,7 +17,15 @@ _IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
 
 def papers_of(contents: ReportContents) -> list[str]:
     """Return the papers whose methods a run used, each as a line with reference, use and DOI."""
-    return [f"{reference}. {use}. doi:{doi}" for reference, use, doi, is_used in _PAPERS if is_used(contents)]
+    papers = [(citation, use, doi) for citation, use, doi, is_used in _PAPERS if is_used(contents)]
+    return [f"{citation}. {use}. doi:{doi}" for citation, use, doi in (*papers, *_papers_of_attacks(contents))]
+
+
+def _papers_of_attacks(contents: ReportContents) -> list[tuple[str, str, str]]:
+    """Return the papers of the attacks that have results, each once: citation, use and DOI."""
+    finding = contents.find(AllAttacksFinding)
+    papers = [] if finding is None else [attack_named(name).paper for name in finding.outsiders]
+    return [(paper.citation, paper.use, paper.identifier) for paper in dict.fromkeys(papers) if paper is not None]
 
 
 def _has(kind: type) -> Callable[[ReportContents], bool]:
@@ -30,14 +39,6 @@ def _has_laplace_noise(contents: ReportContents) -> bool:
 def _accounts_by_renyi(contents: ReportContents) -> bool:
     guarantee = contents.plan.guarantee
     return guarantee is not None and guarantee.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
-
-
-def _attacks_by(*names: str) -> Callable[[ReportContents], bool]:
-    def is_used(contents: ReportContents) -> bool:
-        finding = contents.find(AllAttacksFinding)
-        return finding is not None and any(name in finding.achieved for name in names)
-
-    return is_used
 
 
 _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
@@ -101,30 +102,7 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
         "10.1109/CSF.2017.11",
         _accounts_by_renyi,
     ),
-    (
-        f"R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine "
-        f"learning models. {_IN_SP}",
-        "For attacks by shadow models",
-        "10.1109/SP.2017.41",
-        _attacks_by("shadow"),
-    ),
-    (
-        f"M. Nasr, R. Shokri, A. Houmansadr (2019). Comprehensive privacy analysis of deep learning. {_IN_SP}",
-        "For white-box attacks",
-        "10.1109/SP.2019.00065",
-        _attacks_by("white-box", "white-box-rounds", "active"),
-    ),
-    (
-        f"N. Carlini et al. (2022). Membership inference attacks from first principles. {_IN_SP}",
-        "For LiRA",
-        "10.1109/SP46214.2022.9833649",
-        _attacks_by("lira"),
-    ),
-    (
-        "S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
-        "For RMIA",
-        "10.48550/arXiv.2312.03262",
-        _attacks_by("rmia"),
-    ),
 )
-"""Papers: authors, year and title; their use here; the identifier; and whether a run used the paper."""
+"""Papers: authors, year and title; their use here; the identifier; and whether a run used the paper.
+
+Attacks name their papers themselves."""

@@ -22,8 +22,8 @@ from sklearn.metrics import roc_auc_score
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
-from fl_audit.audits.membership import shokri_attack
 from fl_audit.audits.membership.attack_results import relative_tradeoff
+from fl_audit.audits.membership.attacks import shadow as shokri_attack
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers import reproduce, run_scheduling, runner
 from fl_audit.experiments.papers.bernau2019 import membership_runs
