@@ -43,6 +43,7 @@ def refusal(section: str, key: str, value: Any) -> str:
         ("training", "rounds", 2.0, "training.rounds is 2.0: .*whole numbers"),
         ("training", "learning-rate", "0.1", "training.learning-rate is '0.1': .*finite .*from 1e-20"),
         ("training", "learning-rate", float("inf"), "training.learning-rate is inf: .*finite .*from 1e-20"),
+        ("training", "sampling-rate", 1e-320, "training.sampling-rate is 1e-320: .*finite .*from 1e-20 to 1"),
         ("privacy", "delta", 1, "privacy.delta is 1: .*above 0 and below 1"),
         ("privacy", "belief", 90, "belief is 90: .*above 0 and below 1; 90 % is 0.9"),
         ("privacy", "private", 1, "privacy.private is 1: .*true and false"),
