@@ -41,7 +41,7 @@ def is_found_in_the_sum(found: VerdictFinding) -> bool:
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("rule", RULES)
 def test_changes_after_a_client_s_noise_are_named_and_not_accused(rule: str, noise: str, tmp_path: Path) -> None:
-    """What one client sends may be changed where its own noise is claimed; a sum of changed shares has another law."""
+    """A client may change what has its own claimed noise; a sum of changed shares has another law."""
     found = verdict_of(tmp_path, None, client_app=clients_changing(by_rule(RULES[rule])), **NOISES[noise])
     assert found.verdict is Verdict.INCONCLUSIVE
     assert sent_of(found).hides_noise
