@@ -1,6 +1,6 @@
-"""The Flower ClientApp of all clients: data owners, among them the victim and insiders, and canary clients.
+"""The Flower ClientApp of all clients: data owners, among them the victim and the insider, and canary clients.
 
-The victim holds the unit in which D and D' differ, and insiders are adversarial clients. Every message contains the
+The victim holds the unit in which D and D' differ, and the insider is an adversarial client. Every message contains the
 public federation, from which a client derives its records. Therefore the same app runs on any engine.
 """
 
@@ -155,9 +155,8 @@ def observe(message: Message, context: Context) -> Message:
     request = Request(message, context)
     federation = request.federation
     client = request.client
-    if client not in federation.insiders:
-        insiders = " and ".join(map(str, federation.insiders))
-        raise InputError(f"client {client} was shown a release, the insider is client {insiders}")
+    if client != federation.insider:
+        raise InputError(f"client {client} was shown a release, the insider is client {federation.insider}")
     observed_round = ObservedRound.of(request.round, {key: request.tensor(key) for key in request.arrays})
     match audit_of(federation.public).query(federation.public):
         case ReleaseQueryKind.CANARIES:
@@ -168,9 +167,9 @@ def observe(message: Message, context: Context) -> Message:
         case ReleaseQueryKind.CANDIDATES:
             return request.reply(_of_targets(*observe_targets(federation, observed_round, None)))
         case ReleaseQueryKind.SCORES:
-            return request.reply({Key.SCORE: identifiability_adversary.score(federation, observed_round, client)})
+            return request.reply({Key.SCORE: identifiability_adversary.score(federation, observed_round)})
         case ReleaseQueryKind.LOG_ODDS:
-            reply = identifiability_adversary.observe(federation, observed_round, insider=client)
+            reply = identifiability_adversary.observe(federation, observed_round)
             weighed: dict[str, Floats] = {Key.LOG_ODDS: reply.increment, Key.LOCAL_SENSITIVITY: reply.local_sensitivity}
             return request.reply({**weighed, Key.NOISE_SCORES: reply.scores, Key.RESIDUALS: reply.residuals.as_array()})
         case ReleaseQueryKind.NOTHING:

@@ -180,13 +180,9 @@ def _play_wave(
         challenger = PrefetchingChallenger(
             plan.seed, public.targets, public.membership_scheme, prior, executor=drawing, rounds=public.rounds
         )
-        insiders = known_noise_seeds(federation, challenger)
+        noise_seeds = known_noise_seeds(federation, challenger)
         recorder = _ReleaseRecorder(
-            public.view,
-            _kept_releases(plan),
-            on_round,
-            config.run.checkpoint_every,
-            insiders.get(federation.insider, ()),
+            public.view, _kept_releases(plan), on_round, config.run.checkpoint_every, noise_seeds
         )
         initial = {
             batch.name: recorder.start(
@@ -212,7 +208,7 @@ def _play_wave(
             # With adaptive clipping all rounds are run, since the tables contain the norm of every round.
             return stopping is not None and not public.mechanism.is_adaptive and all(map(stopping.is_over, wave))
 
-        round_queries = run_queries(plan, federation, insiders, wave, population, challenger)
+        round_queries = run_queries(plan, federation, noise_seeds, wave, population, challenger)
         size = federation.model.layout.size
         opening = _secrets_log(plan, federation, challenger, client_app)
         time_limit = config.run.client_time_limit

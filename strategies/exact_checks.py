@@ -38,7 +38,7 @@ from fl_audit.strategies.changed_contributions import ReplayedClient, origin_of_
 from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
-from fl_audit.verdict.exact_questions import MODELS, ExactRow, ExactRowKind
+from fl_audit.verdict.exact_rows import MODELS, WHOLE, ExactRow, ExactRowKind
 
 _EVERY = 150  # one trial-round of so many is checked, which costs about 2 % of the time of a run
 _MOST = 6  # most trial-rounds of one batch that are checked
@@ -54,7 +54,6 @@ _KINDS_OF_ORIGIN = {
 _UNCHANGED = (ReleaseOrigin.NOISED_SUM, ReleaseOrigin.UNKNOWN)
 """Origins of contributions that no client changes after the noise."""
 _EDGE = 1e-4  # relative distance from the clipping norm within which a quantile bit may go either way by rounding
-WHOLE = -1  # stands for all clients together
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ class ExactChecks:
             totals = recompute(federation, client, cell)
             longest = max(longest, totals.longest)
             share = self._share(client, trial, sums.number, size)
-            if public.ascent > 0 and client in federation.insiders:
+            if public.ascent > 0 and client == federation.insider:
                 share = sent - totals.total  # it adds what it likes, and protects nobody by that
             extent = ContributionTotals(totals.total, totals.sizes + share.abs(), 0.0, totals.lengths, totals.numbers)
             apart = sent - totals.total - share

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, assert_never
 from fl_audit.adjacency import Adjacency
 from fl_audit.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
 from fl_audit.cli.ledger import account_ledger
-from fl_audit.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of
+from fl_audit.cli.options import ADJACENCY_HELP, NoiseOverOption, noise_over_of
 from fl_audit.errors import InputError
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity, TrainingCount
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fl_audit.privacy.events import ReleaseEvent
     from fl_audit.privacy.targets import Target
 
-DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
+DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).", rich_help_panel="Guarantee")]
 _LEDGER = (
     "Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency is added "
     "first."
@@ -107,8 +107,8 @@ class AccountingOptions:
 
 def calibrate(
     delta: DeltaOption,
-    rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
-    adjacency: AdjacencyOption,
+    rounds: Annotated[int, option("K", "Number of releases, at least 1.", rich_help_panel="Guarantee")],
+    adjacency: Annotated[str, option("NAME", ADJACENCY_HELP, among=Adjacency, rich_help_panel="Guarantee")],
     *,
     options: TargetOptions,
     accounting: AccountingOptions,

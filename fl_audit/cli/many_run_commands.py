@@ -10,7 +10,7 @@ from fl_audit.cli.interrupts import flags_of, printing_continuation
 from fl_audit.errors import require
 from fl_audit.experiments.papers.reproduction_names import item_names, require_known
 from fl_audit.privacy.accounting_enums import TrainingCount
-from fl_audit.released_model.star_methods import cuts_text
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT, cut_text
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.option_declarations import argument, option, switch
@@ -153,7 +153,7 @@ def _select(
     selection = run_selection(points, directory, rule, ray, metric, runs_progress_bar, engine)
     title = f"Private selection of {name}"
     write_text(page_path(directory), selection_page(selection, title))
-    notes = (outcome_text(selection), PUBLISH)
+    notes = (*([f"warning: {selection.warning}"] if selection.warning else []), outcome_text(selection), PUBLISH)
     print_table(("what", "result"), selection_rows(selection), printable(title), notes=notes)
     print(f"line of the ledger: {ledger_command(selection)}")
     print(f"may be published: {directory / SELECTED}")
@@ -190,7 +190,7 @@ def _show(results: "SweepResults", directory: Path, title: str) -> None:
         mark = "*" if row.on_frontier else ""
         rows.append((str(row.settings), *claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", "claimed mu", results.utility, "Epsilon*", "frontier")
-    counting = f"Epsilon*: {cuts_text(results.models['epsilon_star_cut'])}"
+    counting = f"Epsilon*: {cut_text(PARAMETRIC_CUT)}"
     notes = (
         *selection_texts(results),
         *better_than_no_privacy_texts(results),

@@ -32,6 +32,7 @@ from fl_audit.runs.epsilon_by_round import rounds_within
 from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of
 from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.runs.quantity_labels import fitting_quantities
+from fl_audit.runs.stored_models import MOST_KEPT_SCALARS
 
 if TYPE_CHECKING:
     from flwr.serverapp.strategy import Strategy
@@ -42,8 +43,7 @@ _MESSAGE_SCALARS = 2**22
 _FEWEST_TRIALS = 100
 _MOST_TRIALS = 1000
 _USUALLY_KEPT = 4
-_KEPT_SCALARS = 2**28
-"""Number of trials whose releases are kept, and the largest number of scalars in them: a gigabyte."""
+"""Number of trials whose releases are kept, unless these take more than a gigabyte."""
 
 
 def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
@@ -115,9 +115,7 @@ def _within_budget(config: RunConfig, noise_multiplier: float, split: Split) -> 
         return config
 
     def shortened(rounds: int) -> RunConfig:
-        bands = config.privacy.bands
-        fitting = None if bands is None else min(bands, rounds)
-        return config.changed(training={"rounds": rounds, "epochs": None}, privacy={"bands": fitting})
+        return config.changed(training={"rounds": rounds, "epochs": None})
 
     def epsilon_of(rounds: int) -> float:
         shorter = shortened(rounds)
@@ -223,7 +221,7 @@ def _sized(config: RunConfig) -> RunConfig:
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     trials = max(1, min(by_message, max(_FEWEST_TRIALS, min(_MOST_TRIALS, by_work))))
-    kept_releases = min(_USUALLY_KEPT, _KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
+    kept_releases = min(_USUALLY_KEPT, MOST_KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
     kept_releases = kept_releases if run.keep_releases is None else run.keep_releases
     return config.changed(run={"trials_per_batch": run.trials_per_batch or trials, "keep_releases": kept_releases})
 

@@ -236,8 +236,8 @@ def test_the_plan_hides_a_record_as_the_insider_finds_it_hidden(small_plan: Make
     )
     federation, steps = load_federation(plan.federation), plan.federation.mechanism.contribution
     assert isinstance(steps, PrivateTraining)
-    insider = federation.insiders[0]
-    own, known = len(federation.shards[federation.victim]), {insider, *federation.colluders(insider), federation.victim}
+    insider = federation.insider
+    own, known = len(federation.shards[federation.victim]), {insider, *federation.colluders, federation.victim}
     others = [len(shard) for client, shard in enumerate(federation.shards) if client not in known]
     assert len(others) == 2 - colluders
     assert steps.hiding == pytest.approx(np.sqrt(1 + sum((own / one) ** 2 for one in others)))

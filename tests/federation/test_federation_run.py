@@ -212,15 +212,13 @@ def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: P
 
 
 def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(privacy={"adjacency": "add-remove-record", "prior": 0.2}, run={"keep-final-models": False})
+    plan = small_plan(privacy={"adjacency": "add-remove-record", "prior": 0.2})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     trials = contents.trials
     truth = np.where(trials["bit"] == 1, 1, -1)
     np.testing.assert_allclose(trials["belief"], expit(truth * (trials["log_odds"] + np.log(0.25))))
     assert (trials["won"] == ((trials["log_odds"] > np.log(4)) == (trials["bit"] == 1))).all()
     assert re.search(r"20\s% likely before", (tmp_path / "run" / "report.html").read_text())
-    stored = [load_file(path)["trials"].tolist() for path in (tmp_path / "run" / "public").glob("models-*")]
-    assert stored == [[0]]
     assert trials["epsilon_star"].notna().all()
 
 

@@ -405,7 +405,7 @@ def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan
         ),
         ({"audit": {"kind": "identifiability"}}, "targets = 20 needs kind = membership"),
         ({"audit": {"attacks": ["guess"]}}, "attacks"),
-        ({"audit": {"insiders": 2}}, r"one insider, .*colluders"),
+        ({"audit": {"colluders": 2}}, r"one insider, .*colluders"),
         ({"privacy": {"adjacency": "replace-record"}}, "'replace-record' with kind"),
         ({"privacy": {"sensitivity": "local"}}, "sensitivity is 'local' with kind = 'membership'"),
         ({"training": {"strategy": "dp-sgd-clients"}, "privacy": {"clipping-norm": 1.0}}, "'dp-sgd-clients' with kind"),

@@ -48,7 +48,7 @@ def refusal(section: str, key: str, value: Any) -> str:
         ("privacy", "belief", 90, "belief is 90: .*above 0 and below 1; 90 % is 0.9"),
         ("privacy", "private", 1, "privacy.private is 1: .*true and false"),
         ("privacy", "accountant", "moments", "privacy.accountant is 'moments': .* 'pld' and 'gdp'"),
-        ("run", "keep-final-models", "no", "run.keep-final-models is 'no': .*true and false"),
+        ("audit", "epsilon-star", "no", "audit.epsilon-star is 'no': .*true and false"),
         ("data", "name", 3, "data.name is 3: .* text in quotation"),
         ("data", "drop", [1], "data.drop is 1: .*lists of text"),
         ("data", "drop", "id", "data.drop is 'id': .*lists of text"),

@@ -52,7 +52,6 @@ BASE: Settings = {
     "audit.attacks": list(ATTACKS),
     "audit.epsilon-star": False,
     "run.keep-releases": 0,
-    "run.keep-final-models": True,
     "run.actors": 1,  # runs are played side by side instead
 }
 """Settings of every run."""

@@ -13,7 +13,6 @@ from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.data_setting_enums import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.federation.federation_enums import EpsilonStarLocation, InsiderView
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
-from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, OneOr, OwnName, RegisteredOrOwn
 from fl_audit.words import name_list
@@ -93,8 +92,6 @@ class AuditSection(ConfigSection):
     """Clients who share their noise with the insider, where clients add the noise."""
     adversary: Choice[Adversary] = Adversary.CLIENT
     """Position of the adversary: a client, or the honest but curious server, which sees every single contribution."""
-    insiders: Count = 1
-    """Number of clients that attack, each by itself."""
     view: Choice[InsiderView] = InsiderView.UPDATE
     """View of the insider in a round: the noisy sum (`update`), or only the model after it; honest clients receive only
     models.
@@ -111,8 +108,6 @@ class AuditSection(ConfigSection):
     """Confidence of intervals and bounds."""
     epsilon_star: bool = True
     """Whether the risk of every evaluated release is measured as Epsilon*."""
-    epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = PARAMETRIC_CUT
-    """Error rates below it and above 1 minus it are left out of Epsilon*; 0 leaves out none."""
     epsilon_star_losses: Choice[EpsilonStarLocation] = EpsilonStarLocation.POOLED
     """Place of members' losses when Epsilon* is computed: pooled in one place, or with their owners."""
     membership: bool = True

@@ -7,7 +7,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
+from fl_audit.mechanisms.noises.registry import names_of_noises
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SensitivityKind
 from fl_audit.privacy.targets import DETAILS, TARGETS
@@ -22,7 +22,7 @@ RANDOMIZER_KEYS = ("local-randomizer", *OF_RANDOMIZERS)
 GUARANTEE_ONLY = (
     *PRIVACY_TARGETS,
     *DETAILS,
-    *("noise-over", "accountant", "stop-at-epsilon", "clipping-norm", "sensitivity", "noise", "bands", "clipping"),
+    *("noise-over", "accountant", "stop-at-epsilon", "clipping-norm", "sensitivity", "noise", "clipping"),
 )
 """Settings that have no meaning without a claim."""
 
@@ -85,8 +85,6 @@ class PrivacySection(ConfigSection):
     """Relation of neighbours: it must be named with a claim, and may be left out with private = false."""
     noise: Annotated[str, AfterValidator(_noise), _NoiseNameSchema] = "central"
     """Party that adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
-    bands: Count | None = None
-    """Bands of `banded` noise; left out, the number of rounds from one round of a client to its next."""
     clipping: Literal["fixed", "adaptive"] = "fixed"
     """Whether the clipping norm is fixed, or follows the median length of updates (Andrew et al. 2021)."""
     local_randomizer: Literal["randomised-response", "randomised-edges", "pixelation"] | None = None
@@ -114,9 +112,6 @@ class PrivacySection(ConfigSection):
             raise ValueError(f"local-randomizer = {self.local_randomizer} needs {missing[0]}, which is left out")
         if self.local_randomizer == "pixelation" and self.record_epsilon == 0:
             raise ValueError("record-epsilon = 0 with local-randomizer = pixelation: accepted are positive numbers")
-        for setting, noise in foreign_settings(self.noise).items():
-            if self.given_keys([setting]):
-                raise ValueError(f"{self.named([setting])} needs noise = {noise}, and noise is {self.noise}")
         return self
 
     @model_validator(mode="after")
