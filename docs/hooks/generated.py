@@ -243,18 +243,7 @@ def _help(command: click.Command, name: str) -> str:
     return f"```text\n{command.get_help(context)}\n```"
 
 
-def contributing() -> str:
-    """Return CONTRIBUTING.md, whose links lead from the root of the repository, as it stands on the site."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return text.replace("](docs/extend/", "](").replace("](docs/", "](../")
-
-
-PARTS: dict[str, Callable[[], str]] = {
-    "settings": settings,
-    "commands": commands,
-    "contributing": contributing,
-    "run-directory": columns,
-}
+PARTS: dict[str, Callable[[], str]] = {"settings": settings, "commands": commands, "run-directory": columns}
 
 if __name__ == "__main__":
     main()
