@@ -26,10 +26,10 @@ from fl_audit.runs.config.settings_reference import settings as described
 from fl_audit.user_modules import searched_last
 
 NOT_RUN = 32
-"""Setting up (3), another builder of the site, the tests themselves, Jupyter, MLflow, a cluster (4), Flower's own command
-and what follows it, a part of an app, a federation that is run as one script (5), an app that test_flower_app runs as a
-whole (5), apps and modules that are not here (3), a benchmark of minutes, pages of papers and a minute of audits, a
-signed review of an app and the programs that check it."""
+"""Setting up (3), another builder of the site, the tests themselves, Jupyter, MLflow, a cluster (4), Flower's own
+command and what follows it, a part of an app, a federation that is run as one script (5), an app that test_flower_app
+runs as a whole (5), apps and modules that are not here (3), a benchmark of minutes, pages of papers and a minute of
+audits, a signed review of an app and the programs that check it."""
 WORDS_OF_THE_README = 1000
 READ = ("tutorials", "how-to", "explanation", "extend")
 """Kinds of pages that a reader looks for on the home page."""
