@@ -60,7 +60,7 @@ def section_of(record: Record) -> str:
         f"{escape(record['caption'], quote=False)} [All rows]({item}.csv).",
         _origin(record),
         escape(record["played"], quote=False),
-        _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
+        _one_block(f"<details><summary>Differences</summary>{record['differences']}</details>"),
     )
     return shortened("\n\n".join(phrases))
 
