@@ -8,6 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,6 +141,7 @@ def main() -> None:
         path.write_text(with_copies(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
+@cache
 def settings() -> str:
     """Return a list for each section of a configuration, with every key that `fl-audit settings` lists.
 
@@ -158,6 +160,7 @@ def settings() -> str:
     return "\n\n".join(parts)
 
 
+@cache
 def columns() -> str:
     """Return a table of the columns that the tables of every run have."""
     from fl_audit.federation.result_columns import RESULT_COLUMNS
@@ -190,6 +193,7 @@ def _setting_row(setting: "Setting") -> str:
     return f"<dt id='{name}'><code>{escape(key)}</code>{default}</dt>\n<dd>{told[0]}</dd>\n{accepted}"
 
 
+@cache
 def commands() -> str:
     """Return the options that many commands have, and the help of `fl-audit` and of each command without them."""
     from fl_audit.cli.main import app

@@ -45,14 +45,19 @@ SLOW = [
         "how-to/epsilon-star",
         "how-to/membership-attacks",
         "how-to/one-model",
+        "how-to/own-aggregation",
         "how-to/pictures-and-hub",
         "how-to/private-strategy",
+        "how-to/protect-clients",
+        "how-to/release",
         "how-to/resume",
         "how-to/review",
         "how-to/sampled-rounds",
         "how-to/sweeps",
         "papers/errors",
         "papers/index",
+        "tutorials/choosing-a-guarantee",
+        "tutorials/simulation",
     )
 ]
 """Pages whose commands take seconds, for what other tests show more quickly: each day they are only read."""
