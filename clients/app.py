@@ -1,6 +1,6 @@
-"""The Flower ClientApp of all clients: data owners, among them the victim and insiders, and canary clients.
+"""The Flower ClientApp of all clients: data owners, among them the victim and the insider, and canary clients.
 
-The victim holds the unit in which D and D' differ, and insiders are adversarial clients. Every message contains the
+The victim holds the unit in which D and D' differ, and the insider is an adversarial client. Every message contains the
 public federation, from which a client derives its records. Therefore the same app runs on any engine.
 """
 
@@ -20,6 +20,7 @@ from fl_audit.audits.identifiability import identifiability_adversary
 from fl_audit.audits.membership.insider import ascent_contribution, observe_targets
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.owner_contributions import contribute, contribute_as_victim, contribute_members, with_noise
+from fl_audit.clients.replayed_training import given_reply
 from fl_audit.clients.request import Request, trained_together
 from fl_audit.clients.request import announce_calls as announce_calls
 from fl_audit.errors import InputError
@@ -50,7 +51,13 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Return the reply to a training message: the client's contribution in each trial, e.g. clipped gradient sums."""
+    """Return the reply to a training message: the client's contribution in each trial, or what a replay gives."""
+    reply = given_reply(message)
+    return honest_reply(message, context) if reply is None else reply
+
+
+def honest_reply(message: Message, context: Context) -> Message:
+    """Return the reply with the client's contribution in each trial, e.g. clipped gradient sums."""
     request = Request(message, context)
     federation = request.federation
     client = request.client
@@ -148,9 +155,8 @@ def observe(message: Message, context: Context) -> Message:
     request = Request(message, context)
     federation = request.federation
     client = request.client
-    if client not in federation.insiders:
-        insiders = " and ".join(map(str, federation.insiders))
-        raise InputError(f"client {client} was shown a release, the insider is client {insiders}")
+    if client != federation.insider:
+        raise InputError(f"client {client} was shown a release, the insider is client {federation.insider}")
     observed_round = ObservedRound.of(request.round, {key: request.tensor(key) for key in request.arrays})
     match audit_of(federation.public).query(federation.public):
         case ReleaseQueryKind.CANARIES:
@@ -161,9 +167,9 @@ def observe(message: Message, context: Context) -> Message:
         case ReleaseQueryKind.CANDIDATES:
             return request.reply(_of_targets(*observe_targets(federation, observed_round, None)))
         case ReleaseQueryKind.SCORES:
-            return request.reply({Key.SCORE: identifiability_adversary.score(federation, observed_round, client)})
+            return request.reply({Key.SCORE: identifiability_adversary.score(federation, observed_round)})
         case ReleaseQueryKind.LOG_ODDS:
-            reply = identifiability_adversary.observe(federation, observed_round, insider=client)
+            reply = identifiability_adversary.observe(federation, observed_round)
             weighed: dict[str, Floats] = {Key.LOG_ODDS: reply.increment, Key.LOCAL_SENSITIVITY: reply.local_sensitivity}
             return request.reply({**weighed, Key.NOISE_SCORES: reply.scores, Key.RESIDUALS: reply.residuals.as_array()})
         case ReleaseQueryKind.NOTHING:

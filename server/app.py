@@ -9,15 +9,19 @@ from functools import partial
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, Context
+from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
-from fl_audit.audits.membership.attack_names import of_ours
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.membership.attribute_of_plan import attribute_of
 from fl_audit.audits.registry import audit_of
+from fl_audit.clients.app import app as honest_client_app
+from fl_audit.clients.app import honest_reply
+from fl_audit.clients.replayed_training import ClientReplay
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, stored_tensors
@@ -108,15 +112,27 @@ def build_server_app(
     on_round: _OnRound = lambda trials: None,
     strategy: type[TrialBatchStrategy] = TrialBatchStrategy,
     on_release: OnRelease | None = None,
+    client_app: ClientApp | None = None,
 ) -> ServerApp:
-    """Return the ServerApp that carries out batches of trials of a plan; studies of faults use another strategy."""
+    """Return the ServerApp that carries out batches of trials of a plan; studies of faults use another strategy.
+
+    `client_app`: App of the clients, which the challenger may call again; None if it is not at hand.
+    """
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
         run_federation(
-            plan, batches, watched, sink, timestamps or FederationTimestamps(), on_round, strategy, on_release
+            plan,
+            batches,
+            watched,
+            sink,
+            timestamps or FederationTimestamps(),
+            on_round,
+            strategy,
+            on_release,
+            client_app,
         )
 
     return app
@@ -131,6 +147,7 @@ def run_federation(
     on_round: _OnRound,
     strategy: type[TrialBatchStrategy] = TrialBatchStrategy,
     on_release: OnRelease | None = None,
+    client_app: ClientApp | None = None,
 ) -> None:
     """Train batches of trials of a plan, and pass the result of each finished batch to `sink`."""
     torch.set_num_threads(plan.federation.threads)
@@ -138,7 +155,7 @@ def run_federation(
     roster = discover_clients(grid, federation)
     timestamps.ready = time.monotonic()
     for wave in waves(batches):
-        _play_wave(plan, federation, roster, grid, wave, sink, on_round, strategy, on_release)
+        _play_wave(plan, federation, roster, grid, wave, sink, on_round, strategy, on_release, client_app)
         give_back_freed_memory()
     timestamps.finished = time.monotonic()
 
@@ -153,6 +170,7 @@ def _play_wave(
     on_round: _OnRound,
     strategy_of_server: type[TrialBatchStrategy],
     on_release: OnRelease | None,
+    client_app: ClientApp | None,
 ) -> None:
     config = plan.config
     public = plan.federation
@@ -162,13 +180,9 @@ def _play_wave(
         challenger = PrefetchingChallenger(
             plan.seed, public.targets, public.membership_scheme, prior, executor=drawing, rounds=public.rounds
         )
-        insiders = known_noise_seeds(federation, challenger)
+        noise_seeds = known_noise_seeds(federation, challenger)
         recorder = _ReleaseRecorder(
-            public.view,
-            _kept_releases(plan),
-            on_round,
-            config.run.checkpoint_every,
-            insiders.get(federation.insider, ()),
+            public.view, _kept_releases(plan), on_round, config.run.checkpoint_every, noise_seeds
         )
         initial = {
             batch.name: recorder.start(
@@ -194,9 +208,9 @@ def _play_wave(
             # With adaptive clipping all rounds are run, since the tables contain the norm of every round.
             return stopping is not None and not public.mechanism.is_adaptive and all(map(stopping.is_over, wave))
 
-        round_queries = run_queries(plan, federation, insiders, wave, population, challenger)
+        round_queries = run_queries(plan, federation, noise_seeds, wave, population, challenger)
         size = federation.model.layout.size
-        opening = _secrets_log(plan, federation, challenger)
+        opening = _secrets_log(plan, federation, challenger, client_app)
         time_limit = config.run.client_time_limit
         strategy = strategy_of_server(
             public, roles, challenger, wave, size, time_limit, recorder, round_queries, is_over, opening
@@ -238,13 +252,18 @@ def _play_wave(
         sink(result)
 
 
-def _secrets_log(plan: RunPlan, federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:
+def _secrets_log(
+    plan: RunPlan, federation: LoadedFederation, challenger: SeededChallenger, client_app: ClientApp | None
+) -> RoundSecretsLog | None:
     """Return a log of the challenger's secrets, which it discloses after training; None if the audit discloses none."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
         return None
-    exact = ExactChecks(federation, challenger, partial(_public_models, plan, federation))
+    replay = None
+    if client_app is not None and client_app is not honest_client_app:
+        replay = ClientReplay(client_app, honest_reply, public.clients)
+    exact = ExactChecks(federation, challenger, partial(_public_models, plan, federation), replay)
     return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
 
 
@@ -298,7 +317,7 @@ def _target_outputs(plan: RunPlan, federation: LoadedFederation) -> TargetOutput
     public = plan.federation
     if not audit_of(public).keeps_outputs(public):
         return None
-    keeps_features = any(attack.is_white_box for attack in of_ours(plan.config.audit.attacks or ()))
+    keeps_features = any(attack.sees_gradients for attack in attacks_named(plan.config.audit.attacks))
     attribute = attribute_of(plan, federation)
     return TargetOutputsCollector(plan.evaluated_releases, keeps_features, public.ascent > 0, attribute)
 

@@ -101,18 +101,17 @@ def discover_clients(grid: ReplyTimeoutGrid, federation: LoadedFederation) -> Cl
             raise FederationError(f"{problem}, the configuration names 0 to {expected - 1}")
     else:
         _ask(grid, federation, [known_nodes[client] for client in _clients_asked_early(federation)])
-    colluders = {insider: federation.colluders(insider) for insider in federation.insiders}
     shards = tuple(federation.units_of(client) for client in range(len(federation.shards)))
-    return ClientRoles(known_nodes, federation.holders, colluders, shards, federation.units)
+    return ClientRoles(known_nodes, federation.holders, federation.insider, shards, federation.units)
 
 
 def _clients_asked_early(federation: LoadedFederation) -> list[int]:
     """Return the clients that are asked to load their data before round 1, at most `_MOST_ASKED`.
 
-    The insiders come first, then holders of targets (at most `_MOST_ASKED` / 2), then other clients of round 1.
+    The insider comes first, then holders of targets (at most `_MOST_ASKED` / 2), then other clients of round 1.
     """
     cohort = federation.public.cohort(1)
-    apart = {*federation.insiders, *islice(federation.holders, _MOST_ASKED // 2)}
+    apart = {federation.insider, *islice(federation.holders, _MOST_ASKED // 2)}
     other_clients = range(federation.public.nodes) if cohort is None else cohort.tolist()
     return [*apart, *islice((client for client in other_clients if client not in apart), _MOST_ASKED - len(apart))]
 

@@ -1,4 +1,4 @@
-"""The queries that a run sends besides training: to insiders, to data owners, and for the states of accountants."""
+"""The queries that a run sends besides training: to the insider, to data owners, and for the states of accountants."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,46 +41,41 @@ RunQuery = (
 """Kinds of queries that are sent with the rounds, whose answers become columns of the tables."""
 
 
-def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger) -> dict[int, list[int]]:
-    """Return the noise seeds that each insider (adversarial client) knows: its own and its colluders', by insider.
+def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger) -> list[int]:
+    """Return the noise seeds that the insider (the adversarial client) knows: its own and its colluders'.
 
-    The lists are empty if clients do not add the noise, or if the adversary is the server.
+    The list is empty if clients do not add the noise, or if the adversary is the server.
     """
-    knows_some = (
-        federation.public.mechanism.clients_add_noise
-        and federation.public.threat_model.adversary is not Adversary.SERVER
-    )
-    known_seeds = {
-        insider: (insider, *federation.colluders(insider)) if knows_some else () for insider in federation.insiders
-    }
-    return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known_seeds.items()}
+    public = federation.public
+    if not public.mechanism.clients_add_noise or public.threat_model.adversary is Adversary.SERVER:
+        return []
+    return [challenger.noise_seed(client) for client in (federation.insider, *federation.colluders)]
 
 
 def federated_losses(plan: RunPlan) -> StarSettings | None:
     """Return the settings of Epsilon* without pooling members' losses; None if the server pools them."""
-    audit = plan.config.audit
-    if audit.epsilon_star_losses is not EpsilonStarLocation.FEDERATED:
+    if plan.config.audit.epsilon_star_losses is not EpsilonStarLocation.FEDERATED:
         return None
-    return StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
+    return StarSettings(plan.config.privacy.delta)
 
 
 def run_queries(
     plan: RunPlan,
     federation: LoadedFederation,
-    insiders: dict[int, list[int]],
+    noise_seeds: Sequence[int],
     wave: Sequence[TrialBatch],
     population: Callable[[TrialBatch, int], Floats],
     challenger: SeededChallenger,
 ) -> tuple[RunQuery, ...]:
-    """Return the queries of a run besides training: for states of accountants, for answers of insiders, and for
-    losses.
+    """Return the queries of a run besides training: for states of accountants, for answers of the insider, and
+    for losses.
     """
     round_queries = list[RunQuery]()
     public = plan.federation
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
         round_queries.append(AccountantStateCollector(plan.evaluated_releases, shards, private_steps(public.mechanism)))
-    round_queries += _release_queries(federation, insiders, wave, challenger)
+    round_queries += _release_queries(federation, noise_seeds, wave, challenger)
     federated = federated_losses(plan)
     if federated is not None:
         round_queries.append(EpsilonStarQueries(federated, plan.evaluated_releases, wave, public.clients, population))
@@ -88,32 +83,31 @@ def run_queries(
 
 
 def _release_queries(
-    federation: LoadedFederation,
-    insiders: dict[int, list[int]],
-    wave: Sequence[TrialBatch],
-    challenger: SeededChallenger,
+    federation: LoadedFederation, noise_seeds: Sequence[int], wave: Sequence[TrialBatch], challenger: SeededChallenger
 ) -> list[RunQuery]:
-    """Return the queries that send every release to the adversaries, in the form that the kind of audit needs.
+    """Return the queries that send every release to the adversary, in the form that the kind of audit needs.
 
     The list is empty for audits without such queries.
     """
     public = federation.public
+    insider = federation.insider
     match audit_of(public).query(public):
         case ReleaseQueryKind.NOTHING:
             return []
         case ReleaseQueryKind.CANARIES:
-            return [CanaryScoreCollector(public, {federation.insider: ()}, wave, federation, challenger)]
+            return [CanaryScoreCollector(public, insider, (), wave, federation, challenger)]
         case ReleaseQueryKind.TARGETS:
-            return [TargetLogOddsCollector(public, insiders, wave, challenger, knows_others=True)]
+            return [TargetLogOddsCollector(public, insider, noise_seeds, wave, challenger, knows_others=True)]
         case ReleaseQueryKind.CANDIDATES:
-            return [TargetLogOddsCollector(public, insiders, wave, challenger, knows_others=False)]
+            return [TargetLogOddsCollector(public, insider, noise_seeds, wave, challenger, knows_others=False)]
         case ReleaseQueryKind.SCORES:
-            return [InsiderScoreCollector(public, insiders, wave)]
+            return [InsiderScoreCollector(public, insider, noise_seeds, wave)]
         case ReleaseQueryKind.LOG_ODDS:
             opened = partial(true_side, federation, challenger)
             has_shares = public.mechanism.noise.origin is NoiseOrigin.CLIENTS
             shares = partial(open_shares, federation, challenger) if has_shares else None
-            return [InsiderLogOddsCollector(public, insiders, wave, measured_layout(federation), opened, shares)]
+            layout = measured_layout(federation)
+            return [InsiderLogOddsCollector(public, insider, noise_seeds, wave, layout, opened, shares)]
         case query:
             assert_never(query)
 

@@ -63,11 +63,6 @@ class BatchResult:
         if batch_columns.clients:
             clients = next(iter(batch_columns.clients.values())).shape[2]
             frames["clients"] = self._frame(batch_columns.clients, round=self.evaluated, client=range(clients))
-        if table := batch_columns.insiders:
-            if "log_odds" in table:  # adds each insider's belief in the true data set, and whether its guess was right
-                odds = table["log_odds"]
-                table = {"log_odds": odds, **_believed(odds, self.membership.bits[:, None], prior)}
-            frames["insiders"] = self._frame(table, insider=batch_columns.insider_clients)
         if batch_columns.residuals:
             frames["residuals"] = self._frame(batch_columns.residuals, round=rounds)
         if batch_columns.targets:

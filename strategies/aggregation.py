@@ -76,9 +76,13 @@ def own_strategy(name: str) -> Strategy:
     return made
 
 
-def require_playable(federation: Federation) -> None:
-    """Raise `InputError` if the aggregation of a federation cannot be made, or cannot act on what it would get."""
-    new_strategy(federation)
+def require_playable(federation: Federation, own: Strategy | None = None) -> None:
+    """Raise `InputError` if the aggregation of a federation cannot be made, or cannot act on what it would get.
+
+    `own`: The user's own strategy, if it was made already; its factory is not called again.
+    """
+    if own is None:
+        new_strategy(federation)
     name = federation.aggregation
     aggregation = AGGREGATIONS.get(name or "")
     blind = f"aggregation = {name!r} compares the models of single clients, and gets the released mean alone"

@@ -18,15 +18,19 @@ from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.message_keys import Key, pack_participation
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.reply_checks import read_array
+from fl_audit.strategies.queries import TRAIN
+from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
+
+_ROUNDING = 1e-3  # relative amount by which rounding may enlarge the norm of a float32 sum
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class ClientRoles:
     nodes: Sequence[int]  # Flower node ID of each partition
     # Numbers of the targets that a partition holds, keyed by partition; partitions without targets have no entry.
     targets: Mapping[int, tuple[int, ...]]
-    insiders: dict[int, tuple[int, ...]]  # partitions of an insider's colluders, keyed by the insider's partition
+    insider: int  # partition of the insider
     shards: tuple[Integers, ...]  # numbers of the units of each partition: records of D, users, or the client itself
     units: int  # number of units of all partitions together
 
@@ -83,6 +87,35 @@ def call_of(
         for index in range(federation.canaries)
     )
     return replace(call, asked=(*call.asked, *added))
+
+
+def available_rows(
+    public: Federation, roles: ClientRoles, call: CalledClients, membership: TargetMembership
+) -> dict[int, Integers | None]:
+    """Return the clients from which an aggregation may choose, each with its trials; None for all trials.
+
+    A client that is in D alone is asked in no trial with D', and sends no update of zero there.
+    """
+    available = {client.client: client.rows for client in call.asked}
+    for client, targets in roles.targets.items():
+        if client in available and public.pair.replacement is None:
+            rows = np.flatnonzero(membership.of_targets(targets).is_in.any(axis=1))
+            before = available[client]
+            available[client] = rows if before is None else np.intersect1d(before, rows)
+    return available
+
+
+def participation_shown(public: Federation, taking_part: Tensor | None) -> Tensor | None:
+    """Return which units take part, as far as the adversary may know, bool (trials, units); None if all take part.
+
+    If the participation of the target is secret, the column of the target is False.
+    """
+    is_shown = public.threat_model.sees_participation or audit_of(public).shows_part_of_target(public)
+    if taking_part is None or is_shown:
+        return taking_part
+    tensor = taking_part.clone()
+    tensor[:, public.pair.index] = False
+    return tensor
 
 
 def _without_canaries(
@@ -267,3 +300,47 @@ def _lengths_at_most(rows: Floats32) -> Floats:
         squares += np.einsum("ij,ij->i", remaining, remaining)
     bounds: Floats = np.sqrt(squares) * _MARGIN + 1e-16 * rows.shape[1]
     return bounds
+
+
+def longest_contribution(
+    public: Federation, roles: ClientRoles, client: int, norms: Tensor | None, parameters: int
+) -> Floats | float:
+    """Return an upper bound of the L2 norm of an honest client's contribution, for all trials or for each.
+
+    The bound is the number of the client's units times the clipping norm. If the client adds noise, sigma
+    (sqrt(parameters) + 8) is added to the bound. The norm of the noise exceeds this term with probability below
+    1e-13. The bound is infinite for an insider with gradient ascent, and for DP-SGD.
+
+    `norms`: The adaptive clipping norms of the round, (trials,); None if the norm is fixed.
+    """
+    mechanism = public.mechanism
+    pushes = public.ascent > 0 and client == roles.insider
+    if pushes or isinstance(mechanism.contribution, PrivateTraining):
+        return np.inf
+    is_one = mechanism.unit is Unit.CLIENT or public.is_canary(client)
+    units = 1 if is_one else len(roles.shards[client])
+    limit: Floats | float = mechanism.clipping_norm if norms is None else norms.numpy()
+    noise = mechanism.share_scale * (np.sqrt(parameters) + 8.0)
+    return units * limit * (1 + _ROUNDING) + noise
+
+
+def sent_arrays(
+    asked: Sequence[ContributingClient],
+    messages: Mapping[ReplyIdentity, Message],
+    shape: tuple[int, int],
+    server_round: int,
+    batch_name: str,
+) -> dict[int, tuple[Integers | None, Floats32]]:
+    """Return the contributions of a round by client, float32 (trials of the client, parameters).
+
+    Each comes with the rows of the client's trials; None for all trials.
+
+    `shape`: Numbers of trials of the batch and of parameters.
+    """
+    sent = dict[int, tuple[Integers | None, Floats32]]()
+    for client in asked:
+        trials = shape[0] if client.rows is None else len(client.rows)
+        reply = messages[ReplyIdentity(client.client, TRAIN, batch_name)]
+        array = read_array(reply, Key.SUM, (trials, shape[1]), np.float32, client.client, server_round)
+        sent[client.client] = (client.rows, array)
+    return sent

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from flwr.app import Message
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
@@ -33,10 +34,11 @@ from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.changed_contributions import ReplayedClient, origin_of_contribution
 from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
-from fl_audit.verdict.exact_questions import MODELS, ExactRow, ExactRowKind
+from fl_audit.verdict.exact_rows import MODELS, WHOLE, ExactRow, ExactRowKind
 
 _EVERY = 150  # one trial-round of so many is checked, which costs about 2 % of the time of a run
 _MOST = 6  # most trial-rounds of one batch that are checked
@@ -49,8 +51,9 @@ _KINDS_OF_ORIGIN = {
     ReleaseOrigin.UNKNOWN: ExactRowKind.UNKNOWN_STEP,
     ReleaseOrigin.NOT_A_SUM: ExactRowKind.NOT_A_SUM,
 }
+_UNCHANGED = (ReleaseOrigin.NOISED_SUM, ReleaseOrigin.UNKNOWN)
+"""Origins of contributions that no client changes after the noise."""
 _EDGE = 1e-4  # relative distance from the clipping norm within which a quantile bit may go either way by rounding
-WHOLE = -1  # stands for all clients together
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class SumsBeforeNoise:
     # The server's step from sums to releases, without its model step; None if clients add the noise, or if running it
     # again would change later rounds.
     release: Callable[[Tensor], NoisedSums] | None
+    request: Callable[[int], Message]  # from a client's number to the message by which it was asked to contribute
 
 
 @dataclass
@@ -79,9 +83,12 @@ class ExactChecks:
     federation: LoadedFederation  # the federation with all its data
     challenger: SeededChallenger  # challenger, which knows the secrets of every trial
     initial: Callable[[Sequence[int]], Tensor]  # from numbers of trials to their public initial models
+    replay: ReplayedClient | None = None  # app of the clients; None if it cannot be called again
     _rows: dict[str, list[ExactRow]] = field(init=False, default_factory=dict)  # measured values, by name of a batch
     _chosen: dict[str, frozenset[tuple[int, int]]] = field(init=False, default_factory=dict)
     _has_released: bool = field(init=False, default=False)  # whether the server's step was run with D and D'
+    # What clients' contributions follow from, by name of a batch, round and client.
+    _origins: dict[tuple[str, int, int], ReleaseOrigin] = field(init=False, default_factory=dict)
     _has_broken: bool = field(init=False, default=False)  # whether a sum was wrong, so that no other is looked into
 
     def __post_init__(self) -> None:
@@ -187,10 +194,15 @@ class ExactChecks:
             totals = recompute(federation, client, cell)
             longest = max(longest, totals.longest)
             share = self._share(client, trial, sums.number, size)
-            if public.ascent > 0 and client in federation.insiders:
+            if public.ascent > 0 and client == federation.insider:
                 share = sent - totals.total  # it adds what it likes, and protects nobody by that
             extent = ContributionTotals(totals.total, totals.sizes + share.abs(), 0.0, totals.lengths, totals.numbers)
-            gap = self._gap(sent - totals.total - share, extent, (client,), cell, norm)
+            apart = sent - totals.total - share
+            is_apart = float(apart.norm()) > extent.rounding(operations(federation)) + 1e-30
+            if self._is_changed_after_noise(batch, sums, client, is_apart):
+                share = share + apart
+                apart = torch.zeros_like(apart)
+            gap = self._gap(apart, extent, (client,), cell, norm)
             worst = max(worst, (*gap, client), key=_excess)
             tensor += share
             self._add_once(whole, totals, seen_units, client, cell)
@@ -210,6 +222,25 @@ class ExactChecks:
             self._check_bits(batch, sums, row, cell, whole.centred_bits)
         if not self._has_released:
             self._check_release(batch, sums, row, whole.total + tensor)
+
+    def _is_changed_after_noise(self, batch: TrialBatch, sums: SumsBeforeNoise, client: int, is_apart: bool) -> bool:
+        """Return whether a client changes its noised contribution, and note by which kind of rule.
+
+        A contribution that does not follow from the noised one is no such change, and its sum tells by how much. Each
+        client is asked once with all trials of a batch, and again where a contribution is apart from the noised one.
+        """
+        noise = self.federation.public.mechanism.noise
+        is_asked = is_apart or not any(client == asked for _, _, asked in self._origins)
+        if self.replay is None or not is_asked or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING):
+            return False
+        place = (batch.name, sums.number, client)
+        if place not in self._origins:
+            array = sums.sent[client][1]
+            origin = origin_of_contribution(self.replay, sums.request(client), client, sums.number, array)
+            self._origins[place] = origin
+            if origin not in _UNCHANGED:
+                self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, sums.number, client, float(len(array)))
+        return self._origins[place] not in _UNCHANGED
 
     def _share(self, client: int, trial: int, number: int, size: int) -> Tensor:
         """Return the share of the noise that a client was to add, float64 (parameters,); 0 if clients add none."""
@@ -335,7 +366,10 @@ class ExactChecks:
             expected = updates[0].double().cpu()
             total += sent
             allowed = 4 * 2.0**-24 * float(expected.norm()) * operations(federation) ** 0.5 + 1e-30
-            worst = max(worst, (float((sent - expected).norm()) / norm, allowed / norm, client), key=_excess)
+            apart = float((sent - expected).norm())
+            if self._is_changed_after_noise(batch, sums, client, apart > allowed):
+                apart = 0.0
+            worst = max(worst, (apart / norm, allowed / norm, client), key=_excess)
         rounding = 4 * 2.0**-24 * federation.public.clients**0.5 * float(sums.total[row].norm() + total.norm()) + 1e-30
         apart = float((sums.total[row].double() - total).norm())
         worst = max(worst, (apart / norm, rounding / norm, WHOLE), key=_excess)

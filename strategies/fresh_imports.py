@@ -1,7 +1,9 @@
 """Import the modules of a class of somebody else anew, so that what they hold, such as generators, begins anew too."""
 
+import os
 import sys
 import sysconfig
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -43,5 +45,12 @@ def _is_of_user(name: str, module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if file is None or name == "__main__" or name.partition(".")[0] == _OURS:
         return False
-    path = Path(file).resolve()
-    return not any(path.is_relative_to(place) for place in _INSTALLED)
+    # There are thousands of modules, and the path of each as an object would take ten times as long.
+    return not _is_installed(os.path.dirname(file))
+
+
+@cache
+def _is_installed(directory: str) -> bool:
+    """Return whether a directory belongs to Python or to its installed packages."""
+    path = Path(directory).resolve()
+    return any(path.is_relative_to(installed) for installed in _INSTALLED)

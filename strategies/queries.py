@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from flwr.app import ArrayRecord, Message
 from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
@@ -20,6 +21,7 @@ from fl_audit.federation.observed_rounds import EarlierRound, ServerRound
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.learning.private_training import LocalDPSGDSettings
+from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import ReplyIdentity
@@ -44,6 +46,12 @@ class BatchTrainingState:
     steps: tuple[EarlierRound, ...] = ()
     # Sum over clients of (quantile bit - 1/2) in the latest round before noise, float64 (trials,). Secret.
     bits: Tensor | None = None
+
+    @classmethod
+    def of_start(cls, models: Tensor, mechanism: Mechanism) -> "BatchTrainingState":
+        """Return the state before the first round, from the initial models (trials, parameters)."""
+        first_norms = torch.full((len(models),), mechanism.clipping_norm, dtype=torch.float64)
+        return cls([models], norms=first_norms if mechanism.is_adaptive else None)
 
 
 class RunQueries:

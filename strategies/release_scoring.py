@@ -35,18 +35,17 @@ _OBSERVE = f"query.{NonTrainingQuery.OBSERVE}"
 
 @dataclass
 class ReleaseScoringQueries(RunQueries):
-    """Base class of queries that send release i to each insider, a client that acts as the adversary, after round i.
+    """Base class of queries that send release i to the insider, a client that acts as the adversary, after round i.
 
     Release i is sent in exchange i + 1, together with the messages of round i + 1.
     """
 
-    public: Federation  # public facts of the federation, with the insiders' view of a round
-    # Noise seeds that an insider knows, keyed by the insider's partition. The result has all answers of the first
-    # insider, but only the totals of the other insiders.
-    insiders: Mapping[int, Sequence[int]]
+    public: Federation  # public facts of the federation, with the insider's view of a round
+    insider: int  # number of the client that is the insider
+    noise_seeds: Sequence[int]  # noise seeds that the insider knows
     batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
-    # Answers, one array (trials, ...) per round, keyed by insider, name of the batch and name of the array.
-    _said: dict[tuple[int, str, Key], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+    # Answers, one array (trials, ...) per round, keyed by the name of the batch and of the array.
+    _said: dict[tuple[str, Key], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     # Adaptive clipping norms, one array (trials,) per round, keyed by the name of the batch.
     _norms: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
@@ -67,7 +66,7 @@ class ReleaseScoringQueries(RunQueries):
         to_observer: WriteMessage,
         to_owner: WriteMessage,
     ) -> list[Message]:
-        """Return the messages that send each insider what it sees of the latest round, one for each batch of trials.
+        """Return the messages that send the insider what it sees of the latest round, one for each batch of trials.
 
         `exchange`: The result is empty in the first, which no release precedes.
         """
@@ -77,16 +76,12 @@ class ReleaseScoringQueries(RunQueries):
             assert server_round is not None, "an exchange from the second on follows a release"
             if server_round.side.norms is not None:
                 self._norms[batch.name].append(server_round.side.norms.numpy())
-            for client, seeds in self.insiders.items():
-                tensor = torch.tensor(list(seeds), dtype=torch.int64)
-                known = (
-                    replace(server_round, side=replace(server_round.side, noise_seeds=tensor))
-                    if len(seeds)
-                    else server_round
-                )
-                tensors = part_seen_by_clients(self.public.view, self.public.mechanism, known).tensors()
-                arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
-                written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))
+            if len(self.noise_seeds):
+                seeds = torch.tensor(list(self.noise_seeds), dtype=torch.int64)
+                server_round = replace(server_round, side=replace(server_round.side, noise_seeds=seeds))
+            tensors = part_seen_by_clients(self.public.view, self.public.mechanism, server_round).tensors()
+            arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
+            written.append(to_observer(self.insider, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))
         return written
 
     def _told(self, batch: TrialBatch) -> More:
@@ -94,51 +89,39 @@ class ReleaseScoringQueries(RunQueries):
         return {}
 
     def answers(self, exchange: int) -> list[ReplyIdentity]:
-        """Return the keys of the answers that an exchange must bring: one for each adversary and batch of trials."""
-        return [
-            ReplyIdentity(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders
-        ]
+        """Return the keys of the answers that an exchange must bring: one for each batch of trials."""
+        return [ReplyIdentity(self.insider, _OBSERVE, batch.name) for batch in self._asked(exchange)]
 
     def read_answers(self, exchange: int, messages: Mapping[ReplyIdentity, Message]) -> None:
-        """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed."""
+        """Check and store the insider's answers in an exchange; raises `FederationError` if one is malformed."""
         for batch in self._asked(exchange):
-            for client in self.insiders:
-                reply = messages[ReplyIdentity(client, _OBSERVE, batch.name)]
-                arrays_told = {
-                    key: read_array(reply, key, (batch.count, *shape), np.float64, client, exchange - 1, finite)
-                    for key, (shape, finite) in self.expected.items()
-                }
-                self._keep(client, batch, arrays_told)
+            reply = messages[ReplyIdentity(self.insider, _OBSERVE, batch.name)]
+            arrays_told = {
+                key: read_array(reply, key, (batch.count, *shape), np.float64, self.insider, exchange - 1, finite)
+                for key, (shape, finite) in self.expected.items()
+            }
+            self._keep(batch, arrays_told)
 
-    def _keep(self, client: int, batch: TrialBatch, arrays_told: Mapping[Key, Floats]) -> None:
+    def _keep(self, batch: TrialBatch, arrays_told: Mapping[Key, Floats]) -> None:
         for key, values in arrays_told.items():
-            self._said[client, batch.name, key].append(values.copy())
+            self._said[batch.name, key].append(values.copy())
 
     def _asked(self, exchange: int) -> Sequence[TrialBatch]:
-        """Return the trial batches for which adversaries are asked about a release in an exchange of messages.
+        """Return the trial batches for which the insider is asked about a release in an exchange of messages.
 
         No batch is returned for the first exchange, before any release, nor after the last exchange. In all other
         exchanges these are all batches.
         """
         return self.batches if 1 < exchange <= self.last_exchange else ()
 
-    def _by_round(self, client: int, batch: TrialBatch, key: Key) -> Floats:
-        """Return the array `key` of an adversary's answers for all rounds, (trials, rounds, ...)."""
-        return np.stack(self._said[client, batch.name, key], axis=1)
-
-    def _of_several(self, name: str, totals: Sequence[Floats]) -> TrialBatchColumns:
-        """Return a number that each insider has in each trial as the table column `name`, shape (trials, insiders).
-
-        `totals` has one array (trials,) for each insider. With a single insider, the result has no column.
-        """
-        if len(totals) == 1:
-            return TrialBatchColumns()
-        return TrialBatchColumns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
+    def _by_round(self, batch: TrialBatch, key: Key) -> Floats:
+        """Return the array `key` of the insider's answers for all rounds, (trials, rounds, ...)."""
+        return np.stack(self._said[batch.name, key], axis=1)
 
 
 @dataclass
 class InsiderLogOddsCollector(ReleaseScoringQueries):
-    """Sends releases to insiders, which answer with their log-odds of D against D' and measurements of the noise."""
+    """Sends releases to the insider, which answers with its log-odds of D against D' and measurements of the noise."""
 
     layout: NoiseStatisticsLayout  # names and order of the numbers that measure the noise
     # Function that returns which hypothesis was true in each round, (trials, rounds), as `challenger.true_side` does.
@@ -156,39 +139,37 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
-        """Return the first insider's log-odds and noise measurements for all rounds of a batch of trials.
+        """Return the insider's log-odds and noise measurements for all rounds of a batch of trials.
 
-        The noise is measured on the release minus the sum of contributions under the data set that was used. With
-        several insiders, the result also has the final log-odds of each.
+        The noise is measured on the release minus the sum of contributions under the data set that was used.
         """
-        increments = [self._by_round(client, batch, Key.LOG_ODDS) for client in self.insiders]
-        first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
-        sensitivity = self._by_round(first, batch, Key.LOCAL_SENSITIVITY)
-        statistics = NoiseStatistics.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
+        mechanism = self.public.mechanism
+        norms = self._norms[batch.name]
+        increments = self._by_round(batch, Key.LOG_ODDS)
+        sensitivity = self._by_round(batch, Key.LOCAL_SENSITIVITY)
+        statistics = NoiseStatistics.of_array(self._by_round(batch, Key.RESIDUALS), self.layout)
         used = np.stack(norms, axis=1) if norms else None
-        log_odds = [increment.cumsum(axis=1) for increment in increments]
+        log_odds = increments.cumsum(axis=1)
         sigma = mechanism.noise_scale(sensitivity, self.public.threat_model, used)
         residuals = statistics.of_true_hypothesis(self.true_side(batch))
         if not mechanism.noise.has_gaussian_llr:
             residuals = residuals.with_sums_of_classes(sigma)
-        rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds[0]}
-        rounds |= {"increment": increments[0], "measured_sigma": residuals.sigma}
+        rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds}
+        rounds |= {"increment": increments, "measured_sigma": residuals.sigma}
         if mechanism.is_sampled or mechanism.is_adaptive or not mechanism.noise.has_gaussian_llr:
             # Otherwise the scores follow from increments and sensitivities.
-            scores = self._by_round(first, batch, Key.NOISE_SCORES)
+            scores = self._by_round(batch, Key.NOISE_SCORES)
             rounds |= {"score_present": scores[..., 0], "score_absent": scores[..., 1]}
         if used is not None:
             rounds["clipping_norm"] = used
-        final = [odd[:, -1] for odd in log_odds]
-        columns = TrialBatchColumns(trials={"log_odds": final[0]}, rounds=rounds, residuals=residuals.columns())
-        if self.open_shares is not None:
-            columns |= self.open_shares(batch, residuals)
-        return columns | self._of_several("log_odds", final)
+        final = {"log_odds": log_odds[:, -1]}
+        columns = TrialBatchColumns(trials=final, rounds=rounds, residuals=residuals.columns())
+        return columns if self.open_shares is None else columns | self.open_shares(batch, residuals)
 
 
 @dataclass
 class InsiderScoreCollector(ReleaseScoringQueries):
-    """Sends releases to insiders that cannot compute a likelihood ratio; they answer with one score per round."""
+    """Sends releases to an insider that cannot compute a likelihood ratio; it answers with one score per round."""
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
@@ -196,14 +177,9 @@ class InsiderScoreCollector(ReleaseScoringQueries):
         return {Key.SCORE: ((), True)}
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
-        """Return the first insider's score in each round, (trials, rounds), and its total, (trials,), for one batch.
-
-        With several insiders, the result also has the total of each.
-        """
-        scores = [self._by_round(client, batch, Key.SCORE) for client in self.insiders]
-        totals = [score.sum(axis=1) for score in scores]
-        columns = TrialBatchColumns(trials={"score": totals[0]}, rounds={"score": scores[0]})
-        return columns | self._of_several("score", totals)
+        """Return the insider's score in each round, (trials, rounds), and its total, (trials,), for one batch."""
+        scores = self._by_round(batch, Key.SCORE)
+        return TrialBatchColumns(trials={"score": scores.sum(axis=1)}, rounds={"score": scores})
 
 
 @dataclass
@@ -235,7 +211,7 @@ class TargetLogOddsCollector(ReleaseScoringQueries):
             return {}  # the one insider has to find out which candidate is in
         return {Key.MEMBERSHIP: self.challenger.membership(batch.trials).pack()}
 
-    def _keep(self, client: int, batch: TrialBatch, arrays_told: Mapping[Key, Floats]) -> None:
+    def _keep(self, batch: TrialBatch, arrays_told: Mapping[Key, Floats]) -> None:
         signal, noise = arrays_told[Key.LOCAL_SENSITIVITY], arrays_told[Key.NOISE_SCORES]
         # A target without signal in this round needs no noise.
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
@@ -315,7 +291,7 @@ class CanaryScoreCollector(ReleaseScoringQueries):
         coins = np.stack([self.challenger.coins(batch.trials, round, public.canaries) for round in rounds], axis=1)
         expected = expected_scores(public, steps, np.stack(self._times[batch.name], axis=1))
         beside = ((0, 0), (0, 0), (0, decoys))
-        scores = self._by_round(self.federation.insider, batch, Key.CANARIES)
+        scores = self._by_round(batch, Key.CANARIES)
         return TrialBatchColumns(
             canaries={"is_in": np.pad(coins, beside), "part": np.pad(expected, beside), "score": scores}
         )

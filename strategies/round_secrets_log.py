@@ -290,13 +290,7 @@ def open_shares(
     if [statistics.places[index][0] for index in at] != list(range(size)) or np.isnan(statistics.sample).any():
         return TrialBatchColumns()
     trials = list(batch.trials)[:looked_at]
-    first = sorted(
-        {
-            *federation.insiders,
-            *(colluder for insider in federation.insiders for colluder in federation.colluders(insider)),
-            federation.victim,
-        }
-    )
+    first = sorted({federation.insider, *federation.colluders, federation.victim})
     other_clients = [index for index in range(federation.public.clients) if index not in first]
     clients = sorted([*first, *other_clients][:_SHARE_CLIENTS])
     rows = [statistics.sample[:looked_at, :, 0, at].reshape(-1)]
@@ -311,7 +305,5 @@ def open_shares(
         tallies += [(SHARE, first_client, other_client, 0, value) for other_client, value in pairs]
     tallies.append((SHARE_DRAWS, 0, 0, 0, float(rows[0].size)))
     if federation.public.threat_model.adversary is Adversary.CLIENT:
-        tallies += [
-            (SHARE_KNOWN, index, 0, 0, 1.0) for index in (federation.insider, *federation.colluders(federation.insider))
-        ]
+        tallies += [(SHARE_KNOWN, index, 0, 0, 1.0) for index in (federation.insider, *federation.colluders)]
     return TrialBatchColumns(tallies=_table(tallies))

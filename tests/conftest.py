@@ -21,7 +21,7 @@ from small_audits import MakePlan, small_settings
 from threadpoolctl import threadpool_limits
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
-from fl_audit.audits.page import report_files, report_page
+from fl_audit.audits.page import drawn_pictures, report_files
 from fl_audit.report import figure_style
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
@@ -119,9 +119,9 @@ def _small_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     if request.node.get_closest_marker("full_size") is not None:
         return
     monkeypatch.setattr(figure_style, "DOTS_PER_INCH", 45)
-    monkeypatch.setattr(report_page, "_page_svg", lambda figure, name: "")
+    monkeypatch.setattr(drawn_pictures, "_page_svg", lambda figure, name: "")
     if request.node.get_closest_marker("drawn") is None:
-        monkeypatch.setattr(report_page, "to_png", lambda figure: ONE_PIXEL)
+        monkeypatch.setattr(drawn_pictures, "to_png", lambda figure: ONE_PIXEL)
 
 
 @pytest.fixture(autouse=True)

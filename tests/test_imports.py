@@ -1,7 +1,7 @@
 """Properties that the source must not have: circles, imports that run upward, and files that `flwr run` leaves behind.
 
 Nor has it two public classes of one name, questions about the kind of audit outside `audits/`, or questions about the
-kind of noise outside the modules of these kinds.
+kind of noise or the membership attack outside the modules of these kinds.
 """
 
 import re
@@ -15,6 +15,7 @@ import grimp
 from flwr.common.constant import FAB_EXCLUDE_PATTERNS, FAB_INCLUDE_PATTERNS
 from pathspec import PathSpec
 
+from fl_audit.audits.membership.attacks.registry import ATTACKS
 from fl_audit.mechanisms.noises.registry import NOISES, names_of_noises
 
 ROOT = Path(__file__).parents[1]
@@ -115,6 +116,39 @@ def test_only_a_kind_of_noise_asks_which_it_is() -> None:
     }
     assert asked == set()
     assert len({path for path in files if own in path.parents}) > len(NOISES)
+
+
+def _attack_questions() -> re.Pattern[str]:
+    """Return what asks which attack it is: by its class or by its name."""
+    classes, names = "|".join(type(attack).__name__ for attack in ATTACKS.values()), "|".join(ATTACKS)
+    return re.compile(
+        rf"\b({classes}|OwnAttack)\b|\battack(\.name|_name)? (is( not)? [A-Z](?!one\b)|[!=]= |(not )?in [\[({{\"'])|"
+        rf"[\"']({names})[\"'] (not )?in [\w.]*attacks\b"
+    )
+
+
+def test_only_an_attack_asks_which_it_is() -> None:
+    """Each membership attack has its facts in its own module; their registry alone lists them."""
+    questions = _attack_questions()
+    asking = (
+        "isinstance(attack, OwnAttack)",
+        'if attack.name == "lira":',
+        'attack in ("loss", "rmia")',
+        "attack is ATTRIBUTE",
+        'if "active" in config.audit.attacks:',
+        "scores = LiraAttack().scores(outputs, membership)",
+    )
+    assert [one for one in asking if not questions.search(one)] == []
+    files = {path.resolve() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    own = ROOT / "fl_audit" / "audits" / "membership" / "attacks"
+    papers = ROOT / "experiments" / "papers"
+    asked = {
+        f"{path.relative_to(ROOT)}: {found.group()}"
+        for path in files
+        if own not in path.parents and papers not in path.parents
+        for found in questions.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert asked == set()
 
 
 def test_no_two_public_classes_have_one_name() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-_OF_THE_WHOLE = {"documentation", "validation", "toy_audit", "toy_noise", "toy_participation"}
+_OF_THE_WHOLE = {"documentation", "validation", "toy_attack", "toy_audit", "toy_noise", "toy_participation"}
 """Folders that test no package: the pages, the campaigns that check the auditor, and extensions added by tests."""
 
 

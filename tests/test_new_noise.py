@@ -87,8 +87,6 @@ def test_settings_and_refusals_name_a_new_noise(small_plan: MakePlan) -> None:
         _plan(small_plan, {"noise": "misspelt"})
     with pytest.raises(InputError, match=f"sensitivity is 'local' .*'{_NAME}'"):
         _plan(small_plan, {"sensitivity": "local"})
-    with pytest.raises(InputError, match=f"bands = 2 .*noise = banded, .* {_NAME}"):
-        _plan(small_plan, {"bands": 2})
     clients = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
     of_clients = {"adjacency": "add-remove-client"}
     with pytest.raises(InputError, match=f"clipping is 'adaptive' .*'{_NAME}': .*'fixed'"):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from small_audits import small_settings
 
-from fl_audit.audits.membership.attack_names import Attack
-from fl_audit.audits.membership.attacks import ModelOutputs, attack_scores
+from fl_audit.audits.membership.attacks import ModelOutputs
+from fl_audit.audits.membership.attacks.registry import attack_named
 from fl_audit.audits.sections import own_section
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
@@ -86,8 +86,8 @@ def answers_of(trials: int, targets: int) -> tuple[ModelOutputs, TargetMembershi
 def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_trial(apart: bool) -> None:
     answers, membership = answers_of(6, 4)
     shadows = np.arange(6) < 3 if apart else None
-    expected = attack_scores(Attack.LOSS, answers, membership)
-    found = attack_scores("doors:loss", answers, membership, shadows)
+    expected = attack_named("loss").scores(answers, membership)
+    found = attack_named("doors:loss").scores(answers, membership, shadows)
     played = [3, 4, 5] if apart else list(range(6))
     assert np.array_equal(found[played], expected[played])
     assert np.isnan(found[:3]).all() == apart
@@ -111,7 +111,7 @@ def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_tr
 )
 def test_an_attack_that_is_none_is_named(name: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        attack_scores(name, *answers_of(3, 4))
+        attack_named(name).scores(*answers_of(3, 4))
 
 
 def test_a_dissimilarity_of_ones_own_ranks_as_ours() -> None:

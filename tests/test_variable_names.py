@@ -3,7 +3,7 @@
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,10 +58,10 @@ VAGUE = frozenset(
     ]
 )
 """Words that say nothing about the value that a variable holds."""
+pytestmark = pytest.mark.xdist_group("names")  # one worker reads the source once
 MOST_VAGUE = 0.01
 MOST_FOREIGN = 0.2
 MOST_SEVERAL = 0.03
-MOST_FORMATTER_COMMENTS = 100
 
 
 def _files() -> Iterator[Path]:
@@ -72,17 +72,19 @@ def _files() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def trees() -> list[ast.Module]:
-    return [ast.parse(file.read_text(encoding="utf8")) for file in _files()]
+def nodes() -> list[ast.AST]:
+    """Return all nodes of the syntax trees of the source."""
+    trees = (ast.parse(file.read_text(encoding="utf8")) for file in _files())
+    return [node for tree in trees for node in ast.walk(tree)]
 
 
 def _words(name: str) -> set[str]:
     return {word.lower().rstrip("s") for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
 
-def _variables(tree: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+def _variables(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr | None]]:
     """Yield each variable that is bound, with its annotation."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.arg(arg=name, annotation=annotation):
                 yield name, annotation
@@ -90,18 +92,17 @@ def _variables(tree: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
                 yield name, None
 
 
-def test_few_variables_have_a_name_that_says_nothing(trees: list[ast.Module]) -> None:
-    names = [name for tree in trees for name, _ in _variables(tree)]
+def test_few_variables_have_a_name_that_says_nothing(nodes: list[ast.AST]) -> None:
+    names = [name for name, _ in _variables(nodes)]
     vague = [name for name in names if name in VAGUE]
     assert len(vague) < MOST_VAGUE * len(names)
 
 
-def test_most_parameters_share_a_word_with_their_class(trees: list[ast.Module]) -> None:
-    classes = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+def test_most_parameters_share_a_word_with_their_class(nodes: list[ast.AST]) -> None:
+    classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     typed = [
         (name, kind)
-        for tree in trees
-        for name, annotation in _variables(tree)
+        for name, annotation in _variables(nodes)
         if annotation is not None
         and (kind := ast.unparse(annotation).split("|")[0].strip(" '\"").split(".")[-1]) in classes
         and len(name) > 2
@@ -110,14 +111,13 @@ def test_most_parameters_share_a_word_with_their_class(trees: list[ast.Module]) 
     assert len(foreign) < MOST_FOREIGN * len(typed)
 
 
-def test_few_statements_assign_several_values(trees: list[ast.Module]) -> None:
-    assignments = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+def test_few_statements_assign_several_values(nodes: list[ast.AST]) -> None:
+    assignments = [node for node in nodes if isinstance(node, ast.Assign)]
     several = [
         node for node in assignments if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
     ]
     assert len(several) < MOST_SEVERAL * len(assignments)
 
 
-def test_the_formatter_is_seldom_held_back() -> None:
-    comments = sum(file.read_text(encoding="utf8").count("# fmt: skip") for file in _files())
-    assert comments < MOST_FORMATTER_COMMENTS
+def test_the_formatter_is_never_held_back() -> None:
+    assert [file for file in _files() if "# fmt: " in file.read_text(encoding="utf8")] == []

@@ -30,8 +30,8 @@ ROWS = re.compile(r"\[All rows\]\(([\w/]+\.csv)\)\.")
 """The link to the rows of a table or figure of a paper."""
 TABLES = re.compile(r"\[Table\]\(([\w-]+\.csv)\)\.")
 """The link to a table of the reference that is a CSV file."""
-COPIED = ("commands", "settings", "run-directory")
-"""Pages of the reference that hold what is generated, so that they can be read in the repository."""
+COPIED = ("reference/commands", "reference/settings", "reference/run-directory", "how-to/membership-attacks")
+"""Pages that hold what is generated, so that they can be read in the repository."""
 LOGGER = get_plugin_logger("generated")
 WIDTH = 84
 """Columns of the help of a command."""
@@ -131,8 +131,8 @@ def with_copies(markdown: str) -> str:
 
 
 def page_of(name: str) -> Path:
-    """Return where a page of the reference is that holds what is generated."""
-    return ROOT / "docs" / "reference" / f"{name}.md"
+    """Return where a page is that holds what is generated."""
+    return ROOT / "docs" / f"{name}.md"
 
 
 def main() -> None:
@@ -247,7 +247,49 @@ def _help(command: click.Command, name: str) -> str:
     return f"```text\n{command.get_help(context)}\n```"
 
 
-PARTS: dict[str, Callable[[], str]] = {"settings": settings, "commands": commands, "run-directory": columns}
+def attacks() -> str:
+    """Return a table of the registered membership attacks: name, what they see, and source."""
+    from fl_audit.audits.membership.attacks.registry import ATTACKS
+
+    rows = [f"| `{name}` | {attack.sees} | {attack.source} |" for name, attack in ATTACKS.items()]
+    return "\n".join(["| attack | sees | source |", "| --- | --- | --- |", *rows])
+
+
+def modules_of_noises() -> str:
+    """Return the modules of the registered noises, which MkDocs fills in."""
+    from fl_audit.mechanisms.noises.registry import NOISES
+
+    return _modules_of(NOISES.values())
+
+
+def modules_of_participations() -> str:
+    """Return the modules of the registered rules of participation, which MkDocs fills in."""
+    from fl_audit.mechanisms.participations.registry import PARTICIPATIONS
+
+    return _modules_of(PARTICIPATIONS.values())
+
+
+def modules_of_attacks() -> str:
+    """Return the modules of the registered membership attacks, which MkDocs fills in."""
+    from fl_audit.audits.membership.attacks.registry import ATTACKS
+
+    return _modules_of(map(type, ATTACKS.values()))
+
+
+def _modules_of(kinds: Iterable[type]) -> str:
+    """Return a line for each module in which kinds are defined."""
+    return "\n".join(f"::: {module}" for module in dict.fromkeys(kind.__module__ for kind in kinds))
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "settings": settings,
+    "commands": commands,
+    "run-directory": columns,
+    "attacks": attacks,
+    "noises": modules_of_noises,
+    "participations": modules_of_participations,
+    "attack-modules": modules_of_attacks,
+}
 
 if __name__ == "__main__":
     main()

@@ -13,11 +13,11 @@ class OwnAnnotations(griffe.Extension):
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Fix the docstring of a function; called by griffe."""
-        _fix(func, {one.name: one.annotation for one in func.parameters})
+        _fix(func, {parameter.name: parameter.annotation for parameter in func.parameters})
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
         """Fix the docstring of a class, whose parameters are its fields; called by griffe."""
-        _fix(cls, {name: one.annotation for name, one in cls.attributes.items()})
+        _fix(cls, {name: attribute.annotation for name, attribute in cls.attributes.items()})
         described = _beside(cls)
         if cls.docstring is not None and described:
             fields = [
@@ -31,9 +31,10 @@ class OwnAnnotations(griffe.Extension):
 
 def _beside(cls: griffe.Class) -> dict[str, str]:
     """Return what comments say of the fields of a class, beside a field or above it."""
-    lines, found = Path(str(cls.filepath)).read_text(encoding="utf-8").splitlines(), dict[str, str]()
+    lines = Path(str(cls.filepath)).read_text(encoding="utf-8").splitlines()
+    sentences = dict[str, str]()
     for name, field in cls.attributes.items():
-        if field.lineno is None or field.filepath != cls.filepath or "property" in field.labels or name in found:
+        if field.lineno is None or field.filepath != cls.filepath or "property" in field.labels or name in sentences:
             continue
         above, at = list[str](), field.lineno - 1
         while at > 0 and (comment := re.fullmatch(r" +# (.*)", lines[at - 1])):
@@ -42,12 +43,12 @@ def _beside(cls: griffe.Class) -> dict[str, str]:
         text = " ".join(above)
         shared = re.match(r"((?:`\w+`, )*`\w+`): ", text)
         if shared:
-            found |= dict.fromkeys(re.findall(r"`(\w+)`", shared[1]), _sentence(text[shared.end() :]))
+            sentences |= dict.fromkeys(re.findall(r"`(\w+)`", shared[1]), _sentence(text[shared.end() :]))
         elif text:
-            found[name] = _sentence(text)
+            sentences[name] = _sentence(text)
         elif beside := re.search(r"  # (.*)", lines[field.lineno - 1]):
-            found[name] = _sentence(beside[1])
-    return found
+            sentences[name] = _sentence(beside[1])
+    return sentences
 
 
 def _sentence(text: str) -> str:

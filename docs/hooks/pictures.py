@@ -45,9 +45,16 @@ COMMAND = "python docs/hooks/pictures.py"
 _DEMO = ROOT / "experiments" / "configs" / "demo.toml"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--force-device-scale-factor=1.5",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--force-device-scale-factor=1.5",
+)
 _COLOURS = 48
 """Enough for text, flat areas and lines; more make the files larger and no clearer."""
 _FIRST_SCREEN = "main > *:not(.first), footer { display: none !important; } body { max-width: 54rem; }"
@@ -74,10 +81,18 @@ _RUNS: dict[str, tuple[ClientAppAndStrategy, tuple[str, ...]]] = {
     "not-audited": (HONEST, ("audit.trials=20", "audit.insider=false")),
     "no-guarantee": (
         HONEST,
-        ("audit.trials=20", "audit.insider=false", "privacy.private=false", "privacy.belief=", "privacy.delta=",
-         "privacy.accountant=", "privacy.clipping-norm=", "privacy.sensitivity="),
+        (
+            "audit.trials=20",
+            "audit.insider=false",
+            "privacy.private=false",
+            "privacy.belief=",
+            "privacy.delta=",
+            "privacy.accountant=",
+            "privacy.clipping-norm=",
+            "privacy.sensitivity=",
+        ),
     ),
-}  # fmt: skip
+}
 """A run for each verdict: who plays, and what differs from the demo."""
 
 
@@ -87,9 +102,9 @@ def page_schema() -> str:
     Pictures are of a version with this digest. Another wording of a sentence, and styles for paper, leave it as it is.
     """
     parts = {
-        "verdicts": [str(one) for one in Verdict],
+        "verdicts": [str(verdict) for verdict in Verdict],
         "page": [section.name for section in SECTIONS if section.on_page],
-        "facts": [one.name for one in fields(Fact)],
+        "facts": [field.name for field in fields(Fact)],
         "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)(?=[^{}]*\{)", STYLESHEET.partition("@media print")[0]))),
     }
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -100,15 +115,15 @@ def _run_of(verdict: str, runs: Path) -> Path:
     directory = runs / verdict
     if not (directory / "report.html").exists():
         parties, changes = _RUNS[verdict]
-        found = run_audit(plan_run(load_config(_DEMO, [*changes])), directory, Engine.LOCAL, parties=parties)
-        said = str(found.summary["verdict"]).replace(" ", "-")
-        assert said == verdict, f"the run that was to be {verdict} is {said}"
+        contents = run_audit(plan_run(load_config(_DEMO, [*changes])), directory, Engine.LOCAL, parties=parties)
+        played_verdict = str(contents.summary["verdict"]).replace(" ", "-")
+        assert played_verdict == verdict, f"the run that was to be {verdict} is {played_verdict}"
     return directory
 
 
 def _screen(page: Path, out: Path, style: str) -> None:
     """Photograph a page with some more style, 900 points wide, as tall as what is on it."""
-    browser = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
+    browser = next((path for name in _BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
         sys.exit("no browser: Chromium takes the pictures")
     # The copy loads nothing either.
@@ -151,7 +166,7 @@ def _figure(verdict: str, name: str, runs: Path, out: Path) -> None:
 def _blocks(page: str) -> dict[str, str]:
     """Return the files that a page of the documentation shows, by name."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    return {one[1]: one[0] for one in re.findall(r"^```\w+\n(# ([\w./-]+\.\w+)\n.*?)^```$", text, re.M | re.S)}
+    return {name: body for body, name in re.findall(r"^```\w+\n(# ([\w./-]+\.\w+)\n.*?)^```$", text, re.M | re.S)}
 
 
 def _fl_audit(directory: Path, *words: str) -> None:
@@ -161,64 +176,71 @@ def _fl_audit(directory: Path, *words: str) -> None:
 
 def _own_table(runs: Path, out: Path) -> None:
     """Follow the tutorial on tables, with the same training without privacy beside it."""
-    place = runs / "own-table"
-    if not (place / "run" / "report.html").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "make_data.py").write_text(_blocks("tutorials/own-data.md")["make_data.py"])
-        with chdir(place):
+    directory = runs / "own-table"
+    if not (directory / "run" / "report.html").exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "make_data.py").write_text(_blocks("tutorials/own-data.md")["make_data.py"])
+        with chdir(directory):
             runpy.run_path("make_data.py")
-        _fl_audit(place, "init", "patients.toml", "--data", "patients.csv", "--label", "outcome", "--belief", "0.9")
-        _fl_audit(place, "run", "patients.toml", "--engine", "local", "--without-privacy", "--out", "run")
-    _write_small(Image.open(place / "run" / "figures" / "accuracy.png"), out)
+        _fl_audit(directory, "init", "patients.toml", "--data", "patients.csv", "--label", "outcome", "--belief", "0.9")
+        _fl_audit(directory, "run", "patients.toml", "--engine", "local", "--without-privacy", "--out", "run")
+    _write_small(Image.open(directory / "run" / "figures" / "accuracy.png"), out)
 
 
 def _simulation(runs: Path, out: Path) -> None:
     """Follow the tutorial on simulation: the landscape of its sweep."""
-    place = runs / "simulation"
-    if not (place / "runs" / "ward-landscape" / "landscape.png").exists():
-        place.mkdir(parents=True, exist_ok=True)
+    directory = runs / "simulation"
+    if not (directory / "runs" / "ward-landscape" / "landscape.png").exists():
+        directory.mkdir(parents=True, exist_ok=True)
         text = (ROOT / "docs" / "tutorials" / "simulation.md").read_text()
         for name, body in _blocks("tutorials/simulation.md").items():
-            (place / name).write_text(body)
-        with chdir(place):
+            (directory / name).write_text(body)
+        with chdir(directory):
             runpy.run_path("make_ward.py")
         command = next(line for line in text.replace("\\\n", " ").splitlines() if line.startswith("fl-audit sweep"))
-        _fl_audit(place, *shlex.split(command)[1:], "--engine", "local")
-    _write_small(Image.open(place / "runs" / "ward-landscape" / "landscape.png"), out)
+        _fl_audit(directory, *shlex.split(command)[1:], "--engine", "local")
+    _write_small(Image.open(directory / "runs" / "ward-landscape" / "landscape.png"), out)
 
 
 def _review(runs: Path, out: Path) -> None:
     """Follow the tutorial on apps: the review of the app that it shows."""
-    place = runs / "review"
-    if not (place / "out" / "report.html").exists():
+    directory = runs / "review"
+    if not (directory / "out" / "report.html").exists():
         for name, text in _blocks("tutorials/flower-app.md").items():
             if not name.endswith("audit.py"):
-                (place / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / name).write_text(text)
-        _fl_audit(place, "review", "noisy-app", "--quick", "--rounds", "1", "--out", "out")
-    _screen(place / "out" / "report.html", out, _TOP_OF_PAGE)
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                (directory / name).write_text(text)
+        _fl_audit(directory, "review", "noisy-app", "--quick", "--rounds", "1", "--out", "out")
+    _screen(directory / "out" / "report.html", out, _TOP_OF_PAGE)
 
 
 def _trials(runs: Path, out: Path) -> None:
     """Follow the page on strategies, and show the scores of its trials."""
-    place = runs / "trials"
-    if not (place / "out" / "report.html").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "my_strategies.py").write_text(_blocks("how-to/review.md")["my_strategies.py"])
+    directory = runs / "trials"
+    if not (directory / "out" / "report.html").exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "my_strategies.py").write_text(_blocks("how-to/review.md")["my_strategies.py"])
         words = ("--claim-noise-multiplier", "1", "--adjacency", "replace-client", "--include", "opposite", "--quick")
-        _fl_audit(place, "strategy", "my_strategies:private", *words, "--set", "processes=1", "--out", "out")
+        _fl_audit(directory, "strategy", "my_strategies:private", *words, "--set", "processes=1", "--out", "out")
     alone = "header, main > *:not(figure), figcaption, footer { display: none !important; }"
-    _screen(place / "out" / "report.html", out, alone)
+    _screen(directory / "out" / "report.html", out, alone)
 
 
 def _live(runs: Path, out: Path) -> None:
     """Follow the tutorial on a federation of hospitals, with its mistake."""
-    place = runs / "live"
-    if not (place / "canaries" / "report.html").exists():
-        command = [sys.executable, "-m", "fl_audit.experiments.examples.local_superlink", str(place), "--added", "0.1"]
+    directory = runs / "live"
+    if not (directory / "canaries" / "report.html").exists():
+        command = [
+            sys.executable,
+            "-m",
+            "fl_audit.experiments.examples.local_superlink",
+            str(directory),
+            "--added",
+            "0.1",
+        ]
         subprocess.run(command, cwd=ROOT, check=True, timeout=900, stdout=subprocess.DEVNULL)
-        _fl_audit(place, "live", "canaries", "--coins", "coins")
-    _screen(place / "canaries" / "report.html", out, _TOP_OF_PAGE)
+        _fl_audit(directory, "live", "canaries", "--coins", "coins")
+    _screen(directory / "canaries" / "report.html", out, _TOP_OF_PAGE)
 
 
 def _guarantee(runs: Path, out: Path) -> None:
@@ -230,10 +252,14 @@ def _guarantee(runs: Path, out: Path) -> None:
 
 
 def _study(part: str, runs: Path, out: Path) -> None:
-    """Draw a part of the study of reconstruction; digits of MNIST where FL_AUDIT_DATA has them."""
+    """Draw a part of the study of reconstruction; the part with digits of MNIST only where FL_AUDIT_DATA has them."""
+    figure = runs / f"{part}.png"
     command = [sys.executable, "-m", "fl_audit.experiments.studies.reconstruction", "--only", part, "--out", str(runs)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=1800, stdout=subprocess.DEVNULL)
-    _write_small(Image.open(runs / f"{part}.png"), out)
+    if figure.exists():
+        _write_small(Image.open(figure), out)
+    else:
+        sys.stdout.write(f"{out.stem}: left as it is, since FL_AUDIT_DATA names no directory with MNIST\n")
 
 
 def _growth(runs: Path, out: Path) -> None:

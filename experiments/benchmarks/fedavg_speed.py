@@ -102,8 +102,7 @@ class FederationSizes:
             "training": training | {"local-batch": _BATCH, "local-learning-rate": _RATE},
             "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client"},
             "audit": audit | {"evaluate-every": self.rounds},
-            "run": {"actors": self.cores, "trials-per-batch": trials, "keep-final-models": False}
-            | {"device": str(self.device)},
+            "run": {"actors": self.cores, "trials-per-batch": trials} | {"device": str(self.device)},
         }
         return parse_config(values)
 

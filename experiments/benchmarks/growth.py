@@ -86,7 +86,7 @@ def _values(clients: int, records: int, trials: int, rounds: int, model: str, **
         "training": training,
         "privacy": privacy,
         "audit": audit,
-        "run": {"keep-final-models": False, "seed": 0} | run,
+        "run": {"seed": 0} | run,
     }
 
 

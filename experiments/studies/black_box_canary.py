@@ -101,7 +101,7 @@ def _plan_of(
             "evaluate-every": setting.rounds,
             "neighbour": "crafted" if canary == "crafted" else "random",
         },
-        "run": {"seed": 1, "keep-releases": 0, "keep-final-models": False, "actors": 2},
+        "run": {"seed": 1, "keep-releases": 0, "actors": 2},
     }
     plan = plan_run(parse_config(values))
     if canary != "blank":

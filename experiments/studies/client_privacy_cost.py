@@ -90,7 +90,7 @@ def settings(federation: ClientFederation, method: TrainingMethod, epsilon: floa
         "training": federation.values["training"] | take_part | method.training,
         "privacy": guarantee if epsilon is not None else {"private": False, "delta": federation.delta},
         "audit": audit | {"membership": False, "evaluate-every": 1000},
-        "run": {"seed": 1, "keep-final-models": False},
+        "run": {"seed": 1},
     }
 
 

@@ -84,8 +84,6 @@ def calibrate(
     epsilon: float | None = None,
     reconstruction: float | None = None,
     candidates: int | None = None,
-    singling_out: float | None = None,
-    population_share: float | None = None,
     sampling_rate: float = defaults.SAMPLING_RATE,
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
@@ -93,9 +91,9 @@ def calibrate(
 ) -> Guarantee:
     """Return the guarantee with the smallest Gaussian noise that achieves a target, such as an epsilon.
 
-    Exactly one of the targets `belief`, `advantage`, `epsilon`, `reconstruction` and `singling_out` is given. The
-    guarantee states the noise multiplier relative to the sensitivity, `noise_multiplier`, and relative to the clipping
-    norm, `noise_over_clipping_norm`, as Opacus, TensorFlow Privacy and dp-accounting do.
+    Exactly one of the targets `belief`, `advantage`, `epsilon` and `reconstruction` is given. The guarantee states the
+    noise multiplier relative to the sensitivity, `noise_multiplier`, and relative to the clipping norm,
+    `noise_over_clipping_norm`, as Opacus, TensorFlow Privacy and dp-accounting do.
 
     Parameters
     ----------
@@ -114,14 +112,10 @@ def calibrate(
         Target: largest epsilon, positive.
     reconstruction
         Target: largest probability with which an attacker who knows all other records picks the right one of
-        `candidates` equally likely records; above 1 / `candidates` and below 1.
+        `candidates` equally likely records; above 1 / `candidates` and below 1. It bounds singling out too: the
+        probability that a description which fits one person in `candidates` fits the person of the record.
     candidates
         Number of equally likely records for `reconstruction`, at least 2; None stands for 1000.
-    singling_out
-        Target: largest probability of singling out a person, above `population_share` and below 1. An attacker succeeds
-        if a description that fits the share `population_share` of the population fits this person.
-    population_share
-        Share of the population that a description fits, for `singling_out`, above 0 and below 1; None stands for 0.001.
     sampling_rate
         Probability of participation in a round, above 0 and at most 1; see `account`.
     prior
@@ -150,8 +144,6 @@ def calibrate(
             "epsilon": epsilon,
             "reconstruction": reconstruction,
             "candidates": candidates,
-            "singling-out": singling_out,
-            "population-share": population_share,
         }
     )
     events = gaussian_rounds(1.0, rounds, sampling_rate)

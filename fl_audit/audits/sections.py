@@ -8,20 +8,26 @@ from dataclasses import replace
 from typing import Any
 
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
-from fl_audit.audits.common import sections_guarantee as guarantee
 from fl_audit.audits.common.report_cautions import cautions_for_reader
 from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
+from fl_audit.audits.common.sections_client_guarantees import CLIENT_GUARANTEES
 from fl_audit.audits.common.sections_client_metrics import CLIENT_METRICS
+from fl_audit.audits.common.sections_clipping import CLIPPING
+from fl_audit.audits.common.sections_colluders import COLLUDERS
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
 from fl_audit.audits.common.sections_epsilon_star import EPSILON_STAR
+from fl_audit.audits.common.sections_guarantee import GUARANTEE
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
+from fl_audit.audits.common.sections_other_guarantees import OTHER_GUARANTEES
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_provenance import ORIGIN
 from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
 from fl_audit.audits.common.sections_user_losses import USERS
+from fl_audit.audits.identifiability.sections_belief_rounds import BELIEF_ROUNDS
 from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON
-from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
+from fl_audit.audits.identifiability.sections_innovations import INNOVATIONS
+from fl_audit.audits.identifiability.sections_insider import INSIDER
 from fl_audit.audits.identifiability.sections_roc import SCORES, TRADEOFF
 from fl_audit.audits.membership.sections_attacks import ATTACKS
 from fl_audit.audits.membership.sections_attribute_inference import ATTRIBUTES
@@ -52,7 +58,7 @@ VERDICT = verdict_section(
 SECTIONS: tuple[Section[Any], ...] = (
     # the verdict and the claim
     VERDICT,
-    guarantee.GUARANTEE,
+    GUARANTEE,
     RECORD_GUARANTEE,
     NOISE,
     # the success of insiders and attackers
@@ -66,22 +72,21 @@ SECTIONS: tuple[Section[Any], ...] = (
     # the accuracy of the models, and the costs of other guarantees
     RELEASED_MODEL,
     CLIENT_METRICS,
-    guarantee.OTHER_GUARANTEES,
+    OTHER_GUARANTEES,
     # the insiders' evidence in detail
     EMPIRICAL_EPSILON,
     LEVELS,
     TRADEOFF,
     BELIEF_ROUNDS,
     INNOVATIONS,
-    INSIDERS,
     # the information in models alone, and the claims to and by each client
     MEMBERSHIP,
     EPSILON_STAR,
     USERS,
-    guarantee.CLIENT_GUARANTEES,
-    guarantee.COLLUDERS,
+    CLIENT_GUARANTEES,
+    COLLUDERS,
     # the mechanism, and the origin of the run
-    guarantee.CLIPPING,
+    CLIPPING,
     CRAFTED,
     DISTRIBUTION,
     ORIGIN,

@@ -10,7 +10,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.launchers import strategy_audit_launcher
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.options import ReviewOptions
-from fl_audit.cli.options import AdjacencyOption, FailOption, ResultOptions, end_if_violated, noise_over_of
+from fl_audit.cli.options import ADJACENCY_HELP, FailOption, ResultOptions, end_if_violated, noise_over_of
 from fl_audit.cli.rare_settings import setting_names, settings_of
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting_enums import MultiplierReference
@@ -120,7 +120,7 @@ def strategy(
             "app too; an argument is the number of clients.",
         ),
     ],
-    adjacency: AdjacencyOption,
+    adjacency: Annotated[str, option("NAME", ADJACENCY_HELP, among=Adjacency, rich_help_panel="Claim")],
     *,
     claim: ClaimOptions,
     rounds: Annotated[

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, assert_never
 from fl_audit.adjacency import Adjacency
 from fl_audit.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
 from fl_audit.cli.ledger import account_ledger
-from fl_audit.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of
+from fl_audit.cli.options import ADJACENCY_HELP, NoiseOverOption, noise_over_of
 from fl_audit.errors import InputError
 from fl_audit.privacy import defaults
-from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
+from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity, TrainingCount
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
 from fl_audit.runs.option_declarations import option, switch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fl_audit.privacy.events import ReleaseEvent
     from fl_audit.privacy.targets import Target
 
-DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
+DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).", rich_help_panel="Guarantee")]
 _LEDGER = (
     "Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency is added "
     "first."
@@ -107,8 +107,8 @@ class AccountingOptions:
 
 def calibrate(
     delta: DeltaOption,
-    rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
-    adjacency: AdjacencyOption,
+    rounds: Annotated[int, option("K", "Number of releases, at least 1.", rich_help_panel="Guarantee")],
+    adjacency: Annotated[str, option("NAME", ADJACENCY_HELP, among=Adjacency, rich_help_panel="Guarantee")],
     *,
     options: TargetOptions,
     accounting: AccountingOptions,
@@ -215,6 +215,15 @@ class LedgerOptions:
     trainings: Annotated[
         int, option("N", "With --ledger: trainings alike that the line counts: points of a sweep, restarts.")
     ] = 1
+    selection: Annotated[
+        str | None,
+        option(
+            "NAME",
+            "With --trainings as the mean of a number that was drawn in secret, and the best published alone: its "
+            f"distribution, one of {', '.join(TrainingCount)}.",
+            among=TrainingCount,
+        ),
+    ] = None
     budget: Annotated[float | None, option("E", _BUDGET)] = None
 
 
@@ -236,13 +245,23 @@ def account(
     if together.ledger is not None:
         if options.per_round:
             raise InputError("--per-round belongs to one training: accepted is it without --ledger")
+        chosen = together.selection
         account_ledger(
-            together.ledger, terms, delta, together.name, together.budget, format_options.as_json, together.trainings
+            together.ledger,
+            terms,
+            delta,
+            together.name,
+            together.budget,
+            format_options.as_json,
+            together.trainings,
+            None if chosen is None else choice(TrainingCount, "--selection", chosen),
         )
         return
     assert terms is not None, "asked for above"
-    if together.name is not None or together.budget is not None or together.trainings != 1:
-        raise InputError("--name, --trainings and --budget belong to --ledger: accepted are none without it")
+    if together != LedgerOptions():
+        raise InputError(
+            "--name, --trainings, --selection and --budget belong to --ledger: accepted are none without it"
+        )
     noise = terms.noise_multiplier
 
     from fl_audit.privacy.events import gaussian_rounds
@@ -277,7 +296,6 @@ def _target_text(target: "Target", adjacency: Adjacency) -> str:
         EpsilonTarget,
         NoiseMultiplierTarget,
         ReconstructionTarget,
-        SinglingOutTarget,
     )
 
     match target:
@@ -289,8 +307,6 @@ def _target_text(target: "Target", adjacency: Adjacency) -> str:
             return f"epsilon of at most {epsilon:g}"
         case ReconstructionTarget(probability, candidates):
             return f"at most {probability:g} to name the right one of {candidates:,} {adjacency.unit}s"
-        case SinglingOutTarget(probability, share):
-            return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
         case NoiseMultiplierTarget(noise):
             return f"a noise multiplier of {noise:g}"
         case _:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from fl_audit.cli.options import JsonOption, print_json
 from fl_audit.errors import InputError
@@ -29,6 +29,8 @@ class AccountantResult(NamedTuple):
 @dataclass(frozen=True)
 class OutputFormatOptions:
     """Command-line options of the output: JSON, and a figure."""
+
+    HELP_GROUP: ClassVar[str] = "Result"
 
     as_json: JsonOption = False
     plot: Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")] = None

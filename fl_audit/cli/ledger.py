@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from fl_audit.adjacency import Adjacency
+from fl_audit.array_types import finite
 from fl_audit.cli.options import print_json
 from fl_audit.errors import InputError
+from fl_audit.privacy.accounting_enums import Accountant, TrainingCount
 from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
 from fl_audit.runs.terminal import print_table
 from fl_audit.value_checks import require_number
 from fl_audit.words import plural
-
-if TYPE_CHECKING:
-    from fl_audit.privacy.claim import Claim
 
 
 def account_ledger(
@@ -27,6 +27,7 @@ def account_ledger(
     budget: float | None,
     as_json: bool,
     trainings: int = 1,
+    selection: TrainingCount | None = None,
 ) -> None:
     """Add a training to a ledger if one is given and the budget allows it, and print what all trainings spend together.
 
@@ -49,23 +50,25 @@ def account_ledger(
         Whether to print one JSON object.
     trainings
         Number of trainings alike that the new entry counts, such as the points of a sweep.
+    selection
+        Distribution of the number of trainings, with the mean `trainings`, if the best one alone was published.
     """
 
     if releases is None and name is not None:
         raise InputError("--name without a training: accepted with its noise")
     require_number("--trainings", trainings, "whole numbers from 1")
-    if releases is None and trainings != 1:
-        raise InputError("--trainings without a training: accepted with its noise")
+    if releases is None and (trainings != 1 or selection is not None):
+        raise InputError("--trainings and --selection without a training: accepted with its noise")
     refused = None
     if releases is not None:
-        line = LedgerTraining(name or "", releases, trainings=trainings)
+        line = LedgerTraining(name or "", releases, trainings=trainings, selection=selection)
         refused = None if add_to_ledger(path, line, budget, delta) else line
     elif not path.exists():
         raise InputError(f"{path} is missing: accepted is a ledger, or the first training of one")
     lines = read_ledger(path)
     total = composed_epsilon(lines, delta)
     over = refused is not None or (budget is not None and total.epsilon > budget)
-    warnings = [] if total.claim is None else _weakness(total.epsilon, total.claim)
+    warnings = _weakness(total.epsilon, delta, lines[0].terms.adjacency) if lines else []
     warnings += [
         warning for line in (*lines, *([refused] if refused else [])) if (warning := real_noise(line, delta)[1])
     ]
@@ -73,10 +76,10 @@ def account_ledger(
     from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
 
     if as_json:
-        nothing = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": 0.0, "delta": delta}
+        unknown = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": finite(total.epsilon), "delta": delta}
         values = (
-            nothing
-            | _guarantee_values(total)
+            unknown
+            | _guarantee_values(total, lines, delta)
             | {
                 "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
                 "budget": budget,
@@ -95,8 +98,9 @@ def account_ledger(
         within = "" if budget is None else f" of a budget of {budget:g}"
         count = sum(line.trainings for line in lines)
         verb = "spends" if count == 1 else "spend"
-        print(f"{plural(count, 'training')} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
-        if together := _guarantee_values(total):
+        on_average = " on average" if any(line.selection for line in lines) else ""
+        print(f"{plural(count, 'training')}{on_average} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
+        if together := _guarantee_values(total, lines, delta):
             print(f"Guarantee: {guarantee_line(together)}.")
         for said in warnings:
             print(f"warning: {said}")
@@ -106,19 +110,31 @@ def account_ledger(
         raise typer.Exit(OVER_BUDGET)
 
 
-def _weakness(epsilon: float, claim: "Claim") -> list[str]:
+def _weakness(epsilon: float, delta: float, adjacency: Adjacency) -> list[str]:
     """Return a warning, alone in a list, if all trainings together exclude nothing that a person could object to."""
     from fl_audit.report.guarantee_warnings import weak_claim_warning
 
-    warning = weak_claim_warning(epsilon, claim.delta, claim.adjacency)
+    warning = weak_claim_warning(epsilon, delta, adjacency)
     return [] if warning is None else [warning]
 
 
-def _guarantee_values(spent: SpentPrivacy) -> dict[str, Any]:
-    """Return the guarantee of all trainings together as values by name; empty if there are none."""
+def _guarantee_values(spent: SpentPrivacy, lines: Sequence[LedgerTraining], delta: float) -> dict[str, Any]:
+    """Return the guarantee of all trainings together as values by name, as far as it is known.
 
-    if spent.claim is None:
+    It is empty if there are none. Where the best of several was published, epsilon is known at this delta alone.
+    """
+
+    if not lines:
         return {}
+    if spent.claim is None:
+        adjacency = lines[0].terms.adjacency
+        return {
+            "epsilon": finite(spent.epsilon),
+            "delta": delta,
+            "accountant": str(Accountant.RDP),
+            "adjacency": str(adjacency),
+            "unit": str(adjacency.unit),
+        }
 
     from fl_audit.privacy.guarantee_line import guarantee_values
 
@@ -130,11 +146,18 @@ def _print_trainings(path: Path, lines: Sequence[LedgerTraining]) -> None:
     for line in lines:
         releases = line.terms
         noise = f"{line.noise_multiplier:.6g}"
-        called = line.name if line.trainings == 1 else f"{line.name} (each of {line.trainings:,})".strip()
+        called = f"{line.name}{_several_text(line)}".strip()
         rows.append((called, str(releases.adjacency), str(releases.rounds), f"{releases.sampling_rate:g}", noise))
     print_table(columns, rows, str(path), numbers=range(2, 5))
     if lines:
         print(f"Noise multipliers are over the sensitivity: {lines[0].terms.adjacency.sensitivity_words}.")
+
+
+def _several_text(line: LedgerTraining) -> str:
+    """Return how many trainings an entry counts, in brackets; empty for a single training."""
+    if line.selection is not None:
+        return f" (the best of {line.trainings:,} on average, {line.selection})"
+    return "" if line.trainings == 1 else f" (each of {line.trainings:,})"
 
 
 def real_noise(ledger_training: LedgerTraining, delta: float) -> tuple[float, str]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 from fl_audit.atomic_files import write_text
 from fl_audit.cli import options
 from fl_audit.cli.interrupts import flags_of, printing_continuation
+from fl_audit.errors import require
 from fl_audit.experiments.papers.reproduction_names import item_names, require_known
-from fl_audit.released_model.star_methods import cuts_text
+from fl_audit.privacy.accounting_enums import TrainingCount
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT, cut_text
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.option_declarations import argument, option, switch
@@ -21,7 +23,9 @@ from fl_audit.words import number_text
 
 if TYPE_CHECKING:
     from fl_audit.experiments.papers.item_results import ItemResult
+    from fl_audit.runs.cluster.ray_options import RayOptions
     from fl_audit.runs.sweeps.grid import Point
+    from fl_audit.runs.sweeps.selection import SelectionRule
     from fl_audit.runs.sweeps.sweep import SweepResults
 
 
@@ -41,6 +45,27 @@ def sweep(
     utility: Annotated[
         str | None, option("METRIC", "Utility of a model: a metric of the runs.  [default: their headline]")
     ] = None,
+    private_selection: Annotated[
+        bool,
+        switch(
+            "--private-selection",
+            "Train a secret random number of points, each drawn from the grid, and publish the best alone, which "
+            "spends less than all together.",
+        ),
+    ] = False,
+    distribution: Annotated[
+        str | None,
+        option(
+            "NAME",
+            f"With --private-selection: distribution of the number, one of {', '.join(TrainingCount)}.  [default: "
+            f"{TrainingCount.GEOMETRIC}]",
+            among=TrainingCount,
+        ),
+    ] = None,
+    mean_trainings: Annotated[
+        int | None,
+        option("N", "With --private-selection: mean of the number, at least 2.  [default: the points of the grid]"),
+    ] = None,
     engine: options.EngineOption = Engine.RAY.value,
     ray_address: options.AddressOption = None,
     data_dir: options.DataDirOption = None,
@@ -48,7 +73,7 @@ def sweep(
     """Play every combination of some settings, and draw the landscape of privacy and utility.
 
     A point of the landscape is the run of one combination. With --engine ray many points run at the same time, with
-    --engine local one after the other.
+    --engine local one after the other. With --private-selection no landscape is drawn.
 
     Points that are finished in --out are used again. The same command therefore continues an interrupted sweep, and a
     command with further values runs only the new points.
@@ -57,29 +82,81 @@ def sweep(
     chosen = options.engine_for(engine, ray_address)
     # A mistake in the configuration is answered before what takes seconds to import.
     points = _all_points(config, over or [], baseline_over or [], set_ or [], data_dir)
+    rule = _selection_rule(private_selection, distribution, mean_trainings, bool(baseline_over), len(points))
     run = points[0].config.run
     directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     title = f"Landscape of {config.stem}"
 
-    from fl_audit.runs.sweeps.sweep import RUNS, run_sweep
+    from fl_audit.runs.sweeps.sweep import RUNS, SELECTION, run_sweep
 
     def way_on() -> list[str] | None:
-        if not (directory / RUNS).is_dir():
+        if not (directory / RUNS).is_dir() and not (directory / SELECTION).is_file():
             return None
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
         repeated = (("--over", over), ("--baseline-over", baseline_over), ("--set", set_))
         words = [word for flag, texts in repeated for text in texts or [] for word in (flag, text)]
         where = engine if chosen is Engine.LOCAL else None
         flags = flags_of(out=directory, utility=utility, engine=where, ray_address=ray_address, data_dir=data_dir)
-        return ["sweep", str(config), *words, *flags]
+        chosen_rule = flags_of(distribution=distribution, mean_trainings=mean_trainings)
+        selecting = [] if rule is None else ["--private-selection", *chosen_rule]
+        return ["sweep", str(config), *words, *flags, *selecting]
 
     from fl_audit.runs.cluster.ray_options import RayOptions
 
+    if rule is not None:
+        with printing_continuation(way_on):
+            _select(points, directory, rule, RayOptions.of(run, ray_address), utility, chosen, config.stem)
+        return
     with printing_continuation(way_on):
         sweep_results = run_sweep(
             points, directory, RayOptions.of(run, ray_address), utility, runs_progress_bar, title, chosen
         )
     _show(sweep_results, directory, title)
+
+
+def _selection_rule(
+    is_private: bool, distribution: str | None, mean: int | None, has_baselines: bool, points: int
+) -> "SelectionRule | None":
+    """Return how the number of trainings is drawn; None without a private selection."""
+    if not is_private:
+        lacking = distribution is None and mean is None
+        require(lacking, "--distribution and --mean-trainings without --private-selection: accepted are both with it")
+        return None
+    require(not has_baselines, "--baseline-over with --private-selection: accepted are private points alone")
+    count = TrainingCount.GEOMETRIC if distribution is None else choice(TrainingCount, "--distribution", distribution)
+
+    from fl_audit.runs.sweeps.selection import SelectionRule
+
+    return SelectionRule(count, max(2, points) if mean is None else mean)
+
+
+def _select(
+    points: "tuple[Point, ...]",
+    directory: Path,
+    rule: "SelectionRule",
+    ray: "RayOptions",
+    metric: str | None,
+    engine: Engine,
+    name: str,
+) -> None:
+    """Carry out a private selection, and print and write what may be published of it."""
+    from fl_audit.runs.sweeps.selection import SELECTED, run_selection
+    from fl_audit.runs.sweeps.selection_page import (
+        PUBLISH,
+        ledger_command,
+        outcome_text,
+        page_path,
+        selection_page,
+        selection_rows,
+    )
+
+    selection = run_selection(points, directory, rule, ray, metric, runs_progress_bar, engine)
+    title = f"Private selection of {name}"
+    write_text(page_path(directory), selection_page(selection, title))
+    notes = (*([f"warning: {selection.warning}"] if selection.warning else []), outcome_text(selection), PUBLISH)
+    print_table(("what", "result"), selection_rows(selection), printable(title), notes=notes)
+    print(f"line of the ledger: {ledger_command(selection)}")
+    print(f"may be published: {directory / SELECTED}")
 
 
 def _all_points(
@@ -113,7 +190,7 @@ def _show(results: "SweepResults", directory: Path, title: str) -> None:
         mark = "*" if row.on_frontier else ""
         rows.append((str(row.settings), *claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", "claimed mu", results.utility, "Epsilon*", "frontier")
-    counting = f"Epsilon*: {cuts_text(results.models['epsilon_star_cut'])}"
+    counting = f"Epsilon*: {cut_text(PARAMETRIC_CUT)}"
     notes = (
         *selection_texts(results),
         *better_than_no_privacy_texts(results),

@@ -107,7 +107,6 @@ EngineOption = Annotated[
 AddressOption = Annotated[str | None, option("ADDRESS", "Address of a running Ray cluster (HOST:PORT).")]
 DataDirOption = Annotated[Path | None, option("DIR", "Data directory.  [default: FL_AUDIT_DATA]")]
 ADJACENCY_HELP = f"How neighbours differ: one of {', '.join(Adjacency)}."
-AdjacencyOption = Annotated[str, option("NAME", ADJACENCY_HELP, among=Adjacency)]
 NoiseOverOption = Annotated[
     str,
     option(

@@ -28,8 +28,6 @@ OptionValue = str | int | float | tuple[str, ...]
 _Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
 OLD_NAMES: Mapping[str, str] = {"csv": "table"}
 """Earlier names of data sets, which are still read."""
-_OF_FILES = ("table", "npz", "images")
-"""The formats of a user's files, whose option `path` names the file or folder."""
 _Finder = Callable[[Path | None], object]
 
 
@@ -51,7 +49,7 @@ class DataSpec:
         For files of the user it is the name of the file or folder, and for a loader `package.module:name` only the part
         after the colon.
         """
-        path = dict(self.options).get("path") if self.name in _OF_FILES else None
+        path = dict(self.options).get("path") if self.name in formats() else None
         if isinstance(path, str):
             return Path(path).name or self.name
         return self.name if self.name.startswith(PREFIX) else title_of_named(self.name)
@@ -73,6 +71,7 @@ class _Entry:
     find: _Finder | None = None
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()  # endings of the names of files in this format of a user's files
     whose: str = ""  # description of the owners, if the data set comes with owners, who can be the users
 
 
@@ -148,6 +147,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
         "path and optionally owner, user, axes",
         _npz,
         required=("path",),
+        suffixes=(".npz",),
         optional=("task", "owner", "user", "axes"),
     ),
     "images": _Entry(
@@ -157,6 +157,23 @@ _CATALOGUE: Mapping[str, _Entry] = {
         optional=("test-path", *_IMAGE_OPTIONS),
     ),
 }
+
+
+def formats() -> tuple[str, ...]:
+    """Return the names of the formats of a user's files, whose option `path` names the file or folder."""
+    return tuple(name for name, entry in _CATALOGUE.items() if "path" in entry.required)
+
+
+def endings_of_formats() -> tuple[str, ...]:
+    """Return the endings of the names of files by which formats other than tables are known."""
+    return tuple(ending for entry in _CATALOGUE.values() for ending in entry.suffixes)
+
+
+def format_of(path: Path) -> str:
+    """Return the format of a user's file or folder, by the ending of its name; a table if no format has this ending."""
+    if path.is_dir():
+        return "images"
+    return next((name for name, entry in _CATALOGUE.items() if path.suffix in entry.suffixes), "table")
 
 
 def _hub_entry(name: str) -> _Entry:

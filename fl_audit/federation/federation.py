@@ -53,7 +53,6 @@ class Federation:
         True  # whether the insider is asked about the releases. Without it a distribution may make no guarantee.
     )
     threat_model: ThreatModel = CLIENT_ALONE  # position and knowledge of the adversary
-    insiders: int = 1  # number of clients that attack, each by itself; at least 1 and below the number of clients
     # Number of targets: units that are in each trial's training set independently with probability 1/2. It is 1 in the
     # identifiability audit, whose target is the differing unit of the pair, and at least 2 in the membership audit.
     targets: int = 1
@@ -87,8 +86,6 @@ class Federation:
         require(self.clients >= 1, f"clients is {self.clients}: accepted are 1 and more")
         require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
         require(self.targets >= 1, f"targets is {self.targets}: accepted are 1 and more")
-        most_insiders, are_some = self.clients - 1, 1 <= self.insiders < max(2, self.clients)
-        require(are_some, f"insiders is {self.insiders}: accepted are 1 to {most_insiders}, all clients but the victim")
         if self.pair.crafted is not None:
             self._require_craftable()
         if self.mechanism.unit is Unit.USER:

@@ -30,17 +30,15 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def likelihood_ratio_input(
-    federation: LoadedFederation, observed: ObservedRound, batch_trials: int | None = None, insider: int | None = None
+    federation: LoadedFederation, observed: ObservedRound, batch_trials: int | None = None
 ) -> LikelihoodRatioInput:
     """Return the input of a round's likelihood ratio test: the adversary's observation, and the sums under D and D'.
 
     Raises `InputError` if the adversary's view lacks a required value.
-
-    `insider`: None stands for the first insider.
     """
     mechanism, side = federation.public.mechanism, observed.side
     if isinstance(mechanism.contribution, PrivateTraining):
-        return dpsgd_likelihood_ratio_input(federation, observed, federation.insider if insider is None else insider)
+        return dpsgd_likelihood_ratio_input(federation, observed)
     if mechanism.rounds_needed > 1:
         return _whitened(federation, observed, batch_trials)
     moment = RoundContext(observed.number, side.norms, batch_trials)

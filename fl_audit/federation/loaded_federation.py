@@ -1,7 +1,7 @@
 """Load a federation's data and build its model.
 
 A loaded federation has the shards (clients' parts of D), the targets (units whose membership is random), held-out
-records, and the insiders (clients that attack).
+records, and the insider (the client that attacks).
 """
 
 from dataclasses import dataclass, field, replace
@@ -115,23 +115,20 @@ class LoadedFederation:
         return self.public.pair.index
 
     @property
-    def insiders(self) -> tuple[int, ...]:
-        """Numbers of the insiders, the attacking clients, ascending: the first clients without the differing unit."""
-        clients = (client for client in range(len(self.shards)) if client != self.victim)
-        return tuple(islice(clients, self.public.insiders))
+    def insider(self) -> int:
+        """Number of the insider, the attacking client: the first client without the differing unit; 0 without other
+        clients.
+        """
+        return next((client for client in range(len(self.shards)) if client != self.victim), 0)
 
     @property
-    def insider(self) -> int:
-        """Number of the client that is the first insider; 0 if the federation has a single client."""
-        return self.insiders[0] if self.insiders else 0
-
-    def colluders(self, insider: int) -> tuple[int, ...]:
-        """Return the numbers of the clients that tell an insider the seeds of their noise.
+    def colluders(self) -> tuple[int, ...]:
+        """Numbers of the clients that tell the insider the seeds of their noise.
 
         These clients have the next numbers after the insider's; after the last number, 0 follows. The client that holds
         the differing unit is left out.
         """
-        other_clients = ((insider + step) % len(self.shards) for step in range(1, len(self.shards)))
+        other_clients = ((self.insider + step) % len(self.shards) for step in range(1, len(self.shards)))
         return tuple(
             islice((client for client in other_clients if client != self.victim), self.public.threat_model.colluders)
         )

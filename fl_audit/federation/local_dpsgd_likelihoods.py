@@ -41,16 +41,13 @@ class _UpdateScaleFactors(NamedTuple):
     of_sums: dict[int, float]  # factor of each client's sum of clipped gradients, by client
 
 
-def dpsgd_likelihood_ratio_input(
-    federation: LoadedFederation, observed_round: ObservedRound, insider: int
-) -> LikelihoodRatioInput:
+def dpsgd_likelihood_ratio_input(federation: LoadedFederation, observed_round: ObservedRound) -> LikelihoodRatioInput:
     """Return the input of the likelihood ratio test for a round in which each client takes one DP-SGD step."""
-    scale, training = _scale(federation, insider), federation.public.mechanism.contribution
+    scale = _scale(federation)
+    training = federation.public.mechanism.contribution
     assert isinstance(training, PrivateTraining), "asked only where clients train privately"
-    observed, shared = (
-        _unknown_updates(federation, observed_round, insider) * scale.of_updates,
-        torch.zeros_like(observed_round.start),
-    )
+    observed = _unknown_updates(federation, observed_round) * scale.of_updates
+    shared = torch.zeros_like(observed_round.start)
     for client in scale.clients:
         shared += scale.of_sums[client] * _sum_of_common(federation, observed_round, client)
     weight = training.rate_of(len(federation.shards[federation.victim]))
@@ -59,7 +56,7 @@ def dpsgd_likelihood_ratio_input(
     return LikelihoodRatioInput(observed, Hypotheses(shared, present, torch.zeros_like(present), weight))
 
 
-def rounding_of_steps(federation: LoadedFederation, observed: ObservedRound, insider: int) -> Tensor:
+def rounding_of_steps(federation: LoadedFederation, observed: ObservedRound) -> Tensor:
     """Return the root mean square of the rounding error in the updates that the adversary sees, float64 (trials,).
 
     The error is in the units of the likelihood ratio test, in which the noise has the standard deviation z C (noise
@@ -67,7 +64,7 @@ def rounding_of_steps(federation: LoadedFederation, observed: ObservedRound, ins
     rounded. The error covers the updates of all clients whose noise the adversary does not know. If an insider recovers
     the noised sum from models, the rounding of this sum is added.
     """
-    scale = _scale(federation, insider)
+    scale = _scale(federation)
     rounding = rounding_of_update(observed.start) * sqrt(len(scale.clients))
     recovered = observed.rounding(federation.public.mechanism)
     if recovered is not None and federation.public.threat_model.adversary is Adversary.CLIENT:
@@ -83,9 +80,9 @@ def rounding_of_update(models: Tensor) -> Tensor:
     return _ROUNDING * models.double().square().mean(dim=1).sqrt()
 
 
-def _scale(federation: LoadedFederation, insider: int) -> _UpdateScaleFactors:
+def _scale(federation: LoadedFederation) -> _UpdateScaleFactors:
     steps, victim = private_steps(federation.public.mechanism), federation.victim
-    known_clients, clients = {insider, *federation.colluders(insider)}, range(len(federation.shards))
+    known_clients, clients = {federation.insider, *federation.colluders}, range(len(federation.shards))
     is_server = federation.public.threat_model.adversary is Adversary.SERVER
     unknown = (victim,) if is_server else tuple(client for client in clients if client not in known_clients)
     batch = {client: steps.mean_batch(len(federation.shards[client])) for client in unknown}
@@ -94,17 +91,15 @@ def _scale(federation: LoadedFederation, insider: int) -> _UpdateScaleFactors:
     return _UpdateScaleFactors(unknown, batch[victim] / steps.schedule.learning_rate / hidden, of_sums)
 
 
-def _unknown_updates(federation: LoadedFederation, observed: ObservedRound, insider: int) -> Tensor:
+def _unknown_updates(federation: LoadedFederation, observed: ObservedRound) -> Tensor:
     """Return the sum of the updates whose noise the adversary does not know, float64 (trials, parameters).
 
     An insider knows the seeds of its own and its colluders' noise.
     """
     if federation.public.threat_model.adversary is Adversary.SERVER:
         return require_seen(observed.side.contribution, "the contribution of the target's client").double()
-    tensor, known_clients = (
-        observed.sums(federation.public.mechanism).double().clone(),
-        (insider, *federation.colluders(insider)),
-    )
+    tensor = observed.sums(federation.public.mechanism).double().clone()
+    known_clients = (federation.insider, *federation.colluders)
     seeds = require_seen(observed.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
     trials = tuple(require_seen(observed.side.trial_numbers, "the numbers of the trials").tolist())
     for client, seed in zip(known_clients, seeds, strict=True):

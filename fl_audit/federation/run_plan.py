@@ -64,8 +64,7 @@ class RunPlan:
     @property
     def star(self) -> StarSettings | None:
         """Settings of Epsilon*; None if it is turned off."""
-        audit = self.config.audit
-        return StarSettings(self.config.privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None
+        return StarSettings(self.config.privacy.delta) if self.config.audit.epsilon_star else None
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:

@@ -20,7 +20,6 @@ _KEYS = {
 }
 """Columns of each table that name the row, or follow from other columns."""
 NORM_COLUMN = "clipping_norm"  # column of the table of rounds if the clipping norm is adaptive
-INSIDER_COLUMNS = ("trial", "insider")
 SECRET_TABLES = ("opened", "tallies")  # tables that nobody but the challenger has
 
 
@@ -31,7 +30,7 @@ class RunTables:
     Raises
     ------
     InputError
-        If `trials`, `rounds`, `releases` or `insiders` lacks a required column or has no rows.
+        If `trials`, `rounds` or `releases` lacks a required column or has no rows.
     """
 
     # One row per trial: trial, bit, belief (in the training set that was used), won, and the columns of
@@ -46,9 +45,6 @@ class RunTables:
     clients: pd.DataFrame | None = None
     # One row per trial and round: the insider's measurements of the noise. None if there are none.
     residuals: pd.DataFrame | None = None
-    # One row per trial and insider: trial, insider (the client), log_odds, belief (in the training set that was used),
-    # won; for insiders without beliefs their score instead. None if a single insider attacked.
-    insiders: pd.DataFrame | None = None
     # One row per trial and target, in the membership audit: trial, target (the unit), is_in, and the scores of every
     # attack. None in the identifiability audit.
     targets: pd.DataFrame | None = None
@@ -63,7 +59,7 @@ class RunTables:
 
     def __post_init__(self) -> None:
         needed = {str(table): (*keys, *columns_of(table, required=True)) for table, keys in _KEYS.items()}
-        for name, columns in (needed if self.insiders is None else needed | {"insiders": INSIDER_COLUMNS}).items():
+        for name, columns in needed.items():
             table = getattr(self, name)
             missing = [column for column in columns if column not in table]
             require(not missing, f"the table {name} lacks {', '.join(missing)}: a report needs {', '.join(columns)}")

@@ -19,9 +19,6 @@ class TrialBatchColumns:
     releases: Table = field(default_factory=dict)  # arrays of shape (trials, evaluated releases)
     clients: Table = field(default_factory=dict)  # arrays of shape (trials, evaluated releases, clients)
     residuals: Table = field(default_factory=dict)  # measurements of the noise, arrays of shape (trials, rounds)
-    # arrays of shape (trials, insiders); empty if a single insider attacks
-    insiders: Table = field(default_factory=dict)
-    insider_clients: tuple[int, ...] = ()  # numbers of the clients that are insiders, in the order of `insiders`
     targets: Table = field(default_factory=dict)  # arrays of shape (trials, targets); only in the membership audit
     # Arrays of shape (trials, rounds, directions), canaries first, then decoys; only in the canary audit.
     canaries: Table = field(default_factory=dict)
@@ -33,13 +30,11 @@ class TrialBatchColumns:
 
         In the table `tallies`, the rows of both values are joined instead.
         """
-        tables = [entry.name for entry in fields(TrialBatchColumns) if entry.name not in ("insider_clients", "tallies")]
+        tables = [entry.name for entry in fields(TrialBatchColumns) if entry.name != "tallies"]
         joined = {name: {**getattr(self, name), **getattr(columns, name)} for name in tables}
         both = [table for table in (self.tallies, columns.tallies) if table]
         tallies = {name: np.concatenate([table[name] for table in both]) for name in both[0]} if both else {}
-        return TrialBatchColumns(
-            **joined, insider_clients=self.insider_clients or columns.insider_clients, tallies=tallies
-        )
+        return TrialBatchColumns(**joined, tallies=tallies)
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:

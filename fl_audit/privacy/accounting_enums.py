@@ -106,3 +106,11 @@ class MultiplierReference(StrEnum):
                 return multiplier / adjacency.sensitivity_of_sum(1.0)
             case _:
                 assert_never(self)
+
+
+class TrainingCount(StrEnum):
+    """Distribution of a random number of trainings, from which the best one is chosen."""
+
+    LOGARITHMIC = "logarithmic"  # truncated negative binomial with shape eta = 0
+    GEOMETRIC = "geometric"  # truncated negative binomial with shape eta = 1
+    POISSON = "Poisson"  # with no training at all, nothing is released

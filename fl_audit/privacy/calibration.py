@@ -68,7 +68,7 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
             return _for_belief(belief, claim)
         case targets.AdvantageTarget(advantage):
             return _for_advantage(advantage, claim)
-        case targets.ReconstructionTarget() | targets.SinglingOutTarget():
+        case targets.ReconstructionTarget():
             return _for_hits(target.probability, target.chance, claim)
         case _:
             assert_never(target)
@@ -120,7 +120,7 @@ def _ratio_to_target(target: Target, claim: Claim) -> float:
             if claim.accountant is not Accountant.RDP_CLASSIC:
                 return exact
             return max(exact, epsilon() / identifiability_bounds.epsilon_from_advantage(advantage, claim.delta))
-        case targets.ReconstructionTarget() | targets.SinglingOutTarget():
+        case targets.ReconstructionTarget():
             return reconstruction_bound(claim, target.chance) / target.probability
         case _:
             assert_never(target)

@@ -14,4 +14,3 @@ PRIOR: Final = 0.5  # the adversary's prior belief in the true training set
 SAMPLING_RATE: Final = 1.0  # every unit participates in every round
 SENSITIVITIES: Final = SignalToNoiseAdaptivity.ADAPTIVE  # the weaker assumption, which holds for every private training
 CANDIDATES: Final = 1000  # number of equally likely candidate records in a reconstruction attack
-POPULATION_SHARE: Final = 0.001  # share of the population that fits the description in a singling-out attack

@@ -9,15 +9,16 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.atomic_files import write_text
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_text_file
+from fl_audit.privacy.accounting_enums import Accountant, TrainingCount
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
-from fl_audit.value_checks import require_number
+from fl_audit.value_checks import choice, require_number
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -32,7 +33,7 @@ class LedgerTraining:
     """Entry of a ledger, which describes one training, or several alike: the points of a sweep, or restarts.
 
     Raises `InputError` if `sensitivity` or `clipping_norm` is not positive and finite, or only one of them is given, or
-    `trainings` is no whole number from 1.
+    `trainings` is no whole number from 1, or from 2 with a selection.
     """
 
     name: str  # name of the training, such as the number of its run
@@ -43,6 +44,8 @@ class LedgerTraining:
     clipping_norm: float | None = None
     digest: str = ""  # digest of this entry and the previous digest; empty before the entry is written
     trainings: int = 1  # number of trainings with these releases, all of which count
+    # Distribution of the number of trainings, from which the best alone was published; `trainings` is then its mean.
+    selection: TrainingCount | None = None
 
     def __post_init__(self) -> None:
         is_consistent = (self.sensitivity is None) == (self.clipping_norm is None)
@@ -51,6 +54,9 @@ class LedgerTraining:
             if value is not None:
                 require_number(f"{quantity} is", value, "positive finite numbers")
         require_number("trainings are", self.trainings, "whole numbers from 1")
+        if self.selection is not None:
+            object.__setattr__(self, "selection", choice(TrainingCount, "selection", self.selection))
+            require(self.trainings > 1, "trainings are 1: accepted with a selection are whole numbers from 2")
 
     @property
     def sensitivity_ratio(self) -> float:
@@ -78,7 +84,12 @@ class LedgerTraining:
         stated_sizes = {name: size for name, size in sizes.items() if size is not None}
         # An entry of one training is as it was before entries counted trainings, so that its digest fits.
         several = {} if self.trainings == 1 else {"trainings": self.trainings}
-        return {"name": self.name} | self.terms.to_json() | stated_sizes | several
+        chosen = {} if self.selection is None else {"selection": str(self.selection)}
+        return {"name": self.name} | self.terms.to_json() | stated_sizes | several | chosen
+
+    def claim(self, delta: float) -> "Claim":
+        """Return the claim of a single training of the entry, with the noise over the real sensitivity of the sum."""
+        return replace(self.terms, noise_multiplier=self.noise_multiplier).claim(delta)
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,7 @@ class SpentPrivacy:
     """Epsilon of all trainings of a ledger (a list of trainings on the same data) together, and their joint claim."""
 
     epsilon: float  # epsilon at the delta of the claim, by its accountant; 0 without any training
-    claim: "Claim | None"  # claim for the releases of all trainings; None without any training
+    claim: "Claim | None"  # claim for the releases of all trainings; None without any, or where a best one was chosen
 
 
 def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
@@ -113,8 +124,8 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
             terms = terms_of_json(stored, where)
             sizes = (stored.get("sensitivity"), stored.get("clipping_norm"))
             digest = str(stored["digest"])
-            trainings = stored.get("trainings", 1)
-            line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=digest, trainings=trainings)
+            counted = {"trainings": stored.get("trainings", 1), "selection": stored.get("selection")}
+            line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=digest, **counted)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{where} is no training: {error}") from None
         right = _digest(line, lines[-1].digest if lines else _START)
@@ -177,8 +188,9 @@ def add_to_ledger(
 def composed_epsilon(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
     """Return the epsilon of all trainings of a ledger together, with the claim for which it was computed.
 
-    The noise multiplier of each training is relative to its real sensitivity (`LedgerTraining.noise_multiplier`).
-    Raises `InputError` if delta is out of range, or the noise is too small for a finite epsilon.
+    The noise multiplier of each training is relative to its real sensitivity (`LedgerTraining.noise_multiplier`). With
+    entries of which the best training was chosen, Renyi divergences are added, by the accountant `rdp`. Raises
+    `InputError` if delta is out of range, or the noise is too small for a finite epsilon.
 
     Parameters
     ----------
@@ -190,6 +202,8 @@ def composed_epsilon(lines: Sequence[LedgerTraining], delta: float) -> SpentPriv
 
     if not lines:
         return SpentPrivacy(0.0, None)
+    if any(line.selection is not None for line in lines):
+        return SpentPrivacy(_epsilon_with_selections(lines, delta), None)
     rounds: Counter[tuple[float, float]] = Counter()
     for line in lines:
         rounds[line.noise_multiplier, line.terms.sampling_rate] += line.trainings * line.terms.rounds
@@ -205,6 +219,21 @@ def composed_epsilon(lines: Sequence[LedgerTraining], delta: float) -> SpentPriv
     from fl_audit.privacy.accounting import account  # noqa: PLC0415
 
     return SpentPrivacy(account(claim.profile, claim.accountant, delta), claim)
+
+
+def _epsilon_with_selections(lines: Sequence[LedgerTraining], delta: float) -> float:
+    """Return the epsilon of all trainings of a ledger, if of some entries the best training alone was published."""
+    from fl_audit.privacy.private_selection import selection_divergences  # noqa: PLC0415
+    from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences  # noqa: PLC0415
+
+    claims = [line.claim(delta) for line in lines]
+    divergences = [
+        line.trainings * renyi_divergences(claim.events, None, claim.adjacency)
+        if line.selection is None
+        else selection_divergences([claim], line.selection, line.trainings)
+        for line, claim in zip(lines, claims, strict=True)
+    ]
+    return rdp_epsilon(Accountant.RDP, sum(divergences[1:], start=divergences[0]), delta)
 
 
 def _require_one_adjacency(lines: Sequence[LedgerTraining]) -> None:

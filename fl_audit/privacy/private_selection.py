@@ -10,7 +10,6 @@ negative binomial distribution, and theorem 6 for the Poisson distribution.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import assert_never
 
 import numpy as np
@@ -19,17 +18,13 @@ from scipy.optimize import brentq
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account, exact_accountant
+from fl_audit.privacy.accounting_enums import TrainingCount
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences
 
-
-class TrialCount(StrEnum):
-    """Distribution of a random number of trainings, from which the best one is chosen."""
-
-    LOGARITHMIC = "logarithmic"  # truncated negative binomial with shape eta = 0
-    GEOMETRIC = "geometric"  # truncated negative binomial with shape eta = 1
-    POISSON = "Poisson"  # with no training at all, nothing is released
+_SHAPES = {TrainingCount.LOGARITHMIC: 0.0, TrainingCount.GEOMETRIC: 1.0}
+"""Shape eta of the truncated negative binomial distributions."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class SelectionCost:
     single: float  # largest epsilon of a single training, which does not cover the choice
     composed: float  # epsilon of all trainings together, which covers the choice of any of them
     # Epsilon if the number of trainings is drawn at random with the mean `trainings`, and stays secret.
-    random: dict[TrialCount, float]
+    random: dict[TrainingCount, float]
 
 
 def selection_cost(claims: Sequence[Claim]) -> SelectionCost | None:
@@ -64,7 +59,7 @@ def selection_cost(claims: Sequence[Claim]) -> SelectionCost | None:
         delta=delta,
         single=max(account(claim.profile, claim.accountant, delta) for claim in claims),
         composed=account(PrivacyProfile(together, adjacency), exact_accountant(together), delta),
-        random={count: random_count_epsilon(claims, count, float(len(claims))) for count in TrialCount},
+        random={count: random_count_epsilon(claims, count, float(len(claims))) for count in TrainingCount},
     )
 
 
@@ -79,7 +74,7 @@ def selection_cost_of(guarantees: Sequence[Guarantee | None]) -> SelectionCost |
     return selection_cost([guarantee.claim for guarantee in known])
 
 
-def random_count_epsilon(claims: Sequence[Claim], count: TrialCount, mean: float) -> float:
+def random_count_epsilon(claims: Sequence[Claim], count: TrainingCount, mean: float) -> float:
     """Return the epsilon of the best of a random number of trainings, each of which draws its claim independently.
 
     It is converted from Renyi divergences as Opacus does (accountant `rdp`).
@@ -97,21 +92,43 @@ def random_count_epsilon(claims: Sequence[Claim], count: TrialCount, mean: float
     --------
     >>> from fl_audit.privacy.events import gaussian_rounds
     >>> claim = Claim("add-remove-record", gaussian_rounds(20.0, 10), 1e-5)
-    >>> [round(random_count_epsilon([claim], count, 40.0), 2) for count in TrialCount]
+    >>> [round(random_count_epsilon([claim], count, 40.0), 2) for count in TrainingCount]
     [1.25, 1.58, 2.42]
+    """
+    return rdp_epsilon(Accountant.RDP, selection_divergences(claims, count, mean), claims[0].delta)
+
+
+def selection_divergences(claims: Sequence[Claim], count: TrainingCount, mean: float) -> Floats:
+    """Return the Renyi divergence of the best of a random number of trainings at each order of `RDP_ORDERS`.
+
+    Its parameters are those of `random_count_epsilon`.
     """
     require(mean > 1, f"mean number of trainings is {mean}: accepted are numbers above 1")
     # A training draws one of several settings: the divergence of the mixture is at most the largest.
     curves = [renyi_divergences(claim.events, None, claim.adjacency) for claim in claims]
     divergences = np.asarray(np.max(curves, axis=0), dtype=np.float64)
     match count:
-        case TrialCount.LOGARITHMIC | TrialCount.GEOMETRIC:
-            chosen = _negative_binomial(divergences, 0.0 if count is TrialCount.LOGARITHMIC else 1.0, mean)
-        case TrialCount.POISSON:
-            chosen = _poisson(claims, divergences, mean)
+        case TrainingCount.LOGARITHMIC | TrainingCount.GEOMETRIC:
+            chosen = _negative_binomial(divergences, _SHAPES[count], mean)
+        case TrainingCount.POISSON:
+            chosen = _poisson(divergences, _poisson_deltas(claims), mean)
         case _:
             assert_never(count)
-    return rdp_epsilon(Accountant.RDP, chosen, claims[0].delta)
+    # A divergence grows with its order, so that a bound at a larger order holds too.
+    return np.asarray(np.minimum.accumulate(chosen[::-1])[::-1])
+
+
+def drawn_number(count: TrainingCount, mean: float, generator: np.random.Generator) -> int:
+    """Return a number of trainings that is drawn from a distribution with a mean above 1."""
+    match count:
+        case TrainingCount.LOGARITHMIC:
+            return int(generator.logseries(1 - negative_binomial_parameter(_SHAPES[count], mean)))
+        case TrainingCount.GEOMETRIC:
+            return int(generator.geometric(negative_binomial_parameter(_SHAPES[count], mean)))
+        case TrainingCount.POISSON:
+            return int(generator.poisson(mean))
+        case _:
+            assert_never(count)
 
 
 def negative_binomial_parameter(shape: float, mean: float) -> float:
@@ -127,25 +144,29 @@ def negative_binomial_parameter(shape: float, mean: float) -> float:
     return math.exp(-float(log_inverse))
 
 
-def _negative_binomial(divergences: Floats, shape: float, mean: float) -> Floats:
+def _negative_binomial(divergences: Floats, shape: float, mean: float, orders: Floats = RDP_ORDERS) -> Floats:
     """Return the Renyi divergence of the best training at each order, by theorem 2 of Papernot and Steinke 2022.
 
     It is eps + (1 + eta) (1 - 1/l) eps_l + (1 + eta) log(1/gamma) / l + log(mean) / (order - 1), for any order l with
     the divergence eps_l; the smallest is taken.
     """
     log_inverse = -math.log(negative_binomial_parameter(shape, mean))
-    second = (1 - 1 / RDP_ORDERS) * divergences + log_inverse / RDP_ORDERS
-    return np.asarray(divergences + (1 + shape) * float(second.min()) + math.log(mean) / (RDP_ORDERS - 1))
+    second = (1 - 1 / orders) * divergences + log_inverse / orders
+    return np.asarray(divergences + (1 + shape) * float(second.min()) + math.log(mean) / (orders - 1))
 
 
-def _poisson(claims: Sequence[Claim], divergences: Floats, mean: float) -> Floats:
+def _poisson(divergences: Floats, deltas: Floats, mean: float, orders: Floats = RDP_ORDERS) -> Floats:
     """Return the Renyi divergence of the best training at each order, by theorem 6 of Papernot and Steinke 2022.
 
     It is eps + mean delta_hat + log(mean) / (order - 1), if a training is (log(1 + 1/(order - 1)), delta_hat)-DP.
     """
+    return np.asarray(divergences + mean * deltas + math.log(mean) / (orders - 1))
+
+
+def _poisson_deltas(claims: Sequence[Claim]) -> Floats:
+    """Return the delta of a single training at the epsilon that theorem 6 takes at each order of `RDP_ORDERS`."""
     epsilons = np.log1p(1 / (RDP_ORDERS - 1))
-    deltas = [max(claim.profile.delta(float(epsilon)) for claim in claims) for epsilon in epsilons]
-    return np.asarray(divergences + mean * np.array(deltas) + math.log(mean) / (RDP_ORDERS - 1))
+    return np.array([max(claim.profile.delta(float(epsilon)) for claim in claims) for epsilon in epsilons])
 
 
 def selection_text(cost: SelectionCost | None) -> str:

@@ -1,4 +1,4 @@
-"""Privacy targets of calibration: belief, advantage, epsilon, reconstruction, singling out, or noise multiplier."""
+"""Privacy targets of calibration: belief, advantage, epsilon, reconstruction, or noise multiplier."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -46,7 +46,8 @@ class EpsilonTarget:
 class ReconstructionTarget:
     """Target of calibration: a reconstruction attack succeeds with a probability of at most `probability`.
 
-    The attacker picks one of `candidates` records, which are equally likely without any release.
+    The attacker picks one of `candidates` records, which are equally likely without any release. Singling out a person
+    by a description that fits one person in `candidates` has the same bound.
     """
 
     probability: float  # above `chance` and below 1
@@ -54,37 +55,13 @@ class ReconstructionTarget:
 
     def __post_init__(self) -> None:
         require_number("candidates is", self.candidates, "whole numbers from 2")
-        _require_above_chance("reconstruction", self.probability, self.chance)
+        accepted = f"accepted are numbers above {self.chance:g}, which is chance, and below 1"
+        require(self.chance < self.probability < 1, f"reconstruction is {self.probability}: {accepted}")
 
     @property
     def chance(self) -> float:
         """Success probability of the attacker without any release: 1 / `candidates`."""
         return 1 / self.candidates
-
-
-@dataclass(frozen=True)
-class SinglingOutTarget:
-    """Target of calibration: a singling-out attack succeeds with a probability of at most `probability`.
-
-    Without any release, the attacker's description of the record fits with probability `population_share`.
-    """
-
-    probability: float  # above `population_share` and below 1
-    population_share: float = defaults.POPULATION_SHARE  # share that fits the description, above 0 and below 1
-
-    def __post_init__(self) -> None:
-        require_number("population share is", self.population_share, "numbers above 0 and below 1")
-        _require_above_chance("singling-out", self.probability, self.chance)
-
-    @property
-    def chance(self) -> float:
-        """Success probability of the attacker without any release: `population_share`."""
-        return self.population_share
-
-
-def _require_above_chance(name: str, probability: float, chance: float) -> None:
-    accepted = f"accepted are numbers above {chance:g}, which is chance, and below 1"
-    require(chance < probability < 1, f"{name} is {probability}: {accepted}")
 
 
 @dataclass(frozen=True)
@@ -97,9 +74,7 @@ class NoiseMultiplierTarget:
         gaussian_mu(self.noise_multiplier, 1)
 
 
-Target = (
-    BeliefTarget | AdvantageTarget | EpsilonTarget | ReconstructionTarget | SinglingOutTarget | NoiseMultiplierTarget
-)
+Target = BeliefTarget | AdvantageTarget | EpsilonTarget | ReconstructionTarget | NoiseMultiplierTarget
 """A target of calibration; users give exactly one."""
 
 TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
@@ -107,12 +82,11 @@ TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
     "epsilon": EpsilonTarget,
     "advantage": AdvantageTarget,
     "reconstruction": ReconstructionTarget,
-    "singling-out": SinglingOutTarget,
     "noise-multiplier": NoiseMultiplierTarget,
 }
 """Target classes, keyed by their names on the command line, in Python and in configuration files."""
 
-DETAILS: Final = {"candidates": "reconstruction", "population-share": "singling-out"}
+DETAILS: Final = {"candidates": "reconstruction"}
 """Additional settings that belong to a single target, with the name of that target."""
 
 

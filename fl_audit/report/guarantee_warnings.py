@@ -6,7 +6,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.gaussian import gdp_delta, gdp_mu
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.unit_words import unit_words
-from fl_audit.words import is_certainty, number_text, one_in, percent
+from fl_audit.words import is_certainty, number_text, percent
 
 WEAK_ODDS, WEAK_ADVANTAGE = 99 * (1 + 1e-9), 0.9  # see `is_weak`
 _LEAST_DELTA = 1e-12  # no Gaussian noise keeps delta 0
@@ -20,7 +20,7 @@ def delta_warning(guarantee: Guarantee, units: int) -> str | None:
         return None
     large = f"Delta {number_text(guarantee.delta, 3)} is large for {units:,} {unit_words(guarantee.adjacency).many}"
     expected = f"{number_text(guarantee.delta * units, 2)} of them on average"
-    return f"{large}: to publish each with a chance of {one_in(guarantee.delta)}, {expected}, would keep the guarantee"
+    return f"{large}: publishing {expected}, drawn at random, would keep the guarantee"
 
 
 def is_weak(belief_bound: float, advantage_bound: float, prior: float = 0.5) -> bool:

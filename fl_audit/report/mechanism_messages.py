@@ -241,10 +241,8 @@ def threat_model_text(plan: RunPlan) -> str:
         case Adversary.SERVER:
             return "at the honest-but-curious server, which sees every contribution by itself"
         case Adversary.CLIENT:
-            insiders = plan.federation.insiders
-            where = "one of the clients" if insiders == 1 else f"{insiders} of the clients, each by itself"
             colluders_text = f", with {plural(threat_model.colluders, 'colluder')}" if threat_model.colluders else ""
-            return f"at {where}{colluders_text}, and sees what is released to all"
+            return f"at one of the clients{colluders_text}, and sees what is released to all"
         case _:
             assert_never(threat_model.adversary)
 

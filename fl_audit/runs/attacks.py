@@ -1,6 +1,5 @@
 """Results of membership attacks and of attacks on attributes, for every trial and target of a finished run."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,9 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Floats, Integers
-from fl_audit.audits.membership.attack_names import Attack, has_shadows
-from fl_audit.audits.membership.attacks import ModelOutputs, attack_scores
+from fl_audit.audits.membership.attacks import ModelOutputs
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.membership.attribute_inference import attribute_guesses, attribute_guesses_with_shadows
 from fl_audit.audits.membership.attribute_of_plan import attribute_of
 from fl_audit.audits.membership.findings_attacks import APART, SCORE
@@ -50,26 +50,26 @@ def with_attacks(
     outputs: ModelOutputs | None = None
     with noted_in(errors, "The outputs of the models that the attacks see"):
         outputs = _answers(plan, store, targets)
-    attack_list: Sequence[Attack | str] = plan.config.audit.attacks or ()
-    attacks = [attack for attack in attack_list if attack is not Attack.ATTRIBUTE]
-    columns_found = dict[str, Floats | Integers]()
-    for attack in attacks if outputs is not None else ():
-        with noted_in(errors, f"The membership attack {attack}"):
-            columns_found |= _scores(attack, outputs, membership)
-    if Attack.ATTRIBUTE in attack_list:
-        with noted_in(errors, f"The attack {Attack.ATTRIBUTE}"):
-            columns_found |= _guesses(plan, store, membership)
-    return targets.assign(**columns_found)
+    attacks = attacks_named(plan.config.audit.attacks)
+    columns = dict[str, Floats | Integers]()
+    for attack in attacks:
+        if attack.guesses_values:
+            with noted_in(errors, f"The attack {attack.name}"):
+                columns |= _guesses(plan, store, membership)
+        elif outputs is not None:
+            with noted_in(errors, f"The membership attack {attack.name}"):
+                columns |= _scores(attack, outputs, membership)
+    return targets.assign(**columns)
 
 
-def _scores(attack: Attack | str, outputs: ModelOutputs, membership: TargetMembership) -> dict[str, Floats]:
+def _scores(attack: MembershipAttack, outputs: ModelOutputs, membership: TargetMembership) -> dict[str, Floats]:
     """Return the columns with the scores of an attack."""
-    columns_found = {f"{SCORE}{attack}": attack_scores(attack, outputs, membership).reshape(-1)}
-    if has_shadows(attack) and membership.trials >= _ENOUGH_TO_KEEP_APART:
+    columns = {f"{SCORE}{attack.name}": attack.scores(outputs, membership).reshape(-1)}
+    if attack.learns_from_shadows and membership.trials >= _ENOUGH_TO_KEEP_APART:
         # The second half of the trials are no shadows, so their scores are independent, as a bound on epsilon needs.
         shadows = np.arange(membership.trials) < membership.trials // 2
-        columns_found[f"{APART}{attack}"] = attack_scores(attack, outputs, membership, shadows).reshape(-1)
-    return columns_found
+        columns[f"{APART}{attack.name}"] = attack.scores(outputs, membership, shadows).reshape(-1)
+    return columns
 
 
 def _guesses(plan: RunPlan, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:

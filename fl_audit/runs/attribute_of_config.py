@@ -1,7 +1,7 @@
 """Checks of the configured attacks, and the attribute (a table column) whose values are guessed."""
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, Attack, of_ours
+from fl_audit.audits.membership.attacks.registry import attacks_named, attacks_on_any_unit
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.attribute_to_infer import choose_attribute
 from fl_audit.data.loaded_dataset import LoadedDataset
@@ -23,12 +23,13 @@ def with_attribute(config: RunConfig, dataset: LoadedDataset, split: Split) -> R
     """
     audit = config.audit
     relation = config.privacy.adjacency
-    of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
+    attacks = attacks_named(audit.attacks)
+    of_records = [attack.name for attack in attacks if attack.needs_single_records]
     problem = f"attacks {name_list(of_records)} ask about records, and adjacency is {relation}"
-    accepted = f"accepted about {relation.unit}s are {name_list(OF_ANY_UNIT)}"
+    accepted = f"accepted about {relation.unit}s are {name_list(attacks_on_any_unit())}"
     require(relation.unit is Unit.RECORD or not of_records, f"{problem}: {accepted}")
     column = audit_named(audit.kind).column_of_candidates(audit.attribute)
-    if Attack.ATTRIBUTE not in (audit.attacks or ()) and column is None:
+    if column is None and not any(attack.guesses_values for attack in attacks):
         return config
     attribute_name = None if audit.attribute is None else str(audit.attribute)
     chosen = choose_attribute(dataset, _nonmembers(split), attribute_name)

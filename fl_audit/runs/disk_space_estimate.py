@@ -11,6 +11,7 @@ from fl_audit.errors import require
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.run_directory_checks import nearest_existing
+from fl_audit.runs.stored_models import are_final_models_kept
 from fl_audit.server.run_queries import measured_layout
 
 GIGABYTE = 10**9
@@ -39,7 +40,7 @@ class DiskUsageByContent:
             return ""
         largest, remedy = max(
             (self.releases, "releases: run.keep-releases = 0 keeps none"),
-            (self.models, "models: run.keep-final-models = false keeps that of trial 0 alone"),
+            (self.models, "models: fewer checkpoints or trials leave less"),
             (self.tables, "tables of what was measured in every round: fewer trials or rounds leave less"),
         )
         sentence = f"the run writes about {self.total / GIGABYTE:,.1f} GB, {largest / GIGABYTE:,.1f} GB of it {remedy}"
@@ -67,17 +68,18 @@ def footprint(plan: RunPlan) -> DiskUsageByContent:
     columns = _COLUMNS_A_ROUND + (len(replace(measured_layout(federation), sides=1).names) if measures else 0)
     return DiskUsageByContent(
         releases=stored_trials * (public.rounds + 1) * model,
-        models=_kept_models(plan) * model,
+        models=_kept_models(plan, federation.model.layout.size) * model,
         tables=2 * trials * public.rounds * columns * _NUMBER,
     )
 
 
-def _kept_models(plan: RunPlan) -> int:
+def _kept_models(plan: RunPlan, parameters: int) -> int:
     """Return the number of models that a run stores: final models, that of trial 0 once more, and checkpoints."""
     run = plan.config.run
     rounds = plan.federation.rounds
     checkpoints = 0 if run.checkpoint_every is None else rounds // run.checkpoint_every
-    return (plan.config.audit.trials if run.keep_final_models else 1) + 1 + checkpoints
+    trials = plan.config.audit.trials
+    return (trials if are_final_models_kept(trials, parameters) else 1) + 1 + checkpoints
 
 
 def require_room(plan: RunPlan, directory: Path) -> None:

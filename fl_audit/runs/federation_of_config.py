@@ -6,7 +6,7 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.adjacency import NeighbourPair, Unit
-from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.registry import audit_named, audit_of
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.data_paths import data_directory
@@ -69,12 +69,11 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         audit=audit.kind,
         with_insider=audit.insider,
         threat_model=mechanism_of_config.threat_model_of(config),
-        insiders=audit.insiders,
         targets=_targets(config) if column is None else len(prior),
         membership_scheme=_membership_scheme(config),
         candidate_prior=prior,
         candidate_column=column,
-        ascent=_ASCENT if Attack.ACTIVE in (audit.attacks or ()) else 0.0,
+        ascent=_ASCENT if any(attack.needs_ascent for attack in attacks_named(audit.attacks)) else 0.0,
         weights=find_weights(config.model.name, config.model.weights),
         local_randomizer=randomizer_of(config),
         canaries=audit.canaries or 0,
@@ -124,9 +123,9 @@ def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pa
 def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
     """Return the mechanism, to which the relative size of the noise that hides the differing record is added.
 
-    This size is needed only for DP-SGD at the clients with insiders; other mechanisms are returned unchanged. It is the
-    joint noise of the record's client and of all clients whose noise an insider does not know, divided by the noise of
-    the record's client.
+    This size is needed only for DP-SGD at the clients with an insider; other mechanisms are returned unchanged. It is
+    the joint noise of the record's client and of all clients whose noise the insider does not know, divided by the
+    noise of the record's client.
     """
     training = mechanism.contribution
     audit = config.audit
@@ -135,13 +134,9 @@ def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: Ne
     shards = mechanism_of_config.shards_of(config, split)
     victim = next(client for client, shard in enumerate(shards) if pair.index in shard)
     other_sizes = [len(shard) for client, shard in enumerate(shards) if client != victim]
-    # An insider knows its own noise and that of the clients after it. Of several insiders, the one from which the most
-    # is hidden counts.
-    turned = [other_sizes[first:] + other_sizes[:first] for first in range(audit.insiders)]
-    largest_gain = max(
-        training.noise_gain_from_others(len(shards[victim]), sizes[1 + audit.colluders :]) for sizes in turned
-    )
-    return replace(mechanism, contribution=replace(training, hiding=largest_gain))
+    # The insider knows its own noise and that of the clients after it.
+    gain = training.noise_gain_from_others(len(shards[victim]), other_sizes[1 + audit.colluders :])
+    return replace(mechanism, contribution=replace(training, hiding=gain))
 
 
 def randomizer_of(config: RunConfig) -> LocalRandomizer | None:

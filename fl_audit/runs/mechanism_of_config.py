@@ -18,7 +18,7 @@ from fl_audit.learning.rate_decay import CosineDecay, ExponentialDecay, RateDeca
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseSettings
-from fl_audit.mechanisms.noises.registry import NO_NOISE, noise_of, settings_of_noises
+from fl_audit.mechanisms.noises.registry import NO_NOISE, noise_of
 from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
 from fl_audit.mechanisms.participations.registry import participation_of, settings_of_participations
 from fl_audit.mechanisms.threat_model import ThreatModel
@@ -204,7 +204,6 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
             clients=clients_of(config),
             rounds=rounds_of(config),
             separation=participation.known_separation,
-            own={name: getattr(privacy, name.replace("-", "_")) for name in settings_of_noises()},
         )
     )
 

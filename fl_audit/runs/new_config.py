@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.data.catalogue import PREFIX, available_datasets, load_source
+from fl_audit.data.catalogue import PREFIX, available_datasets, endings_of_formats, format_of, formats, load_source
 from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
@@ -31,7 +31,6 @@ from fl_audit.runs.time_probe import probe
 from fl_audit.value_checks import expanded_path
 from fl_audit.words import name_list
 
-_OF_FILES = ("table", "npz", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
 _MOST_RECORDS = 1000
 _FEW_USERS, _OF_EACH = 30, 10  # with so few, more are had by reading so many records of each
@@ -149,19 +148,18 @@ def _trials(request: ConfigRequest, plan: RunPlan) -> tuple[int, list[str]]:
 def data_name(data: str) -> str:
     """Return the setting `data.name` for the data that a user names: a data set, a loader, a file or a directory.
 
-    For a data set or `package.module:loader`, the setting is the given name. For a file or directory, it is "table",
-    "npz" or "images". Raises `InputError` if there is no data set or file of this name.
+    For a data set or `package.module:loader`, the setting is the given name. For a file or directory, it is the format,
+    such as "table". Raises `InputError` if there is no data set or file of this name.
     """
-    names = [entry.name for entry in available_datasets() if entry.name not in _OF_FILES]
+    names = [entry.name for entry in available_datasets() if entry.name not in formats()]
     path = expanded_path(data)
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
         return data
-    files = "a table (CSV, Excel, Parquet), an archive .npz, a directory of pictures, package.module:loader"
+    endings = name_list(endings_of_formats(), "or")
+    files = f"a table (CSV, Excel, Parquet), a file {endings}, a directory of pictures, package.module:loader"
     accepted = f"{files}, or one of {name_list(names, 'or')}"
     require(path.exists(), f"--data {data!r}: there is no such file; accepted are {accepted}")
-    if path.is_dir():
-        return "images"
-    return "npz" if path.suffix == ".npz" else "table"
+    return format_of(path)
 
 
 def _values(request: ConfigRequest, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
@@ -238,7 +236,7 @@ def _data(request: ConfigRequest) -> dict[str, Any]:
         table["vocabulary"] = str(expanded_path(table["vocabulary"]).absolute())
     if name.startswith(PREFIX):
         return {"name": name, **({} if request.label is None else {"label": request.label}), **table}
-    if name not in _OF_FILES:
+    if name not in formats():
         require(request.label is None, f"--label {request.label!r} with data set {name}: it goes with a table")
         return {"name": name, **table}
     path = str(expanded_path(request.data).absolute())

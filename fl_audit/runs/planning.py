@@ -1,7 +1,9 @@
 """Planning of a run: from its configuration to the federation that is audited, and to its guarantee."""
 
+from typing import TYPE_CHECKING
+
 from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
-from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.partition import owners_of
@@ -30,7 +32,10 @@ from fl_audit.runs.epsilon_by_round import rounds_within
 from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of
 from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.runs.quantity_labels import fitting_quantities
-from fl_audit.user_modules import import_function
+from fl_audit.runs.stored_models import MOST_KEPT_SCALARS
+
+if TYPE_CHECKING:
+    from flwr.serverapp.strategy import Strategy
 
 _WORK_A_ROUND = 1e9
 _MESSAGE_SCALARS = 2**22
@@ -38,8 +43,7 @@ _MESSAGE_SCALARS = 2**22
 _FEWEST_TRIALS = 100
 _MOST_TRIALS = 1000
 _USUALLY_KEPT = 4
-_KEPT_SCALARS = 2**28
-"""Number of trials whose releases are kept, and the largest number of scalars in them: a gigabyte."""
+"""Number of trials whose releases are kept, unless these take more than a gigabyte."""
 
 
 def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
@@ -80,7 +84,8 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
         if local_randomizer is not None and records is not None:
             local_randomizer.require_records(records)
     _require_own(config)
-    config = _with_proximal_weight(config)
+    own_aggregation = _own_aggregation(config)
+    config = _with_proximal_weight(config, own_aggregation)
     # If the number of clients is not set, each owner of records in D is a client.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
     config = with_attribute(config.changed(data={"clients": clients}), source, split)
@@ -95,7 +100,7 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
     if public.aggregation is not None:
         from fl_audit.strategies.aggregation import require_playable  # noqa: PLC0415  # Flower takes a second to import
 
-        require_playable(public)
+        require_playable(public, own_aggregation)
     return RunPlan(_sized(config), public, guarantee_of(mechanism, config))
 
 
@@ -110,9 +115,7 @@ def _within_budget(config: RunConfig, noise_multiplier: float, split: Split) -> 
         return config
 
     def shortened(rounds: int) -> RunConfig:
-        bands = config.privacy.bands
-        fitting = None if bands is None else min(bands, rounds)
-        return config.changed(training={"rounds": rounds, "epochs": None}, privacy={"bands": fitting})
+        return config.changed(training={"rounds": rounds, "epochs": None})
 
     def epsilon_of(rounds: int) -> float:
         shorter = shortened(rounds)
@@ -138,9 +141,8 @@ def with_metrics(config: RunConfig, test: Records) -> RunConfig:
 
 def _require_own(config: RunConfig) -> None:
     """Raise `InputError` if an attack or a report section that the user wrote cannot be imported."""
-    for attack in config.audit.attacks or ():
-        if not isinstance(attack, Attack):
-            import_function(attack, "attack")
+    for attack in attacks_named(config.audit.attacks):
+        attack.require_importable()
     if config.audit.sections:
         # Its figures need matplotlib, which takes its time.
         from fl_audit.audits.sections import own_section  # noqa: PLC0415
@@ -149,18 +151,27 @@ def _require_own(config: RunConfig) -> None:
             own_section(name)
 
 
-def _with_proximal_weight(config: RunConfig) -> RunConfig:
+def _own_aggregation(config: RunConfig) -> "Strategy | None":
+    """Return a Flower strategy that the user's own factory makes; None if the configuration names no factory.
+
+    Planning calls the factory only here, because it may be slow or count its calls.
+    """
+    aggregation = config.training.aggregation
+    if aggregation is None or ":" not in aggregation:
+        return None
+    from fl_audit.strategies.aggregation import own_strategy  # noqa: PLC0415  # Flower takes a second to import
+
+    return own_strategy(aggregation)
+
+
+def _with_proximal_weight(config: RunConfig, own_aggregation: "Strategy | None") -> RunConfig:
     """Return the configuration with the proximal weight that the user's own Flower strategy has, if it has one.
 
     Flower's `FedProx` has it. The weight is a part of the mechanism, so that everybody can recompute contributions.
     """
     training = config.training
-    if training.aggregation is None or ":" not in training.aggregation or training.strategy != "dp-fedavg":
-        return config
-    from fl_audit.strategies.aggregation import own_strategy  # noqa: PLC0415  # Flower takes a second to import
-
-    weight = getattr(own_strategy(training.aggregation), "proximal_mu", None)
-    if weight is None or training.proximal_mu is not None:
+    weight = getattr(own_aggregation, "proximal_mu", None)
+    if weight is None or training.proximal_mu is not None or training.strategy != "dp-fedavg":
         return config
     return config.changed(training={"proximal_mu": float(weight)})
 
@@ -210,7 +221,7 @@ def _sized(config: RunConfig) -> RunConfig:
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     trials = max(1, min(by_message, max(_FEWEST_TRIALS, min(_MOST_TRIALS, by_work))))
-    kept_releases = min(_USUALLY_KEPT, _KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
+    kept_releases = min(_USUALLY_KEPT, MOST_KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
     kept_releases = kept_releases if run.keep_releases is None else run.keep_releases
     return config.changed(run={"trials_per_batch": run.trials_per_batch or trials, "keep_releases": kept_releases})
 

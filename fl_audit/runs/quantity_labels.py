@@ -1,18 +1,17 @@
 """Settings that do not suit labels that are quantities, because they are about classes."""
 
-from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, USUAL, Attack
+from fl_audit.audits.membership.attacks.registry import attacks_named, default_attacks, names_of_attacks
 from fl_audit.data.data_setting_enums import NeighbourChoice, PartitionScheme
 from fl_audit.errors import require
 from fl_audit.runs.config import RunConfig
 from fl_audit.words import name_list
 
 _BY_CLASSES = (PartitionScheme.DIRICHLET, PartitionScheme.PATHOLOGICAL, PartitionScheme.SHARD)
-_ATTACKS = (*OF_ANY_UNIT, Attack.ACTIVE)
 _QUANTITIES = "and the labels are quantities"
 
 
 def fitting_quantities(config: RunConfig) -> RunConfig:
-    """Return the configuration of a regression: without the attack on class probabilities where it is a default.
+    """Return the configuration of a regression: without attacks on class probabilities where they are a default.
 
     Raises `InputError` for a partition, an attack or a record that needs classes.
     """
@@ -28,9 +27,10 @@ def fitting_quantities(config: RunConfig) -> RunConfig:
     of_classes = {"local-randomizer": config.privacy.local_randomizer, "reconstruct-samples": audit.reconstruct_samples}
     for name, value in of_classes.items():
         require(value is None, f"{name} is {value!r}, {_QUANTITIES}: accepted with it are labels that name a class")
-    if audit.attacks == USUAL:
-        return config.changed(audit={"attacks": OF_ANY_UNIT})
-    about_classes = [attack for attack in audit.attacks or () if isinstance(attack, Attack) and attack not in _ATTACKS]
+    about_classes = [attack.name for attack in attacks_named(audit.attacks) if attack.needs_classes]
+    fitting = names_of_attacks(lambda attack: not attack.needs_classes)
+    if audit.attacks == default_attacks(of_records=True):
+        return config.changed(audit={"attacks": [name for name in audit.attacks if name in fitting]})
     problem = f"attacks {name_list(about_classes)} look at classes, {_QUANTITIES}"
-    require(not about_classes, f"{problem}: accepted are {name_list(_ATTACKS)}")
+    require(not about_classes, f"{problem}: accepted are {name_list(fitting)}")
     return config

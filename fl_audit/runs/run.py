@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fl_audit.atomic_files import write_json
-from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import announce_calls
@@ -185,7 +185,7 @@ def _federate(
     settings = plan.config.run
     app = parties.client_app
     ready = _getting_ready(on_round)
-    server_app = build_server_app(plan, batches, sink, timestamps, ready, parties.strategy, lines)
+    server_app = build_server_app(plan, batches, sink, timestamps, ready, parties.strategy, lines, app)
     match engine:
         case Engine.LOCAL:
             # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
@@ -232,7 +232,8 @@ def _pending_batches(plan: RunPlan, run: RunDirectory) -> tuple[TrialBatch, ...]
     """
     public = plan.federation
     audit = plan.config.audit
-    if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:
+    needs_shadows = any(attack.needs_shadows_of_each_target for attack in attacks_named(audit.attacks))
+    if needs_shadows and audit.trials < _ENOUGH_TRIALS:
         challenger = SeededChallenger(plan.seed, public.targets, public.membership_scheme)
         require_shadows_of_all(challenger.membership(range(audit.trials)))
     return run.store(plan.config).pending(audit.trials, plan.trials_per_batch)

@@ -26,7 +26,7 @@ from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private
 
 SCHEMA = 2
-_TABLES = ("trials", "rounds", "releases", "clients", "residuals", "insiders", "targets")
+_TABLES = ("trials", "rounds", "releases", "clients", "residuals", "targets")
 _FILES = (
     *("summary.json", "timing.json", "report.html", "report.pdf", MODEL),
     *(f"{label}.parquet" for label in _TABLES),
@@ -87,10 +87,9 @@ class RunDirectory:
     def store(self, config: RunConfig) -> TrialBatchStore:
         """Return the store of the results of the run's trial batches.
 
-        `config` is the configuration of the run. The store takes two settings from it: the prior belief, and whether
-        final models are kept.
+        `config` is the configuration of the run. The store takes the prior belief and the number of trials from it.
         """
-        return TrialBatchStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
+        return TrialBatchStore(self.path, self.secret().run, config.privacy.prior, config.audit.trials)
 
     def secret(self) -> ChallengerSeed:
         """Return the challenger's secrets; raise `InputError` if they are missing or damaged."""

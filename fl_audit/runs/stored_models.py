@@ -20,6 +20,8 @@ from fl_audit.learning.model_initialisation import model_template
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.tensor_files import open_tensors, read_tensors
 
+MOST_KEPT_SCALARS = 2**28
+"""Most numbers in the final models, or in the releases, that a run keeps without being asked: a gigabyte."""
 MODEL = "model.safetensors"
 """Name of the file in a run directory with the final model of trial 0, by the names of its state dictionary."""
 MODELS = "models"
@@ -68,10 +70,16 @@ def read_model(directory: Path, trial: int = 0, round_number: int | None = None)
     return tensors | _by_name(row, shapes, names)
 
 
+def are_final_models_kept(trials: int, parameters: int) -> bool:
+    """Return whether a run keeps the final models of all trials, and not that of trial 0 alone: up to a gigabyte."""
+    return trials * parameters <= MOST_KEPT_SCALARS
+
+
 def final_models(directory: Path) -> dict[int, Tensor]:
     """Return the stored final models of a run, each as one row of numbers, float32 (parameters,), keyed by trial.
 
-    With the setting keep-final-models = false there is that of trial 0 alone. `StackedModel` takes rows of this form.
+    Where those of all trials take more than a gigabyte, there is that of trial 0 alone. `StackedModel` takes rows of
+    this form.
     """
     found = dict[int, Tensor]()
     for path in sorted((directory / "public").glob("models-batch-*.safetensors")):
@@ -111,8 +119,8 @@ def _final_row(directory: Path, trial: int) -> Tensor:
                 row_index = trials.index(trial)
                 return cast(Tensor, file.get_slice(MODELS)[row_index : row_index + 1][0])
     raise InputError(
-        f"{directory} holds no final model of trial {trial}: accepted are trials of the run, and with "
-        "run.keep-final-models = false trial 0 alone"
+        f"{directory} holds no final model of trial {trial}: accepted are trials of the run, and where their models "
+        "take more than a gigabyte, trial 0 alone"
     )
 
 

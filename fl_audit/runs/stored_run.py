@@ -126,8 +126,8 @@ class Run:
     def final_models(self) -> "dict[int, Tensor]":
         """Return the final model of each trial that the run kept, keyed by trial, as one row of numbers.
 
-        A row has all trained parameters, float32 (parameters,), in the order of the module's parameters. With
-        `keep-final-models = false` in [run] there is that of trial 0 alone.
+        A row has all trained parameters, float32 (parameters,), in the order of the module's parameters. Where the
+        models of all trials take more than a gigabyte, the run keeps that of trial 0 alone.
 
         Raises
         ------

@@ -201,7 +201,7 @@ def _training_seconds(plan: RunPlan, engine: Engine, alone: float, imports: floa
             clients = _clients_of_a_round(plan)
             batches = -(-plan.config.audit.trials // (settings.trials_per_batch or 1))
             in_turn = -(-batches // BATCHES_IN_FLIGHT)
-            observers = 0 if audit_of(public).query(public) is ReleaseQueryKind.NOTHING else public.insiders
+            observers = 0 if audit_of(public).query(public) is ReleaseQueryKind.NOTHING else 1
             calls = batches * public.rounds * (clients + observers)
             processes = _client_processes(plan)
             start = _RAY_STARTS * imports + _CLIENT_STARTS * imports * processes / cores

@@ -27,7 +27,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_file, sha256_of
 from fl_audit.parquet_files import read_frame
 from fl_audit.runs.run_directory_checks import RESUME
-from fl_audit.runs.stored_models import MODELS, TRIALS, checkpoint_name
+from fl_audit.runs.stored_models import MODELS, TRIALS, are_final_models_kept, checkpoint_name
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.tensor_files import read_tensors
 from fl_audit.trial_batches import TrialBatch, remaining_batches
@@ -85,7 +85,7 @@ class TrialBatchStore:
     directory: Path  # the run directory
     run: str  # random identity of the run, by which batches of other runs are recognised
     prior: float  # the insider's prior belief in D
-    keep_final_models: bool = True  # whether the final models of all trials are kept, and not that of trial 0 alone
+    trials: int  # number of trials of the run
 
     @property
     def public(self) -> Path:
@@ -150,7 +150,8 @@ class TrialBatchStore:
 
     def _final_models(self, result: BatchResult) -> dict[str, Tensor]:
         """Return the final models of a batch that are kept, and the numbers of their trials; empty if none are."""
-        trials = [trial for trial in result.batch.trials if self.keep_final_models or trial == 0]
+        keeps_all = are_final_models_kept(self.trials, result.final_models.shape[1])
+        trials = [trial for trial in result.batch.trials if keeps_all or trial == 0]
         return {MODELS: result.final_models[: len(trials)], TRIALS: torch.tensor(trials)} if trials else {}
 
     def tables(self, trials: int) -> dict[str, pd.DataFrame]:

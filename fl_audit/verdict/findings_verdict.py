@@ -11,7 +11,8 @@ from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.report_elements import SectionError
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
-from fl_audit.verdict.exact_questions import ExactAnswer, exact_answers
+from fl_audit.verdict.exact_answers import exact_answers
+from fl_audit.verdict.exact_questions import ExactAnswer
 from fl_audit.verdict.judging import without_noise, without_tests
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate
 from fl_audit.verdict.verdict import AuditKindPhrases, Verdict, VerdictDetails

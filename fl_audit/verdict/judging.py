@@ -325,9 +325,10 @@ def without_tests(confidence: float) -> VerdictDetails:
 def without_noise(details: VerdictDetails) -> VerdictDetails:
     """Return a judgement without the tests and estimates of noise, for releases that are not sums with noise.
 
-    Tests of scores, guesses and opened values stay: they hold whatever is released.
+    Tests of scores, guesses and opened values stay: they hold whatever is released. The test of shares does not, since
+    it looks at the noise that is left without them.
     """
-    stay = {*OF_OPENED, TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES}
+    stay = {*OF_OPENED, TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES} - {TestName.SHARE_PAIRS}
     tests = tuple(test for test in details.tests if test.name in stay)
     gone = tuple((test.name, NotTestedReason.NOT_A_SUM) for test in details.tests if test.name not in stay)
     is_of_noise = details.method == TestName.NOISE_ALONG_RECORD

@@ -11,6 +11,7 @@ shows what the block before it prints; `<!-- not compared: why -->` before it le
 import re
 import shlex
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -76,13 +77,17 @@ BLOCKS = {str(page.relative_to(ROOT)): blocks_of(page) for page in PAGES}
 FILES = {block.file: block for blocks in BLOCKS.values() for block in blocks if block.file}
 
 
+def commands_that_make() -> dict[str, list[str]]:
+    """Return the commands of all pages that make a directory, by the directory's name."""
+    commands = dict[str, list[str]]()
+    for block in chain.from_iterable(BLOCKS.values()):
+        for command in () if block.reason else block.commands:
+            words = shlex.split(command, comments=True)
+            if "--out" in words and command not in (given := commands.setdefault(words[words.index("--out") + 1], [])):
+                given.append(command)
+    return commands
+
+
 def makers() -> dict[str, str]:
     """Return the command that makes each directory, by the directory's name: a page may read a run of another one."""
-    found: dict[str, str] = {}
-    for command in [
-        one for blocks in BLOCKS.values() for block in blocks if not block.reason for one in block.commands
-    ]:
-        words = shlex.split(command, comments=True)
-        if "--out" in words:
-            found.setdefault(words[words.index("--out") + 1], command)
-    return found
+    return {directory: commands[0] for directory, commands in commands_that_make().items()}

@@ -17,7 +17,7 @@ import pandas as pd
 import pictures
 import pytest
 import yaml
-from pages import BLOCKS, FILES, KINDS, PAGES, PAGES_OF_THE_SITE, PROGRAMS, ROOT
+from pages import BLOCKS, FILES, KINDS, PAGES, PAGES_OF_THE_SITE, PROGRAMS, ROOT, commands_that_make
 from typer.main import get_command
 from workspace import Workspace, read
 
@@ -89,6 +89,16 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
         patch.setattr(sys, "path", [*sys.path])
         patch.setenv("COLUMNS", "100")
         yield Workspace(directory)
+
+
+def test_no_two_commands_make_one_directory() -> None:
+    """A reader who follows two pages in one directory is not refused by the second because the directory exists."""
+    shared = {directory: commands for directory, commands in commands_that_make().items() if len(commands) > 1}
+    assert not {
+        directory: commands
+        for directory, commands in shared.items()
+        if not any("--resume" in command for command in commands)
+    }
 
 
 @pytest.mark.few_cases(14)

@@ -54,8 +54,8 @@ MECHANISMS: dict[str, Changes] = {
     "adaptive": _with(_CLIENTS, privacy={"clipping": "adaptive"}),
     "adaptive, sampled": _with(_CLIENTS, training={"sampling-rate": 0.5}, privacy={"clipping": "adaptive"}),
     "tree": _with(_CLIENTS, privacy={"noise": "tree"}),
-    "banded": _with(_CLIENTS, privacy={"noise": "banded", "bands": 3}),
+    "banded": _with(_CLIENTS, privacy={"noise": "banded"}),
     "banded cohorts": _with(_CLIENTS, training={"cohort": 2}, privacy={"noise": "banded"}),
-    "banded records": _with(_RECORDS, privacy={"noise": "banded", "bands": 2}),
+    "banded records": _with(_RECORDS, privacy={"noise": "banded"}),
 }
 """By name, one of every kind."""

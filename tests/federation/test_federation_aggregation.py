@@ -1,5 +1,6 @@
 """Tests of Flower strategies as aggregations of a run: without privacy, and as post-processing under a claim."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,20 @@ def test_a_proximal_strategy_of_ones_own_gives_clients_its_weight(tmp_path: Path
     named = _open_plan("fedprox", **{"proximal-mu": 0.5})
     assert torch.equal(_final(plan, tmp_path / "own"), _final(named, tmp_path / "named"))
     assert not torch.equal(_final(_open_plan("fedavg"), tmp_path / "avg"), _final(named, tmp_path / "again"))
+
+
+@pytest.mark.parametrize("strategy", ["dp-fedavg", "dp-fedsgd"])
+def test_planning_calls_a_factory_of_ones_own_once(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = list[str]()
+    honest = aggregation_module.import_function
+
+    def counted(name: str, noun: str) -> Callable[..., Any]:
+        factory = honest(name, noun)
+        return lambda: (calls.append(name), factory())[1]
+
+    monkeypatch.setattr(aggregation_module, "import_function", counted)
+    _open_plan("own_strategies:half", strategy=strategy)
+    assert calls == ["own_strategies:half"]
 
 
 @pytest.mark.parametrize(

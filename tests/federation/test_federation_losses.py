@@ -23,6 +23,7 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import run_locally
@@ -91,9 +92,8 @@ UNEQUAL = {"partition": "exponential", "clients": 4}
         {"data": UNEQUAL, "audit": {"evaluate-every": 3}},
         {"data": {"partition": "dirichlet", "partition-parameters": {"alpha": 0.1, "min-partition-size": 1}}},
         {"training": {"rounds": 1}, "audit": {"view": "model"}},
-        {"audit": {"epsilon-star-cut": 0.05}},
     ],
-    ids=["iid", "exponential", "some-releases", "dirichlet", "one-round", "cut"],
+    ids=["iid", "exponential", "some-releases", "dirichlet", "one-round"],
 )
 def test_federated_equals_pooled(
     change: dict[str, dict[str, Any]], adjacency: str, small_plan: MakePlan, exact_losses: None
@@ -139,10 +139,8 @@ def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, floa
     return float(scores.mean()), float(scores.std())
 
 
-@pytest.mark.few_cases(1)
-@pytest.mark.parametrize("cut", [0.0, 0.05])
-def test_final_releases_by_hand(cut: float, small_plan: MakePlan) -> None:
-    plan = small_plan(audit=FEDERATED | {"epsilon-star-cut": cut})
+def test_final_releases_by_hand(small_plan: MakePlan) -> None:
+    plan = small_plan(audit=FEDERATED)
     federation, delta = load_federation(plan.federation), plan.guarantee.delta
     for result in play(plan):
         population = federation.losses(result.final_models, federation.population)
@@ -151,9 +149,9 @@ def test_final_releases_by_hand(cut: float, small_plan: MakePlan) -> None:
             everything = np.concatenate([*shards, population[row]])
             low, high = everything.min(), everything.max()
             fit = scores_fit(population[row], low, high)
-            whole = epsilon_star_gaussian(*scores_fit(np.concatenate(shards), low, high), *fit, delta, cut)
+            whole = epsilon_star_gaussian(*scores_fit(np.concatenate(shards), low, high), *fit, delta, PARAMETRIC_CUT)
             assert result.columns.releases["epsilon_star"][row, -1] == pytest.approx(whole, abs=1e-9)
-            assert whole == parametric_epsilon_star(np.concatenate(shards), population[row], delta, cut=cut)
+            assert whole == parametric_epsilon_star(np.concatenate(shards), population[row], delta)
 
 
 def test_what_travels(small_plan: MakePlan) -> None:

@@ -29,7 +29,7 @@ CLIENTS: Changes = {
     "privacy": {"noise-multiplier": 1.0, "delta": 0.01, "clipping-norm": 0.1, "accountant": "gdp",
                 "adjacency": "add-remove-client"},
     "audit": {"trials": 60, "epsilon-star": False, "membership": False},
-    "run": {"seed": 1, "trials-per-batch": 60, "keep-releases": 0, "keep-final-models": False},
+    "run": {"seed": 1, "trials-per-batch": 60, "keep-releases": 0},
 }  # fmt: skip
 RECORDS: Changes = {
     "training": {"strategy": "dp-fedsgd", "learning-rate": 0.5, "local-epochs": None, "local-batch": None,
@@ -58,7 +58,7 @@ MECHANISMS: dict[str, tuple[Changes, ...]] = {
     "adaptive clipping": (ADAPTIVE,),
     "adaptive clipping, clients sampled": (PLD, ADAPTIVE, SAMPLED_CLIENTS),
     "noise along a tree": ({"privacy": {"noise": "tree"}},),
-    "banded noise": ({"privacy": {"noise": "banded", "bands": 3}},),
+    "banded noise": ({"privacy": {"noise": "banded"}},),
 }
 
 

@@ -47,7 +47,7 @@ def played(
     return run_audit(plan, place / "run", Engine.LOCAL, with_report=False)
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adversary", ["server", "client"])
 @pytest.mark.parametrize("batch", [ALL, SOME])
 def test_the_noise_that_is_left_is_that_of_the_distribution(
@@ -177,6 +177,7 @@ def test_one_epoch_of_one_batch_is_one_step(small_plan: MakePlan) -> None:
     assert not plan_of(small_plan, training=changes | {"local-batch": SOME}).federation.mechanism.knows_llr
 
 
+@pytest.mark.long
 def test_shards_of_several_sizes_have_rates_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = plan_of(
         small_plan, training={"local-batch": SOME}, data={"partition": "linear", "clients": 3}, audit={"trials": 20}
@@ -203,7 +204,7 @@ def test_a_secret_that_is_told_is_refused(small_plan: MakePlan) -> None:
         plan_of(small_plan, training={"local-batch": SOME}, audit={"participation": "seen"})
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adversary", ["server", "client"])
 @pytest.mark.parametrize("batch", [ALL, SOME])
 @pytest.mark.parametrize("clients", [2, 4])
@@ -235,8 +236,8 @@ def test_the_plan_hides_a_record_as_the_insider_finds_it_hidden(small_plan: Make
     )
     federation, steps = load_federation(plan.federation), plan.federation.mechanism.contribution
     assert isinstance(steps, PrivateTraining)
-    insider = federation.insiders[0]
-    own, known = len(federation.shards[federation.victim]), {insider, *federation.colluders(insider), federation.victim}
+    insider = federation.insider
+    own, known = len(federation.shards[federation.victim]), {insider, *federation.colluders, federation.victim}
     others = [len(shard) for client, shard in enumerate(federation.shards) if client not in known]
     assert len(others) == 2 - colluders
     assert steps.hiding == pytest.approx(np.sqrt(1 + sum((own / one) ** 2 for one in others)))

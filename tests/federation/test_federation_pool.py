@@ -375,7 +375,7 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
     federation = load_federation(public)
     found = {client: compartment_of(_message(public.to_json()), _context(client)) for client in range(5)}
     assert [client for client, one in found.items() if one == 1] == [federation.victim]
-    assert [client for client, one in found.items() if one == 2] == list(federation.insiders)
+    assert [client for client, one in found.items() if one == 2] == [federation.insider]
     assert set(found.values()) == {0, 1, 2}
     members = small_plan(
         privacy={"sensitivity": "global"},

@@ -68,7 +68,7 @@ def of_clients(training: dict[str, Any], **privacy: Any) -> dict[str, dict[str, 
 
 MECHANISMS: dict[str, dict[str, dict[str, Any]]] = {
     "distributed": {"privacy": {"noise": "distributed"}},
-    "banded": {"privacy": {"noise": "banded", "bands": 2}},
+    "banded": {"privacy": {"noise": "banded"}},
     "adaptive": of_clients({}, clipping="adaptive"),
     "attribute": {
         "data": {"name": "csv", "path": "people.csv", "label": "ill"},
@@ -183,7 +183,7 @@ def test_the_insider_is_told_nothing_about_the_candidates() -> None:
     plan = plan_of()
     batch = TrialBatch(0, 0, 60)
     challenger = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE)
-    assert TargetLogOddsCollector(plan.federation, {1: ()}, [batch], challenger, knows_others=False)._told(batch) == {}
+    assert TargetLogOddsCollector(plan.federation, 1, (), [batch], challenger, knows_others=False)._told(batch) == {}
     is_in = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE).membership(range(4000)).is_in
     assert (is_in.sum(axis=1) == 1).all()
     assert np.abs(is_in.sum(axis=0) - 200).max() < 5 * np.sqrt(200)

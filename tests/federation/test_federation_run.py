@@ -21,6 +21,7 @@ from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.result_columns import ResultTable, columns_of
 from fl_audit.runs.cluster import ray_connection
 from fl_audit.runs.cluster.ray_connection import cluster_at
 from fl_audit.runs.engine_names import Engine
@@ -38,25 +39,15 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     assert {"public", "challenger"} <= top
     assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
     trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
-    columns = ["trial", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
-    membership = ["membership_advantage", "record_membership_guess", "record_score"]
-    assert list(trials) == [
-        *columns,
-        *membership,
-        "test_auroc",
-        "epsilon_star_counted",
-        "epsilon_star_least",
-        "epsilon_star_fit",
-    ]
+    log_odds, *others = columns_of(ResultTable.TRIALS)
+    of_star = ("epsilon_star_counted", "epsilon_star_least", "epsilon_star_fit")
+    assert list(trials) == ["trial", "bit", log_odds, "belief", "won", *others, *of_star]
     assert trials["trial"].tolist() == list(range(6))
     truth = np.where(trials["bit"] == 1, 1, -1)
     np.testing.assert_allclose(trials["belief"], expit(truth * trials["log_odds"]))
     assert (trials["won"] == ((trials["log_odds"] > 0) == (trials["bit"] == 1))).all()
     rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
-    assert list(rounds) == [
-        *("trial", "round", "sigma", "local_sensitivity", "log_odds"),
-        *("increment", "measured_sigma"),
-    ]
+    assert list(rounds) == ["trial", "round", *columns_of(ResultTable.ROUNDS)]
     residuals = NoiseStatistics.of_table(pd.read_parquet(tmp_path / "run" / "residuals.parquet"))
     np.testing.assert_allclose(residuals.sigma.reshape(-1), rounds["measured_sigma"])
     assert rounds.groupby("trial")["log_odds"].last().tolist() == trials["log_odds"].tolist()
@@ -221,15 +212,13 @@ def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: P
 
 
 def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(privacy={"adjacency": "add-remove-record", "prior": 0.2}, run={"keep-final-models": False})
+    plan = small_plan(privacy={"adjacency": "add-remove-record", "prior": 0.2})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     trials = contents.trials
     truth = np.where(trials["bit"] == 1, 1, -1)
     np.testing.assert_allclose(trials["belief"], expit(truth * (trials["log_odds"] + np.log(0.25))))
     assert (trials["won"] == ((trials["log_odds"] > np.log(4)) == (trials["bit"] == 1))).all()
     assert re.search(r"20\s% likely before", (tmp_path / "run" / "report.html").read_text())
-    stored = [load_file(path)["trials"].tolist() for path in (tmp_path / "run" / "public").glob("models-*")]
-    assert stored == [[0]]
     assert trials["epsilon_star"].notna().all()
 
 

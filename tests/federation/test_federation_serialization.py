@@ -55,7 +55,7 @@ def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any], sm
             torch.testing.assert_close(held.features, really.features, rtol=0, atol=0)
             assert held.labels.equal(really.labels)
         assert found.targets_of(client) == federation.targets_of(client)
-        assert (found.units, found.insiders, found.victim) == (federation.units, federation.insiders, federation.victim)
+        assert (found.units, found.insider, found.victim) == (federation.units, federation.insider, federation.victim)
         with pytest.raises(IndexError):
             found.shard((client + 1) % 4)
         if client == federation.victim and federation.public.targets == 1:

@@ -96,6 +96,7 @@ def test_clients_as_units_are_audited(small_plan: MakePlan, tmp_path: Path) -> N
     assert summary["noise"]["ratio"] == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_both_engines_give_the_same_trials(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = plan_of(small_plan, 4)

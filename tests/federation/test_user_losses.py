@@ -36,7 +36,7 @@ def settings_of(directory: Path, adjacency: str, **audit: object) -> dict[str, d
         "data": data,
         "training": {"rounds": 2, "learning-rate": 0.5},
         "privacy": {"noise-multiplier": 2.0, "delta": 0.01, "clipping-norm": 1.0, "adjacency": adjacency},
-        "audit": {"trials": 3, "membership": False, "epsilon-star-cut": 0.01, **audit},
+        "audit": {"trials": 3, "membership": False, **audit},
         "run": {"seed": 1},
     }
 

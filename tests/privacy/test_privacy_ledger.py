@@ -14,16 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from fl_audit.app_audits.live.budget_guard import REFUSED, budget_mod
 from fl_audit.cli.main import main
 from fl_audit.errors import InputError
+from fl_audit.privacy.accounting_enums import TrainingCount
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, composed_epsilon, read_ledger
+from fl_audit.privacy.renyi import RDP_ORDERS
 from fl_audit.privacy.stated_releases import StatedReleases
 
 DELTA = 1e-5
@@ -243,3 +247,19 @@ def test_who_only_reads_a_ledger_loads_numpy_alone(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ.copy()
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_a_selection_is_one_line_that_adds_up_with_trainings_as_dp_accounting_does(tmp_path: Path) -> None:
+    terms = StatedReleases("add-remove-record", 20.0, 10)
+    path = tmp_path / "ledger"
+    add_to_ledger(path, LedgerTraining("best of 40", terms, trainings=40, selection=TrainingCount.GEOMETRIC))
+    add_to_ledger(path, LedgerTraining("twice", StatedReleases("add-remove-record", 8.0, 3), trainings=2))
+    accountant = RdpAccountant(RDP_ORDERS.tolist())
+    accountant.compose(RepeatAndSelectDpEvent(SelfComposedDpEvent(GaussianDpEvent(20.0), 10), 40.0, 1.0))
+    accountant.compose(SelfComposedDpEvent(GaussianDpEvent(8.0), 6))
+    assert composed_epsilon(read_ledger(path), 1e-5).epsilon == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
+    path.write_text(path.read_text().replace("geometric", "logarithmic"))
+    with pytest.raises(InputError, match="was changed"):
+        read_ledger(path)
+    with pytest.raises(InputError, match="from 2"):
+        LedgerTraining("one", terms, selection=TrainingCount.GEOMETRIC)

@@ -14,7 +14,7 @@ from fl_audit.privacy.calibration import noise_multiplier_for, noise_multiplier_
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.reconstruction_bounds import reconstruction_bound
-from fl_audit.privacy.targets import ReconstructionTarget, SinglingOutTarget
+from fl_audit.privacy.targets import ReconstructionTarget
 
 
 def one_round(mu: float) -> Claim:
@@ -78,9 +78,9 @@ def test_where_records_are_replaced_one_contribution_counts_and_not_two(rate: fl
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.2])
-@pytest.mark.parametrize("target", [ReconstructionTarget(0.05), SinglingOutTarget(0.2, 0.01)])
+@pytest.mark.parametrize("target", [ReconstructionTarget(0.05), ReconstructionTarget(0.2, 100)])
 def test_the_noise_that_is_found_keeps_the_guarantee_and_less_does_not(
-    target: ReconstructionTarget | SinglingOutTarget, rate: float
+    target: ReconstructionTarget, rate: float
 ) -> None:
     claim = Claim("replace-client", gaussian_rounds(1.0, 20, rate), 1e-5)
     noise = noise_multiplier_for(target, claim)
@@ -108,8 +108,7 @@ def test_noise_that_follows_one_pair_guarantees_nothing_about_other_records() ->
     [
         (lambda: ReconstructionTarget(0.001, 1000), "reconstruction is 0.001: .* above 0.001"),
         (lambda: ReconstructionTarget(0.5, 1), "candidates is 1: .* from 2"),
-        (lambda: SinglingOutTarget(1.0), "singling-out is 1.0"),
-        (lambda: SinglingOutTarget(0.5, 0.0), "share is 0.0"),
+        (lambda: ReconstructionTarget(1.0), "reconstruction is 1.0: .* below 1"),
     ],
 )
 def test_targets_that_mean_nothing_are_refused(make: object, message: str) -> None:

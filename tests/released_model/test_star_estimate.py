@@ -13,7 +13,6 @@ from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_g
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
 from fl_audit.released_model.star_intervals import hull_interval, loss_cells, parametric_draws
 from fl_audit.released_model.star_methods import DEFAULT_CUTS, StarMethod
-from fl_audit.runs.config.audit_section import AuditSection
 
 
 def test_cells_keep_all_losses_and_small_sets_exactly() -> None:
@@ -121,7 +120,7 @@ def test_a_fit_that_holds_is_kept_and_one_table_has_the_cuts() -> None:
     members, population = draw.normal(5, 0.1, 2000), draw.normal(5.02, 0.1, 2000)
     found = estimate_epsilon_star(members, population, 1e-5, np.random.default_rng(0))
     assert (found.method, found.cut) == (StarMethod.PARAMETRIC, DEFAULT_CUTS[StarMethod.PARAMETRIC])
-    assert StarSettings(1e-5).cut == AuditSection().epsilon_star_cut == DEFAULT_CUTS[StarMethod.PARAMETRIC] == 1e-6
+    assert StarSettings(1e-5).cut == DEFAULT_CUTS[StarMethod.PARAMETRIC] == 1e-6
 
 
 @pytest.mark.few_cases(3)

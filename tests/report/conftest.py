@@ -93,7 +93,6 @@ def synthetic_run(
     source: str = "central",
     adaptive: bool = False,
     threat_model: ThreatModel = CLIENT_ALONE,
-    insiders: int = 1,
     adjacency: Adjacency = Adjacency.REPLACE_RECORD,
     model: str = "adult-mlp",
     seed: int = 3,
@@ -141,11 +140,10 @@ def synthetic_run(
         residuals=long_table(1, **synthetic_residuals(generator, sigma, noise).columns())
         if with_insider and with_residuals
         else None,
-        insiders=synthetic_insiders(trials, insiders) if insiders > 1 else None,
     )
     plan = RunPlan(
         config=synthetic_config(adjacency, prior, with_guarantee, with_epsilon_star),
-        federation=synthetic_federation(mechanism, rounds, model, with_insider, threat_model, insiders),
+        federation=synthetic_federation(mechanism, rounds, model, with_insider, threat_model),
         guarantee=synthetic_guarantee(mechanism, rounds, prior, threat_model) if with_guarantee else None,
     )
     return FinishedRun(plan, tables, Timing(4.213, 18.94, 15.87, "ray"))
@@ -228,20 +226,6 @@ def synthetic_norms(mechanism: Mechanism, shape: tuple[int, ...]) -> dict[str, n
     return {"clipping_norm": np.broadcast_to(np.linspace(3.0, 1.5, shape[1]), shape)} if mechanism.is_adaptive else {}
 
 
-def synthetic_insiders(trials: int, insiders: int) -> pd.DataFrame:
-    """Insider i is right in all trials but the first i."""
-    won = np.arange(trials)[:, None] >= np.arange(insiders)
-    return pd.DataFrame(
-        {
-            "trial": np.repeat(np.arange(trials), insiders),
-            "insider": np.tile(np.arange(1, insiders + 1), trials),
-            "log_odds": 0.5,
-            "belief": np.where(won, 0.6, 0.4).ravel(),
-            "won": won.ravel(),
-        }
-    )
-
-
 def synthetic_guarantee(mechanism: Mechanism, rounds: int, prior: float, threat_model: ThreatModel) -> Guarantee:
     fixed = mechanism.scaling is SensitivityKind.LOCAL
     sensitivities = SignalToNoiseAdaptivity.FIXED if fixed else SignalToNoiseAdaptivity.ADAPTIVE
@@ -261,7 +245,7 @@ def synthetic_config(adjacency: Adjacency, prior: float, with_guarantee: bool, w
 
 
 def synthetic_federation(
-    mechanism: Mechanism, rounds: int, model: str, with_insider: bool, threat_model: ThreatModel, insiders: int
+    mechanism: Mechanism, rounds: int, model: str, with_insider: bool, threat_model: ThreatModel
 ) -> Federation:
     return Federation(
         data=DataSpec("adult"),
@@ -279,7 +263,6 @@ def synthetic_federation(
         view=InsiderView.UPDATE,
         with_insider=with_insider,
         threat_model=threat_model,
-        insiders=insiders,
     )
 
 

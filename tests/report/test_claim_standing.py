@@ -164,6 +164,7 @@ def test_titles_name_the_file_of_a_user_and_not_its_format():
     ]  # fmt: skip
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("height", [40, 140])
 def test_no_sheet_holds_the_line_to_sign_alone(make_contents, height):
     weasyprint = pytest.importorskip("weasyprint")

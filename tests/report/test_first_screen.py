@@ -8,11 +8,12 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.audits.page.drawn_pictures import draw_all
 from fl_audit.audits.page.engineer_part import engineer_part, facts_of, next_step, warnings_of
 from fl_audit.audits.page.first_screen import first_screen, first_screen_of
 from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.report_files import ON_PAPER, why_no_pdf, write_pdf
-from fl_audit.audits.page.report_page import draw_all, paragraphs, render_html
+from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.data.randomizers import RandomisedBits
 from fl_audit.federation.run_tables import Timing

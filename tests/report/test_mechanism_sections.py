@@ -12,7 +12,6 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_guarantee import AdaptiveClippingFinding, ColludersFinding
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
-from fl_audit.audits.identifiability.findings_insider import SeveralInsidersFinding
 from fl_audit.audits.page.engineer_part import facts_of
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import paragraphs, render_html
@@ -114,7 +113,6 @@ def test_another_prior_is_said_for_clients(make_contents):
         ({"sampling_rate": 0.3, "threat_model": SEEN}, "Who takes part", "only .*left out protects"),
         ({"cohort": 2}, "Who takes part", "round of 2.5, .* 2 times in 4 rounds"),
         ({"adaptive": True}, "Clipping", "50\xa0% of the updates"),
-        ({"insiders": 3}, "Where the insider sits", "3 of the clients"),
         (
             {"source": "local", "threat_model": ThreatModel(Adversary.SERVER)},
             "Where the insider sits",
@@ -211,17 +209,6 @@ def test_a_person_is_protected_from_those_whom_the_guarantee_names(make_contents
     secret = make_contents(**CLIENT | {"sampling_rate": 0.3})
     assert "not told which clients" in person_text(secret)
     assert "not told" not in person_text(make_contents(**CLIENT | {"sampling_rate": 0.3, "threat_model": SEEN}))
-
-
-def test_several_insiders_are_best_and_spread(make_contents):
-    contents = make_contents(**CLIENT | {"insiders": 3})
-    numbers = contents.find(SeveralInsidersFinding)
-    assert [(one.client, one.estimate.wins) for one in numbers.each] == [(1, 25), (2, 24), (3, 23)]
-    assert numbers.best.client == 1
-    assert numbers.spread == pytest.approx(4 / 25)
-    assert numbers.agreement == pytest.approx(23 / 25)
-    assert contents.summary["insiders"]["best"] == 1
-    assert make_contents(**CLIENT).summary["insiders"] is None
 
 
 @pytest.mark.parametrize(

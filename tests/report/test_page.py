@@ -15,9 +15,10 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
 from fl_audit.audits.common.sections_mechanism import _flat
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.audits.page.drawn_pictures import DrawnPicture
 from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.audits.page.report_files import write_report
-from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
+from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, paragraphs, render_html
 from fl_audit.audits.sections import SECTIONS, page_rows, report_contents, sections_with_findings
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing

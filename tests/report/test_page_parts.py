@@ -31,7 +31,7 @@ PARTS = {
     ),
 }
 WITH_HTML_OF_THEIR_OWN = {
-    "fl_audit/audits/page/gauge.py", "fl_audit/audits/page/report_page.py", "fl_audit/report/page.py",
+    "fl_audit/audits/page/gauge.py", "fl_audit/report/page.py",
     "experiments/papers/page.py", "experiments/papers/published_page.py",
 }  # fmt: skip
 """The gauge and SVG figures, tables in scrolling boxes, and the pages of papers that stand in the documentation."""

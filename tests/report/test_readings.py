@@ -30,7 +30,6 @@ SHAPES = {
     "consistent, by luck": {"exact": False, "trials": 60, "seed": 11},
     "violated": {"exact": False, "trials": 60, "noise": 0.5, "seed": 8},
     "inconclusive": {"exact": False, "trials": 6, "rounds": 3, "seed": 5},
-    "insiders": {"exact": False, "trials": 40, "insiders": 3, "seed": 2},
     "prior": {"exact": False, "trials": 60, "prior": 0.2, "seed": 4},
     "sampled": {
         "exact": False,

@@ -14,8 +14,9 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.audits.canaries.guessing_bounds import tradeoff_epsilon
 from fl_audit.audits.membership.findings_attacks import INSIDER, AllAttacksFinding
 from fl_audit.audits.membership.sections_attacks import ATTACKS
+from fl_audit.audits.page.drawn_pictures import draw_all
 from fl_audit.audits.page.first_screen import summary_table
-from fl_audit.audits.page.report_page import draw_all, render_html
+from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.report_elements import Reading

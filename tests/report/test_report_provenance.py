@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fl_audit.audits.common.sections_provenance import NOT_NOTED, provenance_line
-from fl_audit.audits.page.report_page import papers_of, render_html
+from fl_audit.audits.page.papers_used import papers_of
+from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.run_tables import Provenance, RunSession
 from fl_audit.runs.provenance import command_text

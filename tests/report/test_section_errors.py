@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from fl_audit.audits.page.drawn_pictures import draw_all
 from fl_audit.audits.page.first_screen import summary_table
-from fl_audit.audits.page.report_page import draw_all, render_html
+from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import SECTIONS, VERDICT, report_contents
 from fl_audit.report.report_elements import ReportContents, Section
 from fl_audit.verdict import findings_verdict

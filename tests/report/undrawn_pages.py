@@ -1,6 +1,6 @@
 """Pages of reports without their pictures, which take a while."""
 
-from fl_audit.audits.page.report_page import DrawnPicture
+from fl_audit.audits.page.drawn_pictures import DrawnPicture
 from fl_audit.audits.sections import sections_with_findings
 from fl_audit.report.report_elements import ReportContents
 

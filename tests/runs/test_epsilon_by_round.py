@@ -27,7 +27,6 @@ from fl_audit.runs.run import run_audit
 ROUNDS = 6
 NOISES: dict[str, dict[str, dict[str, Any]]] = {
     **{name: {} for name in names_of_noises()},
-    "banded": {"privacy": {"bands": 3}},
     "inside-training": {
         "training": {"strategy": "dp-sgd-clients", "local-batch": 10, "learning-rate": None},
         "privacy": {"adjacency": "add-remove-record", "accountant": "pld"},

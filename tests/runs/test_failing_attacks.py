@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.membership.attacks.registry import ATTACKS
 from fl_audit.run_files import read_json
 from fl_audit.runs import attacks, run_report
 from fl_audit.runs.config import parse_config
@@ -55,34 +55,25 @@ def consistent_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings_verdict.VerdictDetails, "verdict", Verdict.CONSISTENT)
 
 
-@pytest.mark.parametrize("failing", [Attack.LOSS, Attack.ATTRIBUTE])
+@pytest.mark.parametrize("failing", ["loss", "attribute"])
 def test_the_other_attacks_are_written_without_one_that_fails(
-    failing: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = attacks.attack_scores
-
-    def scores(attack: Any, *of: Any) -> Any:
-        if attack is failing:
-            raise ArithmeticError(REASON)
-        return honest(attack, *of)
-
-    def guesses(*of: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise ArithmeticError(REASON)
 
-    monkeypatch.setattr(attacks, "attack_scores", scores)
-    if failing is Attack.ATTRIBUTE:
-        monkeypatch.setattr(attacks, "_guesses", guesses)
+    guesses_values = ATTACKS[failing].guesses_values
+    monkeypatch.setattr(*((attacks, "_guesses") if guesses_values else (ATTACKS[failing], "scores")), fail)
     consistent_otherwise(monkeypatch)
-    named = [Attack.LOSS, Attack.RMIA] if failing is Attack.LOSS else [Attack.LOSS, Attack.ATTRIBUTE]
-    audit = {"kind": "membership", "trials": 24, "targets": 10, "attacks": list(map(str, named)), "epsilon-star": False}
-    asked = {"attribute": "smokes"} if failing is Attack.ATTRIBUTE else {}
+    other = "loss" if guesses_values else "rmia"
+    audit = {"kind": "membership", "trials": 24, "targets": 10, "attacks": [failing, other], "epsilon-star": False}
+    asked = {"attribute": "smokes"} if guesses_values else {}
     privacy = {"adjacency": "add-remove-record", "sensitivity": None}
     summary = played(tmp_path, data=people_in(tmp_path / "people.csv"), audit=audit | asked, privacy=privacy)
     assert summary["verdict"] == "inconclusive"
     assert [one["reason"] for one in summary["not_computed"]] == [f"ArithmeticError: {REASON}"]
-    assert str(failing) in summary["not_computed"][0]["part"]
-    others = {str(attack) for attack in named if attack not in (failing, Attack.ATTRIBUTE)}
-    assert others <= summary["attacks"]["by_name"].keys()
+    assert failing in summary["not_computed"][0]["part"]
+    assert other in summary["attacks"]["by_name"]
 
 
 def test_a_search_for_images_that_fails_leaves_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

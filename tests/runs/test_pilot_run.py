@@ -35,6 +35,7 @@ def learned_record(trials: int) -> RunPlan:
     return plan_run(parse_config(small_settings(**LEARNED, audit=audit, run={"trials-per-batch": 400})))
 
 
+@pytest.mark.long
 def test_a_pilot_run_finds_the_number_that_a_long_run_needs(tmp_path: Path) -> None:
     plan = learned_record(800)
     planned, pilot = planned_of_signal(plan), pilot_of_signal(plan, QUICK)

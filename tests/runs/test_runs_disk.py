@@ -51,6 +51,7 @@ def failure(plan: RunPlan, run: Path, resume: bool = False) -> str:
     return said
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="mounts a disk")
 def test_a_full_disk_and_one_that_is_read_only_cost_no_finished_batch(
     small_disk: Path, tmp_path: Path, small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch

@@ -173,22 +173,3 @@ def test_two_runs_cannot_begin_in_one_directory(small_plan: MakePlan, tmp_path: 
     (tmp_path / "run" / "challenger" / "batches").mkdir(parents=True)
     with pytest.raises(InputError, match=r"exists .*no run"):
         play(small_plan, tmp_path / "run")
-
-
-def test_several_insiders_are_kept_over_batches_and_resumed(small_plan: MakePlan, tmp_path: Path) -> None:
-    several = {"insiders": 2}
-    alone = play(small_plan, tmp_path / "alone", audit={"trials": 5})
-    first = play(small_plan, tmp_path / "run", audit={"trials": 5} | several)
-    assert alone.run.tables.insiders is None
-    assert first.run.tables.insiders is not None
-    more = play(small_plan, tmp_path / "run", resume=True, audit={"trials": 8} | several)
-    kept = pd.read_parquet(tmp_path / "run" / "insiders.parquet")
-    assert list(kept.columns) == ["trial", "insider", "log_odds", "belief", "won"]
-    assert kept["trial"].tolist() == [trial for trial in range(8) for _ in range(2)]
-    assert more.run.tables.insiders is not None
-    pd.testing.assert_frame_equal(more.run.tables.insiders, kept)
-    pd.testing.assert_frame_equal(kept[:10], first.run.tables.insiders, check_exact=True)
-    # The first of them is the insider whose every round is noted.
-    one = kept[kept["insider"] == kept["insider"].iloc[0]]
-    np.testing.assert_array_equal(one["log_odds"], more.trials["log_odds"])
-    assert [entry["trials"] for entry in more.summary["insiders"]["each"]] == [8, 8]

@@ -11,11 +11,14 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from typer.testing import CliRunner
 
+from fl_audit.app_audits.page import PageText, write_result
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.signed_statement import STATEMENTS, SignerIdentity, new_key, sign, verify
+from fl_audit.verdict.audit_result import AuditedKind, AuditResult
+from fl_audit.verdict.verdict import Verdict
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +200,27 @@ def test_the_commands(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = json.loads(CliRunner().invoke(app, ["verify", "run", "--json"]).stdout)
     assert [found["edited"] for found in told["statements"]] == [["report.html"]] * 2
     assert not told["agrees"]
+
+
+@pytest.mark.parametrize("kind", AuditedKind)
+def test_every_kind_of_result_is_signed_twice_and_an_edited_verdict_is_found(kind: AuditedKind, tmp_path: Path) -> None:
+    directory = tmp_path / "result"
+    directory.mkdir()
+    result = AuditResult(kind, "tiny", Verdict.VIOLATED, "Violated.", warning="assures next to nothing")
+    write_result(result, PageText(subtitle="", step=""), directory)
+    for name in ("officer", "engineer"):
+        statement = sign(directory, tmp_path / name, SignerIdentity(name), with_new_key=True).statement
+        predicate = statement["predicate"]
+        assert (predicate["kind"], predicate["verdict"]) == (str(kind), "violated")
+        assert predicate["warning"] == "assures next to nothing"
+    runner = CliRunner()
+    agreed = runner.invoke(app, ["verify", str(directory)])
+    assert agreed.exit_code == 0
+    assert agreed.stdout.splitlines()[-1].startswith("agrees")
+    assert agreed.stdout.count("signed: ") == 2
+    summary = directory / "summary.json"
+    summary.write_text(summary.read_text().replace('"violated"', '"consistent"'))
+    differs = runner.invoke(app, ["verify", str(directory)])
+    assert differs.exit_code == 4
+    assert "consistent" not in differs.stdout
+    assert differs.stdout.splitlines()[-1] == "differs: edited: summary.json"

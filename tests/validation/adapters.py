@@ -104,7 +104,7 @@ def settings_of(place: Path, seed: int, trials: int, **changes: dict[str, Any]) 
         "training": {"rounds": 10, "learning-rate": 0.5},
         "privacy": {"epsilon": 2.0, "delta": 1e-3, "adjacency": "replace-record", "clipping-norm": 1.0},
         "audit": {"trials": trials, "epsilon-star": False, "evaluate-every": 10},
-        "run": {"seed": seed, "trials-per-batch": trials, "keep-releases": 0, "keep-final-models": False},
+        "run": {"seed": seed, "trials-per-batch": trials, "keep-releases": 0},
     }  # fmt: skip
     return {name: section | changes.get(name, {}) for name, section in sections.items()}
 

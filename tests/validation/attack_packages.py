@@ -28,10 +28,10 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
-from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
-from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of

@@ -60,7 +60,7 @@ def breach_plan(seed: int, **changes: dict[str, Any]) -> RunPlan:
         "privacy": {"noise-multiplier": 4.0, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "global",
                     "adjacency": "replace-record", "accountant": "gdp"},
         "audit": {"trials": 100, "epsilon-star": False, "membership": False},
-        "run": {"seed": seed, "trials-per-batch": 100, "keep-releases": 0, "keep-final-models": False},
+        "run": {"seed": seed, "trials-per-batch": 100, "keep-releases": 0},
     }  # fmt: skip
     return plan_run(parse_config({name: section | changes.get(name, {}) for name, section in settings.items()}))
 
@@ -86,7 +86,7 @@ _MECHANISMS: tuple[dict[str, dict[str, Any]], ...] = (
     {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}, "audit": {"participation": "seen"}},
     {"privacy": {"noise": "distributed"}},
     {"privacy": {"noise": "local"}, "audit": {"adversary": "server"}},
-    {"privacy": {"noise": "banded", "bands": 3, "accountant": "pld"}},
+    {"privacy": {"noise": "banded", "accountant": "pld"}},
     {"privacy": {"noise": "tree", "accountant": "pld"}},
     _of_clients(clipping="adaptive"),
     _of_clients(noise="distributed"),

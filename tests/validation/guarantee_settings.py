@@ -57,7 +57,7 @@ NOISE: dict[str, Sections] = {
     "distributed": {"privacy": {"noise": "distributed"}},
     "local": {"privacy": {"noise": "local"}},
     "tree": {"privacy": {"noise": "tree"}},
-    "banded": {"privacy": {"noise": "banded", "bands": 2}},
+    "banded": {"privacy": {"noise": "banded"}},
     "inside-training": {"privacy": {"noise": "inside-training"}},
 }
 ADVERSARY: dict[str, Sections] = {
@@ -212,7 +212,7 @@ def plan_of(combination: Combination, records: Path, trials: int, seed: int, tar
         "training": training,
         "privacy": privacy | target,
         "audit": {"trials": trials, "epsilon-star": False, "membership": False, "evaluate-every": ROUNDS},
-        "run": {"seed": seed, "trials-per-batch": min(trials, 1000), "keep-releases": 0, "keep-final-models": False},
+        "run": {"seed": seed, "trials-per-batch": min(trials, 1000), "keep-releases": 0},
     }
     for part in combination.sections():
         for name, values in part.items():

@@ -11,11 +11,11 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from fl_audit.array_types import Flags, Floats
+from fl_audit.audits.membership.attacks.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.attribute_inference import attribute_guesses, sampled_distribution
-from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
-from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
 from fl_audit.audits.membership.roc_metrics import RocSummary, membership_rates
-from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.white_box import known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.audits.membership.white_box_networks import WhiteBoxSettings

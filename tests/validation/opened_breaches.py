@@ -255,7 +255,7 @@ class _TargetFollows(_Sampling):
 class _OneSeed(TrialBatchStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
-        told, insider = self.challenger.noise_seed, min(self.roster.insiders)
+        told, insider = self.challenger.noise_seed, self.roster.insider
         self.challenger.noise_seed = lambda client: told(insider)  # type: ignore[method-assign]
 
 
@@ -263,7 +263,7 @@ class _TwoAlike(TrialBatchStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         told, victim = self.challenger.noise_seed, self.roster.victim
-        other = next(one for one in range(self.public.clients) if one not in (victim, *self.roster.insiders))
+        other = next(one for one in range(self.public.clients) if one not in (victim, self.roster.insider))
         self.challenger.noise_seed = lambda client: told(victim if client == other else client)  # type: ignore[method-assign]
 
 

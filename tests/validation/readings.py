@@ -52,7 +52,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "training": {"rounds": 4, "learning-rate": 1.0},
     "privacy": _PRIVACY,
     "audit": {"trials": 30, "epsilon-star": False, "membership": False},
-    "run": {"trials-per-batch": 30, "keep-releases": 0, "keep-final-models": False},
+    "run": {"trials-per-batch": 30, "keep-releases": 0},
 }
 _MEMBERS: dict[str, Any] = {"kind": "membership", "targets": 12, "attacks": ["loss"]}
 _OF_CLIENTS: dict[str, Any] = {"strategy": "dp-fedavg", "local-steps": 1, "local-batch": 10,
@@ -69,7 +69,6 @@ _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "eight records": {"data": {"records": 8, "clients": 2}, "audit": {"trials": 12, "membership": True}},
     "all at once": {"audit": {"trials": 60, "membership": True, "epsilon-star": True}},
     "few, at epsilon 8": {"privacy": {"noise-multiplier": None, "epsilon": 8.0}, "audit": {"trials": 40}},
-    "insiders": {"audit": {"trials": 60, "insiders": 2}},
     "membership": {"audit": _MEMBERS},
     "membership, LiRA": {"audit": _MEMBERS | {"attacks": ["loss", "lira"], "trials": 24}},
     "membership, sampled": {"training": {"sampling-rate": 0.5}, "privacy": {"accountant": "pld"}, "audit": _MEMBERS},

@@ -133,6 +133,7 @@ class _SamplesOfItsOwn(TrialBatchStrategy):
         self.challenger.participation = public.participation  # type: ignore[method-assign]
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize(
     ("strategy", "changes", "question"),
     [

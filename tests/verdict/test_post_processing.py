@@ -84,6 +84,7 @@ def step_of(found: VerdictFinding, question: ExactQuestion = ExactQuestion.STEP)
     return next(answer for answer in found.judged.exact if answer.question is question)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", RULES)
 def test_changes_after_correct_noise_are_not_accused(name: str, tmp_path: Path) -> None:
     found = verdict_of(tmp_path, with_rule(RULES[name]))
@@ -106,6 +107,7 @@ def test_a_step_that_changes_nothing_changes_nothing(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(own, ours, check_exact=True)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", RULES)
 def test_too_little_noise_is_found_under_every_change(name: str, tmp_path: Path) -> None:
     found = verdict_of(tmp_path, with_rule(RULES[name], 0.7))
@@ -137,6 +139,7 @@ def test_what_rounding_leaves_over_may_be_carried_into_the_next_round(tmp_path: 
     assert step_of(found).is_asked
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_mechanism_may_be_post_processed(variant: str, tmp_path: Path) -> None:
     """Projection changes the length of noise, and the log-odds of the stored releases are those of the run."""

@@ -8,7 +8,6 @@ from itertools import count
 from math import ceil, sqrt
 from typing import assert_never
 
-from fl_audit.audits.membership.attack_names import USUAL, Attack
 from fl_audit.audits.membership.shadow_sums import FEWEST, fewest_on_a_side
 from fl_audit.experiments.papers.bernau2019.hyperparameters import (
     COLLAB,
@@ -39,7 +38,7 @@ ATTACK_NAMES = {
     "rmia": "AUC of RMIA",
     INSIDER: "AUC of the insider",
 }
-ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
+ATTACKS = ("loss", BLACK_BOX, STRONGEST, "rmia", WHITE_BOX)
 WITH_INSIDER = (PURCHASES, SKEWED)
 """Data sets whose central runs also have an insider."""
 REPETITIONS = 5
@@ -53,7 +52,6 @@ BASE: Settings = {
     "audit.attacks": list(ATTACKS),
     "audit.epsilon-star": False,
     "run.keep-releases": 0,
-    "run.keep-final-models": True,
     "run.actors": 1,  # runs are played side by side instead
 }
 """Settings of every run."""

@@ -44,7 +44,6 @@ BASE: Settings = {
     "audit.epsilon-star": False,
     "audit.evaluate-every": ROUNDS,
     "run.keep-releases": 0,
-    "run.keep-final-models": False,
 }
 """Settings of every run."""
 

@@ -13,7 +13,6 @@ from typing import Any
 from fl_audit.experiments.papers.claims import read_claims
 from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, Settings, nested
 from fl_audit.experiments.papers.printed import PrintedNumbers
-from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.sweeps.grid import Axis, Point, baselines, grid, without_privacy
 from fl_audit.words import plural
 
@@ -29,7 +28,6 @@ BASE: Settings = {
     "audit.insider": False,
     "audit.neighbour": "random",
     "audit.evaluate-every": 1_000_000,
-    "audit.epsilon-star-cut": PARAMETRIC_CUT,
     "run.seed": 0,
 }
 """Settings of every run."""

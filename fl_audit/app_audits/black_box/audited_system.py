@@ -1,6 +1,7 @@
 """The system under audit: a Flower strategy with its arguments, and the mods and local training of its clients."""
 
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from flwr.app import Message
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp import Grid
@@ -184,7 +184,8 @@ def _renew(value: object, draws: np.random.Generator) -> None:
             value.bit_generator.state = type(value.bit_generator)(int(draws.integers(2**32))).state
         case np.random.RandomState() | random.Random():
             value.seed(int(draws.integers(2**32)))
-        case torch.Generator():
+        case _ if (torch := sys.modules.get("torch")) is not None and isinstance(value, torch.Generator):
+            # Not imported, because clients need this module without torch: without it nobody has such a generator.
             value.manual_seed(int(draws.integers(2**32)))
         case _:
             pass

@@ -30,41 +30,70 @@ def unasked(trainings: RecordedTrainings) -> dict[Pitfall, str]:
         (is_single, CALLED_ONCE, (Pitfall.SEEDED_NOISE, Pitfall.FIXED_SAMPLE)),
         (len(trainings.by_client) < 2, "one client trained", (Pitfall.SHARED_NOISE,)),
         (not trainings.replays, "no replay was compared", (Pitfall.COUPLED, Pitfall.OVER_NORM, Pitfall.LAYER_CLIPPING)),
-        (all(replay.noise_moved is None or replay.is_replaced for replay in trainings.replays),
-         "no replay had the same noise and one record less", (Pitfall.NOISE_FOLLOWS,)),
-        (trainings.trace is None, "what leaves was not traced with other records",
-         (Pitfall.BARE_OUTPUT, Pitfall.PRIVATE_SCHEDULE, Pitfall.PRIVATE_RATE)),
+        (
+            all(replay.noise_moved is None or replay.is_replaced for replay in trainings.replays),
+            "no replay had the same noise and one record less",
+            (Pitfall.NOISE_FOLLOWS,),
+        ),
+        (
+            trainings.trace is None,
+            "what leaves was not traced with other records",
+            (Pitfall.BARE_OUTPUT, Pitfall.PRIVATE_SCHEDULE, Pitfall.PRIVATE_RATE),
+        ),
         (is_unclipped, "Opacus kept no gradients of single records", (Pitfall.CUT_BATCH, Pitfall.BATCH_CLIPPING)),
         (trainings.claimed is None, "no epsilon was named", (Pitfall.CLAIMED_EPSILON, Pitfall.EARLY_EPSILON)),
-        (not any(training.is_accountant_seen for training in trainings.private_trainings),
-         "no accountant of Opacus counted",
-         (Pitfall.UNCOUNTED_STEPS, Pitfall.UNTAKEN_STEPS, Pitfall.WRONG_RATE, Pitfall.WRONG_NOISE_COUNTED)),
-        (trainings.measured is not None,
-         "the steps are taken without Opacus, and state no noise multiplier and no norm",
-         (Pitfall.SMALL_NOISE, Pitfall.LAYER_CLIPPING)),
-        (trainings.has_dependent_noise, "the noise is not independent at the coordinates, so its size is not known",
-         (Pitfall.CLAIMED_EPSILON, Pitfall.NOISE_DISTRIBUTION)),
-        (trainings.measured is not None and any(effect.coupling is None for effect in trainings.measured.effects),
-         "no second record was found whose values move the same step", (Pitfall.COUPLED,)),
+        (
+            not any(training.is_accountant_seen for training in trainings.private_trainings),
+            "no accountant of Opacus counted",
+            (Pitfall.UNCOUNTED_STEPS, Pitfall.UNTAKEN_STEPS, Pitfall.WRONG_RATE, Pitfall.WRONG_NOISE_COUNTED),
+        ),
+        (
+            trainings.measured is not None,
+            "the steps are taken without Opacus, and state no noise multiplier and no norm",
+            (Pitfall.SMALL_NOISE, Pitfall.LAYER_CLIPPING),
+        ),
+        (
+            trainings.has_dependent_noise,
+            "the noise is not independent at the coordinates, so its size is not known",
+            (Pitfall.CLAIMED_EPSILON, Pitfall.NOISE_DISTRIBUTION),
+        ),
+        (
+            trainings.measured is not None and any(effect.coupling is None for effect in trainings.measured.effects),
+            "no second record was found whose values move the same step",
+            (Pitfall.COUPLED,),
+        ),
         (trainings.measured is not None, "no engine of Opacus made a model private", _OF_ENGINES),
-        (trainings.measured is not None, "replays leave records out of mini-batches alone",
-         (Pitfall.PRIVATE_SIZE,)),
-        (not any(training.left.evaluation for training in trainings.private_trainings), "no evaluation replied",
-         (Pitfall.CLEAR_EVALUATION,)),
+        (trainings.measured is not None, "replays leave records out of mini-batches alone", (Pitfall.PRIVATE_SIZE,)),
+        (
+            not any(training.left.evaluation for training in trainings.private_trainings),
+            "no evaluation replied",
+            (Pitfall.CLEAR_EVALUATION,),
+        ),
         (not _has_numbers(trainings), "no numbers left", (Pitfall.EXACT_COUNT,)),
-        (trainings.trace is None and not _has_numbers(trainings), "what leaves was not traced with other records",
-         (Pitfall.CLEAR_METRICS,)),
-    )  # fmt: skip
+        (
+            trainings.trace is None and not _has_numbers(trainings),
+            "what leaves was not traced with other records",
+            (Pitfall.CLEAR_METRICS,),
+        ),
+    )
     pitfalls = {pitfall.pitfall for pitfall in found_pitfalls(trainings)}
     reasons_by_pitfall = {name: why for holds, why, names in reasons if holds for name in names if name not in pitfalls}
     return dict(sorted(reasons_by_pitfall.items(), key=lambda item: list(Pitfall).index(item[0])))
 
 
 _OF_ENGINES = (
-    Pitfall.NO_POISSON, Pitfall.OTHER_LOADER, Pitfall.BATCH_NORM, Pitfall.TRAINED_BEFORE, Pitfall.UNWRAPPED,
-    Pitfall.OUTSIDE_OPTIMIZER, Pitfall.MOVED_OUTSIDE, Pitfall.FROZEN_MOVED, Pitfall.BUFFERS, Pitfall.UNKNOWN_TENSORS,
+    Pitfall.NO_POISSON,
+    Pitfall.OTHER_LOADER,
+    Pitfall.BATCH_NORM,
+    Pitfall.TRAINED_BEFORE,
+    Pitfall.UNWRAPPED,
+    Pitfall.OUTSIDE_OPTIMIZER,
+    Pitfall.MOVED_OUTSIDE,
+    Pitfall.FROZEN_MOVED,
+    Pitfall.BUFFERS,
+    Pitfall.UNKNOWN_TENSORS,
     Pitfall.CHOSEN_EPOCH,
-)  # fmt: skip
+)
 """Pitfalls that are looked for in models that an engine of Opacus made private."""
 
 

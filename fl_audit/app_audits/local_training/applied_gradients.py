@@ -118,12 +118,19 @@ class GradientObserver:
         is_known = is_first and seed != self._start_seed and is_predictable(torch.default_generator)
         self.applied.append(
             AppliedGradient(
-                *kind, rate, batches, is_fresh,
+                *kind,
+                rate,
+                batches,
+                is_fresh,
                 tuple(tuple(parameter.shape) for parameter in parameters),
                 float(np.sqrt(np.mean(flat.astype(np.float64) ** 2))),
-                self._passes, self._is_random, seed, is_known, flat if number < self.plan.kept_steps else None,
+                self._passes,
+                self._is_random,
+                seed,
+                is_known,
+                flat if number < self.plan.kept_steps else None,
             )
-        )  # fmt: skip
+        )
         if self.plan.given_scales:
             self._put(parameters, self.plan.given_scales[min(number, len(self.plan.given_scales) - 1)], number)
 

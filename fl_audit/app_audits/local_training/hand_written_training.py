@@ -37,9 +37,13 @@ def with_measured_steps(
     optimizers = dict.fromkeys(name for run in (*called, measurement.own) for name in run.own_optimizers)
     unseen += [f"the steps of {name}, which changes weights by code of its own" for name in optimizers]
     measured_trainings = replace(
-        evidence, trainings=trainings[: len(evidence.trainings)], repeated=trainings, trace=trace,
-        measured=measurement.steps, replays=tuple(_replay(effect) for effect in measurement.steps.effects),
-    )  # fmt: skip
+        evidence,
+        trainings=trainings[: len(evidence.trainings)],
+        repeated=trainings,
+        trace=trace,
+        measured=measurement.steps,
+        replays=tuple(_replay(effect) for effect in measurement.steps.effects),
+    )
     return measured_trainings, [*unseen, *_doubts(measured_trainings, measurement.steps)]
 
 
@@ -93,14 +97,29 @@ def _private_step(
     scale = step.effect * (multiplier or float(not step.bare_tensors))
     unit = step.samples[sample % len(step.samples)]
     noise = Noise(
-        unit.size, float((unit**2).sum()) * scale**2, tuple(np.round(unit[:_HEAD], 5).tolist()),
-        scale * unit[:_SAMPLE], applied.seed, is_predictable, step.shapes, _statistics(scale * unit, step),
-    )  # fmt: skip
+        unit.size,
+        float((unit**2).sum()) * scale**2,
+        tuple(np.round(unit[:_HEAD], 5).tolist()),
+        scale * unit[:_SAMPLE],
+        applied.seed,
+        is_predictable,
+        step.shapes,
+        _statistics(scale * unit, step),
+    )
     return PrivateStep(
-        applied.optimizer, applied.batches, applied.is_fresh, None, True, True, multiplier, step.effect,
-        applied.learning_rate, noise, sizes=tuple(int(np.prod(shape)) for shape in step.shapes),
+        applied.optimizer,
+        applied.batches,
+        applied.is_fresh,
+        None,
+        True,
+        True,
+        multiplier,
+        step.effect,
+        applied.learning_rate,
+        noise,
+        sizes=tuple(int(np.prod(shape)) for shape in step.shapes),
         largest_multiplier=largest,
-    )  # fmt: skip
+    )
 
 
 def _statistics(noise: Floats, step: MeasuredStep) -> NoiseStatistics | None:
@@ -110,9 +129,21 @@ def _statistics(noise: Floats, step: MeasuredStep) -> NoiseStatistics | None:
 def _replay(effect: RecordEffect) -> LeaveOneOutEffect:
     """Return the effect of a record in units of itself: no clipping norm is stated that it could exceed."""
     return LeaveOneOutEffect(
-        "a crafted record", effect.index, not effect.has_absence, effect.compared, effect.taking, 1.0, 1.0, 0.0,
-        effect.coupling if effect.is_coupled else None, (), effect.compared, effect.compared, (), effect.noise_moved,
-    )  # fmt: skip
+        "a crafted record",
+        effect.index,
+        not effect.has_absence,
+        effect.compared,
+        effect.taking,
+        1.0,
+        1.0,
+        0.0,
+        effect.coupling if effect.is_coupled else None,
+        (),
+        effect.compared,
+        effect.compared,
+        (),
+        effect.noise_moved,
+    )
 
 
 def _trace(measurement: StepMeasurement) -> tuple[OutputTrace, list[str]]:
@@ -140,11 +171,19 @@ def _with_rates(run: ObservedRun) -> RecordedTraining:
     """Return a training with steps that have the learning rates of the run."""
     steps = (
         PrivateStep(
-            gradient.optimizer, gradient.batches, gradient.is_fresh, None, True, True, 0.0, 1.0,
-            gradient.learning_rate, None
+            gradient.optimizer,
+            gradient.batches,
+            gradient.is_fresh,
+            None,
+            True,
+            True,
+            0.0,
+            1.0,
+            gradient.learning_rate,
+            None,
         )
         for gradient in run.applied
-    )  # fmt: skip
+    )
     return replace(run.traced.training, steps=tuple(steps))
 
 

@@ -218,11 +218,21 @@ def _compared(
         taking, compared, is_in = taking + is_in, compared + 1, False
     claimed = 2.0 if is_replaced else 1.0
     return LeaveOneOutEffect(
-        name, index, is_replaced, compared, taking, claimed, moved, absent, max(other_gaps, default=None),
-        tuple(tensors.tolist()), len(training.noised), len(shorter.noised),
+        name,
+        index,
+        is_replaced,
+        compared,
+        taking,
+        claimed,
+        moved,
+        absent,
+        max(other_gaps, default=None),
+        tuple(tensors.tolist()),
+        len(training.noised),
+        len(shorter.noised),
         () if is_replaced else tuple(_schedule(training, shorter, is_short)),
         max((gap for pair in pairs if (gap := _noise_gap(*pair)) is not None), default=None),
-    )  # fmt: skip
+    )
 
 
 def _noise_gap(step: PrivateStep, two: PrivateStep) -> float | None:

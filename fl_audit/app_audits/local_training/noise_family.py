@@ -54,10 +54,12 @@ def _over(statistics: NoiseStatistics, sigma: Floats) -> NoiseStatistics:
     """Return statistics that were measured with a width of 1 as if they had been with the claimed width."""
     wide = sigma[..., None, None]
     return replace(
-        statistics, grain=statistics.grain / sigma, signal=statistics.signal / wide,
+        statistics,
+        grain=statistics.grain / sigma,
+        signal=statistics.signal / wide,
         strides=statistics.strides / wide**2,
         sample=statistics.sample / wide,
-    )  # fmt: skip
+    )
 
 
 def rejected(trainings: RecordedTrainings, names: tuple[TestName, ...], level: float) -> TestResult | None:

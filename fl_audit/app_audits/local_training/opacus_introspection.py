@@ -174,10 +174,15 @@ def noise_of(optimizer: DPOptimizer, start_seed: int = 0) -> tuple[Noise | None,
     whole = torch.cat(sums).cpu().numpy()
     shapes_of_tensors = tuple(shapes)
     recorded_noise = Noise(
-        noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed),
-        seed != start_seed and is_predictable(source), shapes_of_tensors,
+        noise.size,
+        float((noise**2).sum()),
+        head,
+        noise[:_SAMPLE].copy(),
+        int(seed),
+        seed != start_seed and is_predictable(source),
+        shapes_of_tensors,
         statistics_of(noise, whole, shapes_of_tensors),
-    )  # fmt: skip
+    )
     return recorded_noise, whole, tuple(sum_values.numel() for sum_values in sums)
 
 
@@ -251,8 +256,17 @@ def make_private_call(
     return MakePrivateCall(
         float(optimizer.noise_multiplier),
         tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
-        str(request.get("clipping", "flat")), bool(request.get("poisson_sampling", True)), sampling_of(sampler),
-        type(inner_sampler(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
-        len(loader.dataset), len(loader), loader_given.batch_size, bool(loader_given.drop_last),
-        str(engine.accountant.mechanism()), history_of(engine.accountant), target,
-    )  # fmt: skip
+        str(request.get("clipping", "flat")),
+        bool(request.get("poisson_sampling", True)),
+        sampling_of(sampler),
+        type(inner_sampler(sampler)).__name__,
+        1 / max(len(loader), 1),
+        optimizer.expected_batch_size,
+        len(loader.dataset),
+        len(loader),
+        loader_given.batch_size,
+        bool(loader_given.drop_last),
+        str(engine.accountant.mechanism()),
+        history_of(engine.accountant),
+        target,
+    )

@@ -179,6 +179,11 @@ def _with_dataset(loader: Any, edit: Callable[[Any], Any]) -> Any:
     dataset = edit(loader.dataset)
     shuffles = type(loader.sampler).__name__ == "RandomSampler"
     return DataLoader(
-        dataset, batch_size=loader.batch_size or 1, shuffle=shuffles, num_workers=0, collate_fn=loader.collate_fn,
-        drop_last=loader.drop_last, generator=loader.generator,
-    )  # fmt: skip
+        dataset,
+        batch_size=loader.batch_size or 1,
+        shuffle=shuffles,
+        num_workers=0,
+        collate_fn=loader.collate_fn,
+        drop_last=loader.drop_last,
+        generator=loader.generator,
+    )

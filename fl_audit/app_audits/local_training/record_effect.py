@@ -159,9 +159,17 @@ class RecordEffectSearch:
         everywhere = self._everywhere(index, best, versions)
         over_noise, smallest_over_noise = self._over_noise(best, everywhere)
         return RecordEffect(
-            index, over_noise, smallest_over_noise, best.length, self._growth(points), self._coupling(indices, best),
-            best.has_absence, self._noise_moved(index, best), len(self.steps), len(everywhere),
-        )  # fmt: skip
+            index,
+            over_noise,
+            smallest_over_noise,
+            best.length,
+            self._growth(points),
+            self._coupling(indices, best),
+            best.has_absence,
+            self._noise_moved(index, best),
+            len(self.steps),
+            len(everywhere),
+        )
 
     def _points(self, index: int, steps: Sequence[int], versions: Sequence[RecordVersion]) -> dict[int, Points]:
         """Return the gradients of steps with versions of a record, as far as they are finite."""

@@ -170,9 +170,14 @@ class Recorder:
             self._alive.append(iterator)
         inner = inner_sampler(sampler)
         return Batch(
-            tuple(chosen), self._loaders[id(iterator)], sampling_of(sampler), type(inner).__name__,
-            getattr(inner, "sample_rate", None), count_of(iterator._dataset), not is_part(sampler),
-        )  # fmt: skip
+            tuple(chosen),
+            self._loaders[id(iterator)],
+            sampling_of(sampler),
+            type(inner).__name__,
+            getattr(inner, "sample_rate", None),
+            count_of(iterator._dataset),
+            not is_part(sampler),
+        )
 
     def _note_batch(self, batch: Batch, positions: list[int], dataset: object) -> None:
         self._fresh.append(len(self.batches))
@@ -229,11 +234,23 @@ class Recorder:
         noise, total, sizes = noise_of(optimizer, self._start_seed) if is_noised else (None, None, ())
         self.steps.append(
             PrivateStep(
-                type(optimizer).__name__, self._fed(rows), bool(self._fresh), rows, is_noised, False, multiplier, norm,
-                float(optimizer.param_groups[0]["lr"]), noise, total if is_kept else None,
-                gradients, sizes, optimizer.expected_batch_size, count_multiplier_of(optimizer),
+                type(optimizer).__name__,
+                self._fed(rows),
+                bool(self._fresh),
+                rows,
+                is_noised,
+                False,
+                multiplier,
+                norm,
+                float(optimizer.param_groups[0]["lr"]),
+                noise,
+                total if is_kept else None,
+                gradients,
+                sizes,
+                optimizer.expected_batch_size,
+                count_multiplier_of(optimizer),
             )
-        )  # fmt: skip
+        )
         self._fresh = []
         if is_noised and self._has_given_releases:
             put_release(optimizer, self._noised, norm)
@@ -316,10 +333,20 @@ class Recorder:
             self.moved += self.models.changed_tensors(optimizer, is_at_end=True)
         accountant = self._accountant if self._answering is None else self._answering
         return RecordedTraining(
-            tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
-            tuple(dict.fromkeys(self.moved)), self._counted_by(accountant), history_of(accountant),
-            tuple(self._coupled), tuple(self._measures), outputs or TrainingOutputs(), client, number,
-        )  # fmt: skip
+            tuple(self.engines),
+            tuple(self.batches),
+            tuple(self.steps),
+            tuple(self.answers),
+            tuple(self.outside),
+            tuple(dict.fromkeys(self.moved)),
+            self._counted_by(accountant),
+            history_of(accountant),
+            tuple(self._coupled),
+            tuple(self._measures),
+            outputs or TrainingOutputs(),
+            client,
+            number,
+        )
 
     def outputs_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]

@@ -231,11 +231,13 @@ def _measured_group(
     }
     unseen += [_dependence_words(tensor, p_value, shapes) for tensor, p_value in list(p_values.items())[:1]]
     effect = RecordEffectSearch(
-        trainings.gradients_of, dataset, dict(zip(noised_steps, first_run.gradients(noised_steps), strict=True)),
+        trainings.gradients_of,
+        dataset,
+        dict(zip(noised_steps, first_run.gradients(noised_steps), strict=True)),
         {step: np.repeat(row, sizes) for step, row in zip(noised_steps, scales.scales, strict=True)},
         _places(first_run, noised_steps),
         trainings.is_reset_at_draws and _can_leave_out(first_run, noised_steps),
-    ).effect()  # fmt: skip
+    ).effect()
     if effect is None:
         unseen.append("the effect of a record: none was found whose values move a step")
     return _steps(noised_steps, first_run, samples, scales, bare, effect, tuple(p_values)), effect, unseen
@@ -321,7 +323,7 @@ def _steps(
         ]
         measured_steps_found.append(
             MeasuredStep(
-                step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit), dependent,
+                step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit), dependent
             )
-        )  # fmt: skip
+        )
     return measured_steps_found

@@ -85,9 +85,13 @@ def audit_training(
     ]
     called = [run.traced.training for run in observed]
     trainings = RecordedTrainings(
-        tuple(called[: options.rounds]), options.rounds, tuple(called), delta=options.delta, epsilon=options.epsilon,
+        tuple(called[: options.rounds]),
+        options.rounds,
+        tuple(called),
+        delta=options.delta,
+        epsilon=options.epsilon,
         records_per_user=options.records_per_user,
-    )  # fmt: skip
+    )
     if not trainings.is_private:
         return _audit_without_opacus(runner, trainings, observed, start)
     if "dataset" not in names or not is_sized(dataset):

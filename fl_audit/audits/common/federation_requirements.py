@@ -63,8 +63,8 @@ def require_targets(federation: Federation, kind: str) -> None:
     is_global = mechanism.scaling is SensitivityKind.GLOBAL
     require(is_global, f"sensitivity is 'local' with {setting}, where every target has its own: accepted is 'global'")
     threat = federation.threat_model
-    alone = threat.adversary is Adversary.CLIENT and threat.colluders == 0 and federation.insiders == 1
-    require(alone, f"{setting} has one insider, a client without colluders: leave out place, colluders and insiders")
+    alone = threat.adversary is Adversary.CLIENT and threat.colluders == 0
+    require(alone, f"{setting} has one insider, a client without colluders: leave out adversary and colluders")
     if federation.ascent > 0:
         of_records = isinstance(mechanism.contribution, RecordGradients) and mechanism.unit is Unit.RECORD
         require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")

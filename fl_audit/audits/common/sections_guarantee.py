@@ -1,19 +1,10 @@
-"""Report sections on the claimed guarantee, its alternatives, guarantees of clients, and adaptive clipping."""
-
-from dataclasses import asdict
-
-import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+"""Report section on the claimed guarantee, in words and numbers."""
 
 from fl_audit.adjacency import Unit
-from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_guarantee as evidence
-from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees, measure_client_guarantees
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
 from fl_audit.audits.common.sections_privacy_units import larger_unit_sentence
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.defaults import CANDIDATES
@@ -22,10 +13,9 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.guarantee_line import fit_of_all
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.report import mechanism_messages
-from fl_audit.report.figure_style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
-from fl_audit.words import is_certainty, number_text, one_in, percent
+from fl_audit.words import is_certainty, one_in, percent
 
 
 def _sentence(finding: evidence.GuaranteeFinding, contents: ReportContents) -> str:
@@ -58,7 +48,7 @@ def _sentence(finding: evidence.GuaranteeFinding, contents: ReportContents) -> s
 _BY_STANDING = {
     ClaimStanding.HELD: "",
     ClaimStanding.REFUTED: "The guarantee was broken, so it limits nothing. ",
-    ClaimStanding.UNCONFIRMED: "This is claimed, and not confirmed by this run. ",
+    ClaimStanding.UNCONFIRMED: "This is claimed, not confirmed by this run. ",
 }
 """Sentence before the text for a person, by the standing of the claim."""
 
@@ -101,8 +91,8 @@ def person_text(contents: ReportContents) -> str:
     named_bound = guarantee.reconstruction_bound(1 / CANDIDATES)
     if named_bound is not None:
         text += (
-            f" Of {CANDIDATES:,} equally likely {contents.words.one}s an attacker who knows all the others names the "
-            f"right one in {percent(named_bound)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
+            f" Of {CANDIDATES:,} equally likely {contents.words.one}s such a person names the right one in "
+            f"{percent(named_bound)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
         )
     if (largest := contents.run.most_records) > 1 and contents.words.one == "record":
         text += f" It covers one record: a person with several, here up to {largest:,}, is protected less."
@@ -204,204 +194,4 @@ GUARANTEE = Section(
     on_page=True,
     sentence=_sentence,
     rows=_rows,
-)
-
-
-def _other_guarantees_tables(alternatives: evidence.AlternativeGuarantees, _: ReportContents) -> list[Table]:
-    here = alternatives.claim.noise_over_sensitivity
-    assert here is not None, "only claims with noise on sums are looked at"
-    columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
-    rows_of_claims = [
-        (percent(guarantee.belief), guarantee.epsilon, guarantee.noise_multiplier)
-        for guarantee in alternatives.guarantees
-    ]
-    rows = tuple((*row, row[2] / here) for row in rows_of_claims)
-    title = f"What other guarantees would cost, at delta = {alternatives.claim.delta:g}, by {alternatives.accountant}"
-    return [Table(title, columns, rows)] if rows else []
-
-
-_CLOSE_TICKS = 0.1  # difference of two logarithms of noise multipliers whose ticks would touch
-
-
-def _other_guarantees_figure(
-    figure: Figure, alternatives: evidence.AlternativeGuarantees, contents: ReportContents
-) -> None:
-    axes = figure.add_subplot()
-    style = BIT_STYLES[1]
-    guarantee = contents.guarantee
-    beliefs = np.array([100 * guarantee.belief for guarantee in alternatives.guarantees])
-    noise = np.array([guarantee.noise_multiplier for guarantee in alternatives.guarantees])
-    axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
-    for belief, height, one in zip(beliefs, noise, alternatives.guarantees, strict=True):
-        axes.annotate(
-            number_text(one.epsilon, 2),
-            (belief, height),
-            (4, 5),
-            textcoords="offset points",
-            fontsize=SMALL_TEXT_SIZE,
-            color=INK,
-        )
-    here = alternatives.claim.noise_over_sensitivity or 0.0
-    axes.plot([100 * guarantee.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
-    point = (100 * guarantee.belief_bound, here)
-    axes.annotate(
-        number_text(guarantee.epsilon, 2),
-        point,
-        (-6, -6),
-        ha="right",
-        va="top",
-        textcoords="offset points",
-        fontsize=SMALL_TEXT_SIZE,
-        color=INK,
-    )
-    axes.set_yscale("log")
-    axes.set_xlim(69, 101)
-    axes.set_ylim(0.7 * min(noise.min(), here), 1.5 * max(noise.max(), here))  # this run may lie beyond them all
-    apart = noise[np.abs(np.log(noise / here)) > _CLOSE_TICKS] if here else noise
-    axes.yaxis.set_major_locator(FixedLocator([float(number) for number in np.round([*apart, here], 2) if number > 0]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    finish_axes(
-        axes,
-        "What other guarantees would cost",
-        "Nobody becomes surer than (%); beside each, its epsilon",
-        "Noise multiplier (logarithmic)",
-    )
-
-
-def _other_guarantees_caption(alternatives: evidence.AlternativeGuarantees, contents: ReportContents) -> str:
-    first = alternatives.guarantees[0]
-    last = alternatives.guarantees[-1]
-    return (
-        f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
-        f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "
-        f"{number_text(alternatives.claim.noise_over_sensitivity, 3)}, over "
-        f"{mechanism_messages.multiplied_text(contents.plan.federation.mechanism)}. "
-        "More noise costs accuracy."
-    )
-
-
-OTHER_GUARANTEES = Section(
-    "other-guarantees",
-    "What other guarantees would cost",
-    evidence.AlternativeGuarantees,
-    evidence.claim_for_alternative_guarantees,
-    on_page=True,
-    trusts=True,
-    tables=_other_guarantees_tables,
-    picture=FindingFigure(
-        "What other guarantees would cost",
-        _other_guarantees_figure,
-        _other_guarantees_caption,
-        applies=lambda numbers, _: len(numbers.guarantees) > 1,
-    ),
-)
-
-
-def _clipping_sentence(finding: evidence.AdaptiveClippingFinding, contents: ReportContents) -> str:
-    clipping = contents.plan.federation.mechanism.clipping
-    assert isinstance(clipping, AdaptiveClipping), "measured only where it is adaptive"
-    return (
-        f"The clipping norm follows the length that {percent(clipping.quantile)} of the updates keep within. Every "
-        "round also releases how many did, with noise of its own, and the next norm moves by that. Both releases are "
-        f"accounted: together they have noise multiplier {number_text(finding.noise_multiplier, 3)}, where the sum "
-        f"alone has {number_text(finding.sum_noise_multiplier, 3)}, each over its sensitivity."
-    )
-
-
-def _clipping_rows(finding: evidence.AdaptiveClippingFinding, _: ReportContents) -> list[ReportNumber]:
-    chosen = "chosen before the run"
-    return [
-        ReportNumber("Clipping norm of the first round", finding.first_norm, chosen),
-        ReportNumber(
-            "Clipping norm of the last round, median",
-            finding.last_norm,
-            "over the trials; it follows a count with noise, so it is as private as the releases",
-        ),
-        ReportNumber("Noise multiplier of the sum of updates", finding.sum_noise_multiplier, chosen),
-        ReportNumber(
-            "Noise multiplier of the count",
-            finding.count_noise_multiplier,
-            "of the updates that are within the norm, each counted as 1/2 or -1/2",
-        ),
-        ReportNumber(
-            "Noise multiplier of both releases together",
-            finding.noise_multiplier,
-            "root of 1 / (sum of their inverse squares); Andrew et al. 2021, theorem 1",
-        ),
-    ]
-
-
-CLIPPING = Section(
-    "clipping-norm",
-    "Adaptive clipping",
-    evidence.AdaptiveClippingFinding,
-    evidence.measure_clipping,
-    keys=("clipping",),
-    sentence=_clipping_sentence,
-    rows=_clipping_rows,
-)
-
-
-def _colluders_sentence(finding: evidence.ColludersFinding, _: ReportContents) -> str:
-    effective = (finding.groups[0], finding.groups[-1], finding.server)
-    alone, with_most, server = (
-        f"{number_text(adversary.noise_multiplier, 3)} (epsilon {number_text(finite(adversary.epsilon), 3)})"
-        for adversary in effective
-    )
-    return (
-        "Every client knows the noise that it added itself, and clients who trust each other can put theirs together "
-        f"and subtract it. A client alone faces a noise multiplier of {alone}, all clients but one {with_most}; the "
-        f"honest-but-curious server, which sees every contribution by itself, {server}."
-    )
-
-
-def _colluders_tables(finding: evidence.ColludersFinding, contents: ReportContents) -> list[Table]:
-    guarantee = contents.guarantee
-    epsilon = f"Epsilon at delta {guarantee.delta:g} ({guarantee.accountant}, nats)"
-    columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
-    names = {1: "a client alone, its own"}
-    rows = [
-        (names.get(group.clients, f"{group.clients:,} clients together"), group.noise_multiplier, finite(group.epsilon))
-        for group in finding.groups
-    ]
-    server = ("the server, which sees every contribution by itself", *list(asdict(finding.server).values())[1:])
-    title = "What is left of noise that clients add, where clients tell each other theirs"
-    return [Table(title, columns, (*rows, server))]
-
-
-COLLUDERS = Section(
-    "colluders",
-    "What clients who collude take off the guarantee",
-    evidence.ColludersFinding,
-    evidence.measure_colluders,
-    keys=("colluders",),
-    sentence=_colluders_sentence,
-    tables=_colluders_tables,
-)
-
-
-def _client_guarantees_tables(guarantees: ClientGuarantees, contents: ReportContents) -> list[Table]:
-    guarantee = contents.guarantee
-    columns = (
-        "Client",
-        "Records",
-        "Sampling rate of a step",
-        "Steps",
-        f"Epsilon by {guarantee.accountant} (nats)",
-        "Epsilon by rdp (nats)",
-        "Epsilon of the Opacus accountant that it kept (nats)",
-    )
-    rows = tuple(tuple(asdict(client).values()) for client in guarantees.clients)
-    title = f"What each client guarantees its own records over all rounds{at_delta(guarantee.delta)}"
-    return [Table(title, columns, rows)]
-
-
-CLIENT_GUARANTEES = Section(
-    "client-guarantees",
-    "What each client guarantees its own records",
-    ClientGuarantees,
-    measure_client_guarantees,
-    keys=("client_guarantees",),
-    tables=_client_guarantees_tables,
 )

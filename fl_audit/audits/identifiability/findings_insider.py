@@ -1,13 +1,12 @@
-"""Findings on the insiders: their advantage and largest belief, and the test of the innovations.
+"""Findings on the insider: its advantage and largest belief, and the test of the innovations.
 
 A belief is the posterior belief in the data set that was used. Innovations are the standardised increments of the
 insider's log-odds of D against D'.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from scipy.special import logit
 
 from fl_audit.audits.identifiability.llr_distribution import LlrIncrementStatistics, LlrIncrementTest, check_scores
@@ -43,63 +42,6 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
     largest = float(run.tables.trials["belief"].max())
     violations = int((run.llr_of_used_set > limit).sum())
     return InsiderFinding(estimate, largest, violations)
-
-
-@dataclass(frozen=True)
-class InsiderAdvantage:
-    """The advantage and the largest belief of one of several insiders in the same trials."""
-
-    client: int  # number of the client that is the insider
-    estimate: AdvantageFromWins  # number of right guesses, and the advantage that follows from it
-    max_belief: float  # largest posterior belief over trials in the data set that was used
-
-
-@dataclass(frozen=True)
-class SeveralInsidersFinding:
-    """The advantages of several insiders in the same trials, and the share of trials in which all agree."""
-
-    each: tuple[InsiderAdvantage, ...]  # one entry for each insider, ordered by the client's number
-    agreement: float  # share of the trials in which all insiders made the same guess
-
-    @property
-    def best(self) -> InsiderAdvantage:
-        """The insider with the most right guesses; the first of them if several have equally many."""
-        return max(self.each, key=lambda advantage: advantage.estimate.wins)
-
-    @property
-    def worst(self) -> InsiderAdvantage:
-        """The insider with the fewest right guesses; the first of them if several have equally many."""
-        return min(self.each, key=lambda advantage: advantage.estimate.wins)
-
-    @property
-    def spread(self) -> float:
-        """The advantage of the best insider minus the advantage of the worst insider."""
-        return self.best.estimate.advantage - self.worst.estimate.advantage
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this finding as a dict with the one key `insiders`, for `summary.json`."""
-        insiders = [
-            {"client": advantage.client, **asdict(advantage.estimate), "max_belief": advantage.max_belief}
-            for advantage in self.each
-        ]
-        best = {"best": self.best.client, "spread": self.spread, "agreement": self.agreement}
-        return {"insiders": best | {"each": insiders}}
-
-
-def measure_insiders(run: FinishedRun, _: Findings) -> SeveralInsidersFinding | None:
-    """Return each insider's advantage, and the share of trials in which all insiders are right or all are wrong.
-
-    None without a guarantee or with only one insider.
-    """
-    table = run.tables.insiders
-    if table is None or "won" not in table or not run.plan.has_guarantee:
-        return None
-    insiders = []
-    for client, rows in table.groupby("insider", sort=True):
-        estimate = empirical_advantage(rows["won"].to_numpy(dtype=np.bool_), run.plan.confidence)
-        insiders.append(InsiderAdvantage(int(str(client)), estimate, float(rows["belief"].max())))
-    right = table.pivot(index="trial", columns="insider", values="won").to_numpy(dtype=np.bool_)
-    return SeveralInsidersFinding(tuple(insiders), float((right == right[:, :1]).all(axis=1).mean()))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Findings on the insider's ROC curve: the AUC of its scores with a lower bound on epsilon, and its TPR at one FPR."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,14 +24,11 @@ class ScoreAucFinding:
     nonmembers: int  # number of trials with D'
     area: EstimateWithConfidence  # AUC of the scores for D against D'
     bound: LowerBound  # lower bound on epsilon, valid for any distribution of the scores
-    # AUC of each insider's scores, keyed by the client's number, if several insiders attack; empty if one does.
-    of_each: Mapping[int, EstimateWithConfidence] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `scores`, for `summary.json`."""
-        areas = {client: area.value for client, area in self.of_each.items()}
         area = {"area": self.area.value, "low": self.area.low, "high": self.area.high}
-        values = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(areas)}
+        values = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False}
         values |= {"trials": self.members + self.nonmembers, "confidence": self.area.confidence}
         return {"scores": area | values}
 
@@ -50,20 +46,8 @@ def measure_scores(run: FinishedRun, _: Findings) -> ScoreAucFinding | None:
     nonmembers = scores[~run.bits]
     confidence = run.plan.confidence
     area = area_under_curve(members, nonmembers, confidence)
-    confidences = _of_each(run)
     bound = epsilon_lower_bound(members, nonmembers, guarantee.delta, confidence, BoundMethod.ORDER_STATISTIC)
-    return ScoreAucFinding(len(members), len(nonmembers), area, bound, confidences)
-
-
-def _of_each(run: FinishedRun) -> dict[int, EstimateWithConfidence]:
-    if (table := run.tables.insiders) is None:
-        return {}
-    by_client = table.pivot(index="trial", columns="insider", values="score").loc[run.tables.trials["trial"]]
-    scores = {int(str(client)): column.to_numpy(dtype=np.float64) for client, column in by_client.items()}
-    return {
-        client: area_under_curve(score[run.bits], score[~run.bits], run.plan.confidence)
-        for client, score in scores.items()
-    }
+    return ScoreAucFinding(len(members), len(nonmembers), area, bound)
 
 
 FEWEST = 20  # smallest number of trials with D, and also with D', from which a ROC curve is shown

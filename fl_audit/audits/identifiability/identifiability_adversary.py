@@ -54,9 +54,7 @@ class RoundEvidence:
     residuals: NoiseStatistics  # the measurements of the noise
 
 
-def observe(
-    federation: LoadedFederation, observed: ObservedRound, batch_trials: int | None = None, insider: int | None = None
-) -> RoundEvidence:
+def observe(federation: LoadedFederation, observed: ObservedRound, batch_trials: int | None = None) -> RoundEvidence:
     """Return the insider's evidence from one round.
 
     A round in which D and D' do not differ adds 0 to the log-odds. If the insider sees only models, it recovers the
@@ -74,18 +72,15 @@ def observe(
     batch_trials
         Number of trials in the original batch, if LLRs are recomputed for only its first trials; otherwise None. See
         `StackedModel.clipped_sum`.
-    insider
-        Number of the client that is the insider; None for the first insider.
     """
     mechanism = federation.public.mechanism
     rounding = observed.rounding(federation.public.mechanism)
-    question = likelihood_ratio_input(federation, observed, batch_trials, insider)
+    question = likelihood_ratio_input(federation, observed, batch_trials)
     evidence = log_likelihood_ratio(federation, question.hypotheses, question.observed, observed.side.norms_array)
     refuse = refuse_blurred
     if mechanism.noise.origin is NoiseOrigin.TRAINING:
-        observer = federation.insider if insider is None else insider
         refuse = refuse_blurred_updates
-        rounding = rounding_of_steps(federation, observed, observer)
+        rounding = rounding_of_steps(federation, observed)
     if rounding is None:
         return evidence
     share = rounding.cpu().numpy() / mechanism.noise_scale(evidence.local_sensitivity, federation.public.threat_model)
@@ -133,7 +128,7 @@ def log_likelihood_ratio(
     return RoundEvidence(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)
 
 
-def score(federation: LoadedFederation, observed: ObservedRound, insider: int) -> Floats:
+def score(federation: LoadedFederation, observed: ObservedRound) -> Floats:
     """Return the insider's score for the membership of the differing record in one round, float64 (trials,).
 
     The score of a whole training is the sum of the scores of its rounds. Raises `InputError` if the view lacks a value
@@ -145,8 +140,6 @@ def score(federation: LoadedFederation, observed: ObservedRound, insider: int) -
         The federation, whose clients train with DP-SGD.
     observed
         The insider's view of the round.
-    insider
-        Number of the insider's client.
     """
     # The residual of a release after subtracting its expectation.
     if federation.public.threat_model.adversary is Adversary.SERVER:
@@ -157,7 +150,7 @@ def score(federation: LoadedFederation, observed: ObservedRound, insider: int) -
         trials = ()
     else:
         tensor = observed.sums(federation.public.mechanism).double().clone()
-        knowing = (insider, *federation.colluders(insider))
+        knowing = (federation.insider, *federation.colluders)
         seeds = require_seen(observed.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
         clients = list(range(len(federation.shards)))

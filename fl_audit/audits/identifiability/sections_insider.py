@@ -1,30 +1,25 @@
-"""Report sections on the insiders: their advantage, their beliefs over rounds, and tests of the log-odds increments."""
+"""Report section on the insider: its advantage, and its beliefs in each trial."""
 
 import math
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.special import expit, logit
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability import findings_insider as evidence
-from fl_audit.audits.identifiability.llr_distribution import belief_band, belief_density, belief_grid
+from fl_audit.audits.identifiability.llr_distribution import belief_density, belief_grid
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.log_odds_distribution import LogOddsDistribution
 from fl_audit.report import figure_style as drawing
-from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
+from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, finish_axes
 from fl_audit.report.mechanism_messages import insider_text
-from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
 from fl_audit.statistics.advantage import AdvantageFromWins, advantage_ends, clopper_pearson
-from fl_audit.statistics.significance_levels import READING_LEVEL
-from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL
 from fl_audit.words import limit_text, number_text, percent, plural
 
 FEWEST_FOR_HISTOGRAM = 20  # smallest number of trials for a histogram; with fewer, each trial is drawn as a mark
-
 _COUNTED = "counted; trials are independent repetitions"
 
 
@@ -197,223 +192,4 @@ INSIDER = Section(
     sentence=_sentence,
     rows=_rows,
     picture=FindingFigure("Final beliefs", _beliefs_figure, _caption),
-)
-
-
-def _belief_rounds_caption(_: evidence.InsiderFinding, contents: ReportContents) -> str:
-    has_many_trials = contents.run.trials >= FEWEST_FOR_HISTOGRAM
-    subject = "Medians and the middle 90 % of trials" if has_many_trials else "Each trial"
-    distribution = " Dotted: where the exact distribution has 90 %." if contents.run.has_even_rounds else ""
-    return (
-        f"{subject}, ● where D was used, ▼ where D' was.{distribution} Above the upper line a trial is surer of D than "
-        "claimed, "
-        "below the lower one surer of D'."
-    )
-
-
-def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: ReportContents) -> None:
-    """Draw the belief in D over the rounds: bands of quantiles, or one curve for each trial if there are few."""
-    axes = figure.add_subplot()
-    for bit in (1, 0):
-        _draw_bit(axes, contents, bit)
-    bounds = contents.plan.belief_bounds
-    belief_text = "D'" if math.isclose(bounds[0], bounds[1]) else f"D' ({limit_text(bounds[0])})"
-    axes.axhline(bounds[1], label=f"limit {limit_text(bounds[1])}, for D and for {belief_text}", **LIMIT)
-    axes.axhline(1 - bounds[0], **LIMIT)
-    axes.set_ylim(-0.02, 1.02)
-    drawing.whole_number_axis(axes, 0, contents.plan.federation.rounds)
-    title = "The insider's belief, round by round"
-    finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
-
-
-def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
-    """Draw the beliefs of all trials with one secret bit over the rounds, and the range in which 90 % are expected."""
-    style = BIT_STYLES[bit]
-    run = contents.run
-    plan = contents.plan
-    paths = run.by_trial("log_odds")[run.bits == bool(bit)]
-    if not len(paths):
-        return
-    beliefs = expit(np.hstack([np.zeros((len(paths), 1)), paths]) + logit(plan.prior))
-    rounds = np.arange(beliefs.shape[1])
-    if run.trials < FEWEST_FOR_HISTOGRAM:
-        axes.plot(rounds, beliefs.T, style.line, color=style.colour, linewidth=1.0, alpha=0.85)
-        axes.plot(
-            rounds[-1:].repeat(len(paths)),
-            beliefs[:, -1],
-            style.line,
-            color=style.colour,
-            linewidth=0,
-            marker=style.marker,
-            markersize=5,
-            clip_on=False,
-            label=style.name,
-        )
-    else:
-        low, middle, high = np.nanquantile(beliefs, [0.05, 0.5, 0.95], axis=0)
-        draw_band(
-            axes,
-            rounds,
-            low,
-            high,
-            facecolor=style.fill if bit == 1 else "none",
-            edgecolor=style.colour,
-            hatch=style.hatch,
-            alpha=0.5,
-            linewidth=1,
-            label=f"{style.short}: 90 % of {len(paths):,} trials",
-        )
-        axes.plot(
-            rounds,
-            middle,
-            style.line,
-            color=style.colour,
-            linewidth=2.4,
-            marker=style.marker,
-            label=f"{style.short}: their median",
-            **drawing.markers_for(len(rounds)),
-        )
-    if run.has_even_rounds:
-        lower, _, upper = belief_band(plan.mu, plan.federation.rounds, bit, plan.prior, 0.9)
-        for index, curve in enumerate((lower, upper)):
-            axes.plot(
-                rounds,
-                curve,
-                ":",
-                color=INK,
-                linewidth=1.4,
-                label="distribution: 90 % of trials" if (bit, index) == (1, 0) else None,
-            )
-
-
-BELIEF_ROUNDS = Section(
-    "belief-rounds",
-    "Beliefs over rounds",
-    evidence.InsiderFinding,
-    lambda _, findings: findings.find(evidence.InsiderFinding),
-    trusts=True,
-    picture=FindingFigure("Beliefs over rounds", _belief_rounds_figure, _belief_rounds_caption, height=4.6),
-)
-
-
-def _innovations_sentence(finding: evidence.LlrIncrementTestFinding, contents: ReportContents) -> str:
-    check = finding.check
-    subject = (
-        "One innovation is one round's step of the log-odds, less what the distribution expects, in units of its "
-        "spread."
-        if contents.run.scores is None
-        else "A round's step of the log-odds is not normal here, so the noise itself stands in for it."
-    )
-    text = (
-        f"{subject} They must be independent N(0, 1): {'nothing contradicts that' if check.holds else 'they are NOT'}."
-    )
-    if not check.left_out:
-        return text
-    return (
-        f"{text} Of {plural(check.rounds, 'round')} of all trials, {check.left_out:,} "
-        f"{'was' if check.left_out == 1 else 'were'} left out: there D and D' differed by less than "
-        f"{number_text(SMALLEST_SIGNAL)} of the noise."
-    )
-
-
-def _innovations_tables(finding: evidence.LlrIncrementTestFinding, _: ReportContents) -> list[Table]:
-    columns = (
-        "Trials",
-        "Count",
-        "Mean (distribution: 0)",
-        "Variance (distribution: 1)",
-        "Serial correlation (distribution: 0)",
-        "p-value, Kolmogorov-Smirnov",
-    )
-    rows = tuple(
-        (f"b = {bit}", statistics.count, *numbers_of_test)
-        if statistics.count
-        else (f"b = {bit}", 0, *[None] * len(numbers_of_test))
-        for bit, statistics in finding.groups
-        for numbers_of_test in (
-            (statistics.mean, statistics.variance, statistics.serial_correlation, statistics.ks_p_value),
-        )
-    )
-    return [Table("Innovations against independent N(0, 1)", columns, rows)]
-
-
-INNOVATIONS = Section(
-    "innovations",
-    "Whether every step of the evidence follows its distribution",
-    evidence.LlrIncrementTestFinding,
-    evidence.measure_innovations,
-    keys=("innovations",),
-    sentence=_innovations_sentence,
-    tables=_innovations_tables,
-)
-
-
-def _insiders_sentence(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> str:
-    best = finding.best.estimate
-    worst = finding.worst.estimate
-    between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
-    return (
-        f"{plural(len(finding.each), 'participant')} played this insider, each by itself; each was right in {between} "
-        f"of {plural(best.trials, 'trial')}{_best_row(finding, contents).comparison_in_brackets}. The verdict is "
-        "about the first of them; the best is chosen by what it achieved, so its number is too high on average."
-    )
-
-
-def _best_row(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> ReportNumber:
-    """Return the row of the best insider's advantage, at a level that is corrected for choosing the best one."""
-    return replace(advantage_row(finding.best.estimate, contents), level=READING_LEVEL / len(finding.each))
-
-
-def _insiders_rows(finding: evidence.SeveralInsidersFinding, _: ReportContents) -> list[ReportNumber]:
-    return [
-        ReportNumber("Best insider (number of the client)", finding.best.client, "most right guesses"),
-        ReportNumber(
-            "Spread of their advantages", finding.spread, "that of the best less that of the worst, in the same trials"
-        ),
-        ReportNumber("Trials in which all said the same", finding.agreement, "counted", is_share=True),
-    ]
-
-
-def _insiders_tables(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> list[Table]:
-    columns = (
-        "Client",
-        "Right guesses",
-        "Trials",
-        "Advantage",
-        "Lower end",
-        "Upper end",
-        "Confidence",
-        "Largest belief",
-        "Reading",
-    )
-    level = READING_LEVEL / len(finding.each)  # Bonferroni: together they have the level of one row
-    entries = [
-        (advantage, advantage.estimate, replace(advantage_row(advantage.estimate, contents), level=level))
-        for advantage in finding.each
-    ]
-    rows = tuple(
-        (
-            f"{advantage.client}",
-            wins.wins,
-            wins.trials,
-            *row.cells,
-            wins.confidence,
-            advantage.max_belief,
-            row.reading_text,
-        )
-        for advantage, wins, row in entries
-    )
-    return [Table(f"The insiders, each by itself (intervals at {percent(contents.plan.confidence)})", columns, rows)]
-
-
-INSIDERS = Section(
-    "insiders",
-    "Several insiders",
-    evidence.SeveralInsidersFinding,
-    evidence.measure_insiders,
-    keys=("insiders",),
-    trusts=True,
-    sentence=_insiders_sentence,
-    rows=_insiders_rows,
-    tables=_insiders_tables,
 )

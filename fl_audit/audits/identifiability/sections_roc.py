@@ -42,17 +42,6 @@ def _scores_rows(finding: evidence.ScoreAucFinding, contents: ReportContents) ->
         ReportNumber("Trials with the record", finding.members, "counted"),
         ReportNumber("Trials without the record", finding.nonmembers, "counted"),
         ReportNumber("AUC of the scores", area.value, basis_text, area.low, area.high, area.confidence, on_page=True),
-        *(
-            ReportNumber(
-                f"AUC of the scores of client {client}",
-                confidence.value,
-                "likewise",
-                confidence.low,
-                confidence.high,
-                confidence.confidence,
-            )
-            for client, confidence in finding.of_each.items()
-        ),
         ReportNumber(
             "Lower bound from the scores (nats)",
             finite(bound.epsilon),

@@ -1,6 +1,6 @@
 """The attribute (a table column) whose values the attacks of a run guess."""
 
-from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.data.attribute_to_infer import AttributeToInfer, choose_attribute
 from fl_audit.data.catalogue import load_source
 from fl_audit.federation.loaded_federation import LoadedFederation
@@ -13,7 +13,7 @@ def attribute_of(plan: RunPlan, federation: LoadedFederation) -> AttributeToInfe
     `federation`: The frequencies are counted in its population sample, on which no model is trained.
     """
     audit = plan.config.audit
-    if Attack.ATTRIBUTE not in (audit.attacks or ()):
+    if not any(attack.guesses_values for attack in attacks_named(audit.attacks)):
         return None
     source = load_source(federation.public.data)
     return choose_attribute(source, federation.population_records, str(audit.attribute))

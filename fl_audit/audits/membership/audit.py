@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.common.targets_audit import TargetsAudit
-from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, USUAL
+from fl_audit.audits.membership.attacks.registry import default_attacks
 
 if TYPE_CHECKING:
     from fl_audit.audits.membership.guarantee_tests import MembershipGuaranteeTests
@@ -35,7 +35,7 @@ class MembershipAudit(TargetsAudit):
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         audit, relation = super().defaults(strategy, privacy)
         of_records = str(privacy.get("adjacency", of_unit)).endswith("record")
-        return audit | {"attacks": [str(attack) for attack in (USUAL if of_records else OF_ANY_UNIT)]}, relation
+        return audit | {"attacks": list(default_attacks(of_records))}, relation
 
     def query(self, federation: "Federation") -> ReleaseQueryKind:
         """Return TARGETS, which asks the insiders for the log-odds of each target; NOTHING without insiders."""

@@ -9,8 +9,8 @@ from scipy.special import ndtr
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_limits import largest_auc, largest_auc_within_training, largest_tpr
-from fl_audit.audits.membership.attack_names import Attack, has_shadows
 from fl_audit.audits.membership.attack_results import AttackResults, AttackScores
+from fl_audit.audits.membership.attacks.registry import attack_named
 from fl_audit.audits.membership.one_target_per_trial import can_compare_targets
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
@@ -93,9 +93,9 @@ def scores_of(run: FinishedRun, name: str) -> AttackScores:
         return AttackScores(odds, odds, membership, of_insiders=True, knows_coins=True)
     scores = column(SCORE + name)
     apart = column(APART + name) if APART + name in table else None
-    attack = Attack(name) if name in list(Attack) else name
-    is_white_box = isinstance(attack, Attack) and attack.is_white_box
-    return AttackScores(scores, apart if has_shadows(attack) else scores, membership, knows_coins=is_white_box)
+    attack = attack_named(name)
+    independent = apart if attack.learns_from_shadows else scores
+    return AttackScores(scores, independent, membership, knows_coins=attack.sees_gradients)
 
 
 def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tuple[float, float]:

@@ -16,25 +16,21 @@ from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.membership import findings_attacks as evidence
 from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.audits.membership.attack_results import AttackResults
+from fl_audit.audits.membership.attacks.registry import attack_named
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.figure_style import INK, MUTED, finish_axes
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
 from fl_audit.words import is_certainty, number_text, percent, plural
 
-_NAMES = {
-    "loss": "Loss threshold",
-    "shadow": "Shadow models",
-    "white-box": "White box",
-    "white-box-rounds": "White box, 3 releases",
-    "active": "Active insider",
-    "lira": "LiRA",
-    "rmia": "RMIA",
-    evidence.INSIDER: "Insider (exact)",
-}
 _SMALLEST_RATE = 1e-3
 _RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10), 0, 2000)])
 _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
+
+
+def _label(name: str) -> str:
+    """Return the name in a report of an attack or of the insiders."""
+    return "Insider (exact)" if name == evidence.INSIDER else attack_named(name).label
 
 
 def _auc_row(name: str, finding: evidence.AllAttacksFinding, run: FinishedRun) -> ReportNumber:
@@ -45,7 +41,7 @@ def _auc_row(name: str, finding: evidence.AllAttacksFinding, run: FinishedRun) -
         "as sure as stated for it and its rates together; trials are independent; targets of one trial share its model"
     )
     return ReportNumber(
-        f"AUC, {_NAMES.get(name, name)}",
+        f"AUC, {_label(name)}",
         rates.auc.value,
         basis_text,
         rates.auc.low,
@@ -90,10 +86,10 @@ def _sentence(finding: evidence.AllAttacksFinding, contents: ReportContents) -> 
     if finding.outsiders:
         name, attack_results = max(finding.outsiders.items(), key=lambda entry: entry[1].rates.auc.value)
         several = len(finding.outsiders) > 1
-        subject, were = ("Attackers", "were") if several else (f"An attacker ({_NAMES.get(name, name)})", "was")
+        subject, were = ("Attackers", "were") if several else (f"An attacker ({_label(name)})", "was")
         text += (
             f" {subject} who saw the finished models alone {were} then shown one that was in and one that was not; "
-            f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
+            f"{f'the best of them ({_label(name)})' if several else 'it'} picked the right one in "
             f"{percent(attack_results.rates.auc.value)} of "
             f"cases{_auc_row(name, finding, contents.run).comparison_in_brackets}, "
             f"where coin-flipping has 50 %{_allowed(finding.largest_order)}{_of_two(finding.largest_order, words.one)}."
@@ -136,7 +132,7 @@ def _tables(finding: evidence.AllAttacksFinding, contents: ReportContents) -> li
             _rate_row(rate, limit, name, attack_results, contents).text
             for rate, limit in zip(_RATES, limits, strict=True)
         ]
-        rows.append((_NAMES.get(name, name), *beside))
+        rows.append((_label(name), *beside))
     if contents.plan.has_guarantee:
         limits_text = [f"at most {number_text(value, 3)}" for value in (finding.largest_order, *finding.largest_rates)]
         unit_name = contents.words.one
@@ -154,7 +150,7 @@ def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list
     numbers = list[ReportNumber]()
     epsilon = None if guarantee is None else guarantee.epsilon
     for name, attack_results in finding.achieved.items():
-        attack_name = _NAMES.get(name, name)
+        attack_name = _label(name)
         numbers.append(_auc_row(name, finding, contents.run))
         basis = "not computed: the trials were shadow models of each other"
         if attack_results.bound is not None:
@@ -229,7 +225,7 @@ def _roc_figure(figure: Figure, finding: evidence.AllAttacksFinding, contents: R
         shown_points = np.unique(np.searchsorted(attack_results.roc.fpr, _RATES_SHOWN, side="right") - 1)
         fpr = np.maximum(attack_results.roc.fpr[shown_points], _SMALLEST_RATE / 10)
         width = 2.6 if name == evidence.INSIDER else 1.8
-        label = f"{_NAMES.get(name, name)}: AUC {attack_results.rates.auc.value:.3f}"
+        label = f"{_label(name)}: AUC {attack_results.rates.auc.value:.3f}"
         axes.plot(fpr, attack_results.roc.tpr[shown_points], linestyle=line, color=colour, linewidth=width, label=label)
         for rate, at in ((1e-3, attack_results.rates.tpr_at_fpr_0001), (1e-2, attack_results.rates.tpr_at_fpr_001)):
             beside, ends = rate * 1.05 ** (index + 1), [max(at.low, _SMALLEST_RATE), at.high]  # bars beside each other

@@ -18,15 +18,19 @@ Functions raise `InputError` if shapes do not match or numbers are out of range.
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.gaussian import require_positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fl_audit.learning.stacked_model import StackedModel
 
 
 @dataclass(frozen=True)
@@ -102,13 +106,13 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
 
 
 def ascent(
-    model: StackedModel,
-    models: Tensor,
-    features: Tensor,
-    labels: Tensor,
+    model: "StackedModel",
+    models: "Tensor",
+    features: "Tensor",
+    labels: "Tensor",
     rate: float,
     clipping_norm: float | None = None,
-) -> Tensor:
+) -> "Tensor":
     """Return the insider's addition to its contribution of a round, which raises the targets' losses.
 
     A contribution is a sum of gradients, with which the model descends. So the addition is minus `rate` times the sum

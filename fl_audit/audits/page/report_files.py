@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from fl_audit.atomic_files import atomic_file, write_bytes, write_text
-from fl_audit.audits.page.report_page import draw_all, render_html
+from fl_audit.audits.page.drawn_pictures import draw_all
+from fl_audit.audits.page.report_page import render_html
 from fl_audit.errors import first_line
 from fl_audit.report.report_elements import ReportContents
 

@@ -1,29 +1,20 @@
 """Render the report as one HTML file without external resources: a page, and an appendix that is collapsed at first."""
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
-
-from matplotlib.figure import Figure
 
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
 from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OfficerAnnex
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.common.sections_privacy_units import LEVELS
-from fl_audit.audits.identifiability.findings_insider import InsiderFinding
-from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
-from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
+from fl_audit.audits.page.drawn_pictures import DrawnPicture
 from fl_audit.audits.page.engineer_part import engineer_part
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.ordinary_training import is_shown_as_training
+from fl_audit.audits.page.papers_used import papers_of
 from fl_audit.audits.sections import VERDICT, page_rows, sections_with_findings
-from fl_audit.errors import in_a_line
 from fl_audit.html_tables import Markup, exactly_html
-from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.accounting_enums import NoiseDistribution
-from fl_audit.report.figure_style import to_png, to_svg
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 from fl_audit.report.page import (
     block_html,
@@ -39,200 +30,13 @@ from fl_audit.report.page import (
     strong_html,
     value_html,
 )
-from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
-from fl_audit.report.stylesheet import DRAWN
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
 from fl_audit.report.template_files import page_part
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests
 from fl_audit.words import percent, plural
-
-_FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
-_REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")
-_NOT_IN_A_PAGE = re.compile(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class DrawnPicture:
-    """A drawn figure of a report as PNG and as SVG, with its title and caption."""
-
-    name: str  # name of the section that the figure belongs to
-    png: bytes  # empty if the figure could not be drawn; the caption says why
-    title: str
-    caption: str
-    svg: str = ""  # SVG element for an HTML page
-
-
-def draw_all(contents: ReportContents) -> list[DrawnPicture]:
-    """Return the drawn figures of all sections that have findings and a figure, in the order of the report."""
-    pictures = []
-    for section, numbers in sections_with_findings(contents):
-        if (picture := section.picture) is None:
-            continue
-        try:
-            if picture.applies(numbers, contents):
-                pictures.append(_drawn(section.name, picture, numbers, contents))
-        except Exception as error:  # one figure that cannot be drawn may not lose the report
-            reason = f"It could not be drawn because of an error ({in_a_line(error)})."
-            pictures.append(DrawnPicture(section.name, b"", picture.title, reason))
-    return pictures
-
-
-def _drawn(name: str, picture: FindingFigure[Any], numbers: Any, contents: ReportContents) -> DrawnPicture:
-    figure = picture.figure(numbers, contents)
-    caption = picture.caption(numbers, contents)
-    png = to_png(figure)
-    figure.set_layout_engine("none")  # the layout of the first is right for the second
-    return DrawnPicture(name, png, picture.title, caption, _page_svg(figure, name))
-
-
-def _page_svg(figure: Figure, name: str) -> str:
-    """Return a figure as a compact SVG element with the CSS colours of the page; equal figures give equal text."""
-    text = to_svg(figure, name)
-    text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
-    box = re.search(r'viewBox="[^"]+"', text)
-    assert box is not None, "matplotlib writes a view box"
-    text = f'<svg {box[0]} role="img" aria-label="$label">' + text[text.index(">") + 1 :]
-    text = _with_own_names(text, name)
-    text = re.sub(r"; font-family: [^;\"]+", "", text)
-    text = _FONT.sub(lambda match_: f"font-weight: {match_[1] or 400}; font-size: {match_[2]}px", text)
-    text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><")
-    for colour, variable in DRAWN.items():
-        text = text.replace(f": {colour}", f": var(--{variable})")
-    return text.strip()
-
-
-def _with_own_names(text: str, name: str) -> str:
-    """Return SVG text whose identifiers begin with `name`, so that several figures can stand on one page.
-
-    Identifiers to which nothing refers are removed.
-    """
-    used = {first or second for first, second in _REFERENCE.findall(text)}
-    text = _REFERENCE.sub(lambda match_: match_[0].replace("#", f"#{name}-"), text)
-    return re.sub(r' id="([^"]+)"', lambda match_: f' id="{name}-{match_[1]}"' if match_[1] in used else "", text)
-
-
-_IN_CSF = "IEEE Computer Security Foundations Symposium"
-_IN_SP = "IEEE Symposium on Security and Privacy"
-_IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
-
-
-def papers_of(contents: ReportContents) -> list[str]:
-    """Return the papers whose methods a run used, each as a line with reference, use and DOI."""
-    return [f"{reference}. {use}. doi:{doi}" for reference, use, doi, is_used in _PAPERS if is_used(contents)]
-
-
-def _has(kind: type) -> Callable[[ReportContents], bool]:
-    return lambda contents: contents.find(kind) is not None
-
-
-def _has_laplace_noise(contents: ReportContents) -> bool:
-    return contents.plan.federation.mechanism.noise.distribution is NoiseDistribution.LAPLACE
-
-
-def _accounts_by_renyi(contents: ReportContents) -> bool:
-    guarantee = contents.plan.guarantee
-    return guarantee is not None and guarantee.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
-
-
-def _attacks_by(*names: str) -> Callable[[ReportContents], bool]:
-    def is_used(contents: ReportContents) -> bool:
-        finding = contents.find(AllAttacksFinding)
-        return finding is not None and any(name in finding.achieved for name in names)
-
-    return is_used
-
-
-_PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
-    (
-        "D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to "
-        "choose and audit epsilon in differentially private deep learning. PVLDB 14(13)",
-        "For the insider, the bounds on belief and advantage, and the empirical epsilon",
-        "10.14778/3484224.3484231",
-        lambda contents: contents.plan.has_guarantee,
-    ),
-    (
-        "C. J. Clopper, E. S. Pearson (1934). The use of confidence or fiducial limits illustrated in the case of "
-        "the binomial. Biometrika 26(4)",
-        "For the interval of counted wins",
-        "10.1093/biomet/26.4.404",
-        _has(InsiderFinding),
-    ),
-    (
-        "D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24",
-        "For the risk of one released model",
-        "10.48550/arXiv.2307.11280",
-        lambda contents: contents.plan.star is not None,
-    ),
-    (
-        "S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the "
-        f"connection to overfitting. {_IN_CSF}",
-        "For the membership adversary and its first bound",
-        "10.1109/CSF.2018.00027",
-        _has(FinalModelMembershipFinding),
-    ),
-    (
-        f"T. Humphries et al. (2023). Investigating membership inference attacks under data dependencies. {_IN_CSF}",
-        "For its bound by epsilon and delta; it follows from P. Kairouz, S. Oh, P. Viswanath (2015), "
-        "The composition theorem for differential privacy, ICML",
-        "10.1109/CSF57540.2023.00013",
-        _has(FinalModelMembershipFinding),
-    ),
-    (
-        f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
-        "For the distribution of the log-odds and the exact advantage",
-        "10.1111/rssb.12454",
-        lambda contents: contents.plan.has_guarantee and contents.plan.federation.mechanism.noise.has_gaussian_llr,
-    ),
-    (
-        "C. Dwork, F. McSherry, K. Nissim, A. Smith (2006). Calibrating noise to sensitivity in private data analysis. "
-        "TCC",
-        "For the guarantee of Laplace noise",
-        "10.1007/11681878_14",
-        _has_laplace_noise,
-    ),
-    (
-        f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
-        "86(1)",
-        "For the interval of the mean advantage of the membership adversary",
-        "10.1093/jrsssb/qkad009",
-        _has(FinalModelMembershipFinding),
-    ),
-    (
-        f"I. Mironov (2017). Rényi differential privacy. {_IN_CSF}",
-        "For accounting over the rounds",
-        "10.1109/CSF.2017.11",
-        _accounts_by_renyi,
-    ),
-    (
-        f"R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine "
-        f"learning models. {_IN_SP}",
-        "For attacks by shadow models",
-        "10.1109/SP.2017.41",
-        _attacks_by("shadow"),
-    ),
-    (
-        f"M. Nasr, R. Shokri, A. Houmansadr (2019). Comprehensive privacy analysis of deep learning. {_IN_SP}",
-        "For white-box attacks",
-        "10.1109/SP.2019.00065",
-        _attacks_by("white-box", "white-box-rounds", "active"),
-    ),
-    (
-        f"N. Carlini et al. (2022). Membership inference attacks from first principles. {_IN_SP}",
-        "For LiRA",
-        "10.1109/SP46214.2022.9833649",
-        _attacks_by("lira"),
-    ),
-    (
-        "S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
-        "For RMIA",
-        "10.48550/arXiv.2312.03262",
-        _attacks_by("rmia"),
-    ),
-)
-"""Papers: authors, year and title; their use here; the identifier; and whether a run used the paper."""
-
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The guarantee was broken, so nothing here acquits anybody."
 """Note above numbers that assume the claimed noise, in a report on a violated guarantee."""

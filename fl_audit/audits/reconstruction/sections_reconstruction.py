@@ -24,7 +24,7 @@ from fl_audit.report.report_elements import FindingFigure, ReportContents, Repor
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.verdict.declared_tests import TestName
-from fl_audit.words import limit_text, percent
+from fl_audit.words import is_certainty, limit_text, percent
 
 _HOW = (
     "share of trials; the attacker orders the candidates by the exact likelihood of all releases; the bound is "
@@ -147,8 +147,10 @@ def draw_pictures(
     """
     rows = [(true, "originals")]
     for number, drawing in enumerate(drawings):
-        often = f"{'' if number == own_values else ' named'} at most {_allowed(drawing, ' of the time')}"
-        names = f"the right one of {drawing.likeness.candidates:,}{often}"
+        naming = f"{'' if number == own_values else ' named'} at most {_allowed(drawing, ' of the time')}"
+        if is_certainty(drawing.level.bound):
+            naming = " may always be named"
+        names = f"the right one of {drawing.likeness.candidates:,}{naming}"
         rows.append((drawing.pictures, f"{_epsilon(drawing, number == own_values)}: {names}"))
     for axes, (pictures, text) in zip(figure.subplots(len(rows), 1), rows, strict=True):
         axes.imshow(_strip(pictures[:_SHOWN]), cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="equal")
@@ -177,6 +179,8 @@ def _inversion_sentence(images: TrueAndReconstructedImages, contents: ReportCont
         else "all other records"
     )
     claimed = f"the guarantee lets nobody name more than {_allowed(reconstructions)}"
+    if is_certainty(reconstructions.level.bound):
+        claimed = "the guarantee does not limit how many of them somebody names"
     return (
         f"Of {len(images.true):,} pictures {party} {reference} and was sent the same model in every round drew "
         f"likenesses of {quality.psnr.mean():.1f} dB on average at this run's noise, by which "

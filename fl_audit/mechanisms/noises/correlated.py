@@ -44,7 +44,6 @@ class CorrelatedGaussian(GaussianNoise):
     kind: Literal["correlated"] = "correlated"
     names: ClassVar = (str(StrategyMatrixKind.BANDED), str(StrategyMatrixKind.TREE))
     origin: ClassVar = NoiseOrigin.SERVER
-    own_settings: ClassVar = {"bands": str(StrategyMatrixKind.BANDED)}
 
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.multiplier)
@@ -54,18 +53,17 @@ class CorrelatedGaussian(GaussianNoise):
     def of_settings(cls, settings: NoiseSettings) -> Self:
         """Build the noise from the settings of a configuration; `settings.name` is the kind of the strategy matrix.
 
-        If clients participate in every round, the default number of bands of a banded matrix is the number of rounds.
-        If cohorts take turns, it is the number of rounds from one turn of a cohort to its next, or the number of rounds
-        of the run if this is smaller.
+        If clients participate in every round, a banded matrix has as many bands as rounds. If cohorts take turns, it
+        has as many bands as there are rounds from one turn of a cohort to its next, which gives about the smallest
+        error of sums over rounds, but no more than the run has rounds.
         """
         matrix = StrategyMatrixKind(settings.name)
         rounds = settings.rounds
-        bands = settings.own["bands"]
         match matrix:
             case StrategyMatrixKind.TREE:
                 return cls(settings.multiplier, matrix, rounds)
             case StrategyMatrixKind.BANDED:
-                return cls(settings.multiplier, matrix, rounds, bands or min(rounds, settings.separation or rounds))
+                return cls(settings.multiplier, matrix, rounds, min(rounds, settings.separation or rounds))
             case _:
                 assert_never(matrix)
 

@@ -8,10 +8,10 @@ configuration can be checked without it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -48,7 +48,6 @@ class NoiseSettings:
     clients: int  # m, number of clients
     rounds: int  # k, number of rounds
     separation: int | None  # smallest number of rounds between a client's participations, with cohorts; otherwise None
-    own: Mapping[str, Any]  # values of the settings that only this kind of noise has, by name; None if left out
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,6 @@ class MechanismNoise(ABC):
     """Names of the noise in a configuration; empty if it cannot be chosen there."""
     origin: ClassVar[NoiseOrigin]
     """Party that adds the noise."""
-    own_settings: ClassVar[Mapping[str, str]] = {}
-    """Settings of [privacy] that only this kind of noise has, each with the name of the noise that it needs."""
     may_follow_data: ClassVar[bool] = False
     """Whether the noise may be scaled to the local sensitivity, as in the audits of Bernau et al. 2021."""
     carries_canaries: ClassVar[bool] = False

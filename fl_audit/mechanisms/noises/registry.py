@@ -1,6 +1,6 @@
 """Registry of the kinds of noise by name; to add one, write a module for it and add a line here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator
@@ -85,19 +85,6 @@ def noise_of(settings: NoiseSettings) -> MechanismNoise:
     fits = kind.may_follow_data or settings.scaling is SensitivityKind.GLOBAL
     require(fits, f"sensitivity is 'local' with noise = '{settings.name}': accepted with it is 'global'")
     return kind.of_settings(settings)
-
-
-def settings_of_noises() -> Mapping[str, str]:
-    """Return, for each setting that only one kind of noise has, the name of this kind, keyed by setting."""
-    return {setting: name for kind in NOISES.values() for setting, name in kind.own_settings.items()}
-
-
-def foreign_settings(name: str) -> Mapping[str, str]:
-    """Return the settings that belong to other kinds of noise than `name`, each with the kind that has it.
-
-    The result is used to refuse settings that do not fit the configured noise.
-    """
-    return {setting: needed for setting, needed in settings_of_noises().items() if needed != name}
 
 
 StoredNoise = Annotated[

@@ -152,4 +152,4 @@ def _apart(text: str) -> tuple[frozenset[int], frozenset[int]]:
     federation = _federation(text)
     canaries = range(federation.public.clients, federation.public.nodes)
     attacks = audit_of(federation.public).knows_records(federation.public)
-    return frozenset((*federation.holders, *canaries)), frozenset(federation.insiders if attacks else ())
+    return frozenset((*federation.holders, *canaries)), frozenset([federation.insider] if attacks else ())

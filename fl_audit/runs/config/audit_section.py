@@ -8,14 +8,13 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from fl_audit.audits.membership.attack_names import Attack, has_shadows, of_ours
+from fl_audit.audits.membership.attacks.registry import ATTACKS, attacks_named, names_of_attacks
 from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.data_setting_enums import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.federation.federation_enums import EpsilonStarLocation, InsiderView
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
-from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, OneOr, OwnName
+from fl_audit.runs.config.setting_types import Choice, Count, OneOr, OwnName, RegisteredOrOwn
 from fl_audit.words import name_list
 
 
@@ -78,8 +77,8 @@ class AuditSection(ConfigSection):
     """Units that are in or out in the membership audit; left out, 200, or all there are."""
     canaries: Count | None = None
     """Number of canaries in the canary audit, each in by the toss of a coin in every round; left out, 10."""
-    attacks: Annotated[tuple[OneOr[Attack], ...], Strict(False)] | None = None
-    """Attacks of the membership audit, or `package.module:name`; left out, all possible ones but `attribute`."""
+    attacks: Annotated[tuple[Annotated[str, RegisteredOrOwn(ATTACKS, "attack")], ...], Strict(False)] | None = None
+    """Attacks of the membership audit, or `package.module:name`; left out, those that score by final models alone."""
     attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
     """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values. In
     the reconstruction audit, the column of the differing record whose values are the candidates; left out, none."""
@@ -93,8 +92,6 @@ class AuditSection(ConfigSection):
     """Clients who share their noise with the insider, where clients add the noise."""
     adversary: Choice[Adversary] = Adversary.CLIENT
     """Position of the adversary: a client, or the honest but curious server, which sees every single contribution."""
-    insiders: Count = 1
-    """Number of clients that attack, each by itself."""
     view: Choice[InsiderView] = InsiderView.UPDATE
     """View of the insider in a round: the noisy sum (`update`), or only the model after it; honest clients receive only
     models.
@@ -111,8 +108,6 @@ class AuditSection(ConfigSection):
     """Confidence of intervals and bounds."""
     epsilon_star: bool = True
     """Whether the risk of every evaluated release is measured as Epsilon*."""
-    epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = PARAMETRIC_CUT
-    """Error rates below it and above 1 minus it are left out of Epsilon*; 0 leaves out none."""
     epsilon_star_losses: Choice[EpsilonStarLocation] = EpsilonStarLocation.POOLED
     """Place of members' losses when Epsilon* is computed: pooled in one place, or with their owners."""
     membership: bool = True
@@ -126,18 +121,20 @@ class AuditSection(ConfigSection):
         for kind, audit in AUDITS.items():
             if idle := self.given_keys([name for name in audit.own_settings if name not in own_settings]):
                 raise ValueError(f"{self.named(idle)} needs kind = {kind}, and kind is {self.kind}")
-        attacks = self.attacks or ()
-        shadowed = [attack for attack in attacks if has_shadows(attack)]
+        attacks = attacks_named(self.attacks)
+        shadowed = [attack.name for attack in attacks if attack.learns_from_shadows]
         named_values = audit_named(self.kind).column_of_candidates(self.attribute) is not None
         if named_values and self.candidates is not None:
             raise ValueError(f"candidates = {self.candidates} with an attribute, whose values are the candidates")
-        if self.attribute is not None and not named_values and Attack.ATTRIBUTE not in attacks:
-            problem = f"and they are {name_list(attacks) or 'none'}"
-            raise ValueError(f"{self.named(('attribute',))} needs {Attack.ATTRIBUTE} among attacks, {problem}")
+        guesses_values = any(attack.guesses_values for attack in attacks)
+        if self.attribute is not None and not named_values and not guesses_values:
+            guessing = name_list(names_of_attacks(lambda attack: attack.guesses_values))
+            problem = f"and they are {name_list(self.attacks or ()) or 'none'}"
+            raise ValueError(f"{self.named(('attribute',))} needs {guessing} among attacks, {problem}")
         if self.trials < FEWEST_SHADOWS and shadowed:
             said = f"trials = {self.trials} are too few to be shadow models of each other"
             raise ValueError(f"{said}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
-        learning = [our for our in of_ours(attacks) if our.is_white_box]
+        learning = [attack.name for attack in attacks if attack.sees_gradients]
         if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:
             said = f"targets = {self.targets} are too few to learn from half of them"
             raise ValueError(f"{said}: accepted with {name_list(learning)} are {FEWEST_KNOWN} and more")

@@ -7,7 +7,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
+from fl_audit.mechanisms.noises.registry import names_of_noises
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SensitivityKind
 from fl_audit.privacy.targets import DETAILS, TARGETS
@@ -22,7 +22,7 @@ RANDOMIZER_KEYS = ("local-randomizer", *OF_RANDOMIZERS)
 GUARANTEE_ONLY = (
     *PRIVACY_TARGETS,
     *DETAILS,
-    *("noise-over", "accountant", "stop-at-epsilon", "clipping-norm", "sensitivity", "noise", "bands", "clipping"),
+    *("noise-over", "accountant", "stop-at-epsilon", "clipping-norm", "sensitivity", "noise", "clipping"),
 )
 """Settings that have no meaning without a claim."""
 
@@ -61,10 +61,6 @@ class PrivacySection(ConfigSection):
     """Target: the largest probability of identifying the right one of `candidates` equally likely records."""
     candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Number of equally likely records, of `reconstruction`; left out, 1000."""
-    singling_out: Share | None = None
-    """Target: the largest probability that a description of `population-share` of all people fits its person."""
-    population_share: Share | None = None
-    """Share of all people that a description fits, of `singling-out`; left out, 0.001."""
     noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
     """Target: the noise itself, over the quantity that `noise-over` names."""
     noise_over: Choice[MultiplierReference] | None = None
@@ -89,8 +85,6 @@ class PrivacySection(ConfigSection):
     """Relation of neighbours: it must be named with a claim, and may be left out with private = false."""
     noise: Annotated[str, AfterValidator(_noise), _NoiseNameSchema] = "central"
     """Party that adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
-    bands: Count | None = None
-    """Bands of `banded` noise; left out, the number of rounds from one round of a client to its next."""
     clipping: Literal["fixed", "adaptive"] = "fixed"
     """Whether the clipping norm is fixed, or follows the median length of updates (Andrew et al. 2021)."""
     local_randomizer: Literal["randomised-response", "randomised-edges", "pixelation"] | None = None
@@ -118,9 +112,6 @@ class PrivacySection(ConfigSection):
             raise ValueError(f"local-randomizer = {self.local_randomizer} needs {missing[0]}, which is left out")
         if self.local_randomizer == "pixelation" and self.record_epsilon == 0:
             raise ValueError("record-epsilon = 0 with local-randomizer = pixelation: accepted are positive numbers")
-        for setting, noise in foreign_settings(self.noise).items():
-            if self.given_keys([setting]):
-                raise ValueError(f"{self.named([setting])} needs noise = {noise}, and noise is {self.noise}")
         return self
 
     @model_validator(mode="after")
@@ -145,8 +136,10 @@ class PrivacySection(ConfigSection):
         if self.noise_over is not None and self.noise_multiplier is None:
             raise ValueError(f"noise-over = {self.noise_over} needs noise-multiplier, which is left out")
         if self.noise_over is MultiplierReference.CLIPPING_NORM and self.sensitivity is SensitivityKind.LOCAL:
-            raise ValueError("noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
-                             "pair: accepted is sensitivity")  # fmt: skip
+            raise ValueError(
+                "noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
+                "pair: accepted is sensitivity"
+            )
         if "adjacency" not in self.model_fields_set:
             kinds = name_list(Adjacency, "or")
             raise ValueError(f"adjacency is left out: a guarantee names how neighbours differ, one of {kinds}")

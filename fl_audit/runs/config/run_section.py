@@ -26,8 +26,6 @@ class RunSection(ConfigSection):
     """Number of trials of which every release is kept, so that `fl-audit replay` can recompute their log-odds. Left
     out, 4, or as many as need no more than a gigabyte.
     """
-    keep_final_models: bool = True
-    """Whether the final models of all trials are kept, and not that of trial 0 alone."""
     checkpoint_every: Count | None = None
     """Number of rounds after which the model of trial 0 is stored, again and again; left out, the final one alone."""
     client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0

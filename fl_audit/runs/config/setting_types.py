@@ -1,9 +1,11 @@
 """Types of values of settings, with the checks of these values."""
 
-from typing import Annotated, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field, Strict
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from fl_audit.errors import InputError
 from fl_audit.user_modules import require_named
@@ -16,6 +18,38 @@ def own_name(value: str) -> str:
     except InputError as error:
         raise PydanticCustomError("own", "{said}", {"said": str(error)}) from error
     return value
+
+
+class RegisteredOrOwn:
+    """Annotation of a setting whose value is a name in a registry, or `package.module:name` of the user's own.
+
+    The registry is read when a value is checked or a schema is made, so that later entries count too.
+
+    Parameters
+    ----------
+    registry
+        Registry, keyed by name.
+    noun
+        What the names stand for, such as "attack".
+    """
+
+    def __init__(self, registry: Mapping[str, object], noun: str) -> None:
+        self._registry = registry
+        self._noun = noun
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"enum": [*self._registry], "type": "string"}, {"pattern": ".:.", "type": "string"}]}
+
+    def _checked(self, value: str) -> str:
+        if value in self._registry:
+            return value
+        if ":" not in value:
+            # The schema says what is accepted.
+            raise PydanticCustomError(self._noun, "no name of an {noun}", {"noun": self._noun})
+        return own_name(value)
 
 
 Scalar = bool | int | float | str

@@ -29,16 +29,40 @@ _REQUIRED = {"privacy.adjacency": "where something is claimed"}
 """Settings that a section requires although its model has a default."""
 
 
-_USUAL = frozenset({
-    "data.name", "data.path", "data.label", "data.records", "data.test-records", "data.clients", "data.partition",
-    "data.seed",
-    "model.name", "model.seed",
-    "training.strategy", "training.rounds", "training.learning-rate", "training.local-epochs", "training.local-batch",
-    "privacy.adjacency", "privacy.delta", "privacy.epsilon", "privacy.belief", "privacy.noise-multiplier",
-    "privacy.clipping-norm", "privacy.accountant", "privacy.private",
-    "audit.kind", "audit.trials", "audit.neighbour", "audit.attacks",
-    "run.seed", "run.actors", "run.device",
-})  # fmt: skip
+_USUAL = frozenset(
+    {
+        "data.name",
+        "data.path",
+        "data.label",
+        "data.records",
+        "data.test-records",
+        "data.clients",
+        "data.partition",
+        "data.seed",
+        "model.name",
+        "model.seed",
+        "training.strategy",
+        "training.rounds",
+        "training.learning-rate",
+        "training.local-epochs",
+        "training.local-batch",
+        "privacy.adjacency",
+        "privacy.delta",
+        "privacy.epsilon",
+        "privacy.belief",
+        "privacy.noise-multiplier",
+        "privacy.clipping-norm",
+        "privacy.accountant",
+        "privacy.private",
+        "audit.kind",
+        "audit.trials",
+        "audit.neighbour",
+        "audit.attacks",
+        "run.seed",
+        "run.actors",
+        "run.device",
+    }
+)
 """Settings that most runs use, or look at first; all others are advanced."""
 
 

@@ -10,7 +10,7 @@ from fl_audit.learning.metric_names import Metric
 from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, OneOr, Size, own_name
+from fl_audit.runs.config.setting_types import Choice, Count, OneOr, RegisteredOrOwn, Size
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
 
 MOST_ROUNDS = 10**6
@@ -53,20 +53,6 @@ class _SamplingNameSchema:
     @classmethod
     def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"enum": [*PARTICIPATIONS], "type": "string"}
-
-
-def _aggregation(value: str) -> str:
-    if value not in AGGREGATIONS and ":" not in value:
-        raise PydanticCustomError("aggregation", "no name of a strategy")  # the schema says what is accepted
-    return value if value in AGGREGATIONS else own_name(value)
-
-
-class _AggregationNameSchema:
-    """JSON schema of the setting `aggregation`: the names of Flower's strategies, or a name of the user's own."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"enum": [*AGGREGATIONS], "type": "string"}, {"pattern": ".:.", "type": "string"}]}
 
 
 class TrainingSection(ConfigSection):
@@ -120,7 +106,7 @@ class TrainingSection(ConfigSection):
     """Share of a label that is spread evenly over all classes in the loss of training. Membership audits and Epsilon*
     use the plain cross-entropy.
     """
-    aggregation: Annotated[str, AfterValidator(_aggregation), _AggregationNameSchema] | None = None
+    aggregation: Annotated[str, RegisteredOrOwn(AGGREGATIONS, "aggregation")] | None = None
     """Flower strategy that makes the next model, by name or as `package.module:factory`; left out, `optimizer` does.
     Without privacy it gets the clients' models; with a claim it gets the released mean alone.
     """

@@ -13,7 +13,7 @@ import pandas as pd
 from fl_audit.learning.metric_names import WORST_CLIENT
 from fl_audit.privacy.private_selection import selection_text
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
-from fl_audit.released_model.star_methods import cuts_text
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT, cut_text
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.figure_style import to_png
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
@@ -78,7 +78,7 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", caption)
     best = points[points["on_frontier"]].sort_values("utility")
     line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(best)}"
-    counting = f"Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}."
+    counting = f"Epsilon* counts {cut_text(PARAMETRIC_CUT)}."
     sentences = [fit_text(sweep), counting, *(f"{claim}." for claim in claims_text(sweep)), *selection_texts(sweep)]
     sentences += better_than_no_privacy_texts(sweep)
     return html_page(

@@ -22,7 +22,7 @@ from scipy.stats import gaussian_kde
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.learning.metric_names import Metric, is_share, metric_column, metric_title
-from fl_audit.released_model.star_methods import cuts_text
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT, cut_text
 from fl_audit.report import figure_style
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
 from fl_audit.runs.sweeps.tables import guarantee_varies
@@ -89,7 +89,7 @@ def landscape_figure(
         top: _draw_densities(top, models, "epsilon_star", upright=False),
         right: _draw_densities(right, models, metric_column(utility), upright=True),
     }
-    risk = f"Epsilon* (nats; {cuts_text(models['epsilon_star_cut'])}), mean and range over repetitions"
+    risk = f"Epsilon* (nats; {cut_text(PARAMETRIC_CUT)}), mean and range over repetitions"
     finish_axes(main, "", risk, utility_name(utility))
     finish_axes(top, literal(title), "", "density (1/nat)" if is_density[top] else "models")
     finish_axes(right, "", "density" if is_density[right] else "models", "")

@@ -32,6 +32,8 @@ from fl_audit.runs.trial_batch_store import make_private
 from fl_audit.strategies.errors import FederationError
 
 RUNS = "points"
+SELECTION = "challenger/selection.json"
+"""File of a private selection in the directory of a sweep: what was drawn, and never shown."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,24 @@ def run_sweep(
     """
     require(len(points) > 0, "the sweep has no points: accepted is at least one")
     require_distinct(points)
+    for point in points:
+        is_measured = point.config.audit.epsilon_star
+        require(is_measured, f"point {point.name}: epsilon-star = false: a landscape needs it true")
     require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
     with at_work("loading the data, choosing neighbours, calibrating the noise of every point"):
-        plans = _plans(points, utility)
+        plans = plans_of(points, utility)
     ray = None if engine is Engine.LOCAL else options or RayOptions()
 
     def write_models(name: str) -> None:
         with atomic_file(directory / "models.parquet") as file:
             models_table(points, directory / RUNS).to_parquet(file, index=False)
 
-    with _locked(directory):
+    with locked(directory):
+        no_selection = not (directory / SELECTION).exists()
+        require(no_selection, f"--out {directory} holds a private selection: accepted is another directory")
+        (directory / RUNS).mkdir(exist_ok=True)
         try:
-            play_points(plans, directory / RUNS, ray, progress, write_models, _secret(directory))
+            play_points(plans, directory / RUNS, ray, progress, write_models, secret_of(directory))
         except FederationError:
             if finished := [point for point in points if (directory / RUNS / point.name).is_dir()]:
                 _found(finished, directory, utility, title, by_guarantee)
@@ -86,14 +94,13 @@ def run_sweep(
         return replace(_found(points, directory, utility, title, by_guarantee), selection=cost)
 
 
-def _plans(points: Sequence[Point], utility: str | None) -> dict[str, RunPlan]:
+def plans_of(points: Sequence[Point], utility: str | None) -> dict[str, RunPlan]:
     """Return the plan of each point by name; points with equal data and neighbour have the same pair D and D'."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
     for point in points:
         audit = point.config.audit
         privacy = point.config.privacy
-        require(audit.epsilon_star, f"point {point.name}: epsilon-star = false: a landscape needs it true")
         question = repr(
             (point.config.data, privacy.adjacency, audit.neighbour, audit.neighbour_rank, audit.dissimilarity)
         )
@@ -120,10 +127,10 @@ def _require_utility(plan: RunPlan, utility: str | None) -> None:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[None]:
     """Create the directory of a sweep, and lock it while the block runs; another sweep there is refused."""
     try:
-        (directory / RUNS).mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         (directory / ".lock").touch()
     except OSError as error:
         raise InputError(f"--out {directory} cannot be written to: {error.strerror}") from error
@@ -131,7 +138,7 @@ def _locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def _secret(directory: Path) -> int:
+def secret_of(directory: Path) -> int:
     """Return the 256-bit secret of a sweep, which the first call draws and stores."""
     # Points played again have the same trials, and new points leave the others as they are.
     path = directory / "challenger" / "seed.json"

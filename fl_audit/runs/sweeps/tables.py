@@ -73,8 +73,7 @@ def _models_of(point: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     head |= {"private": point.config.privacy.private, **{name: summary["guarantee"].get(name) for name in CLAIMED}}
     # A guarantee of nothing is no number; numbers keep their type whatever stands in the first row.
     columns = {name: np.full(len(trials), np.nan if value is None else value) for name, value in head.items()}
-    table = pd.DataFrame(columns).join(trials.drop(columns=list(_LEFT_OUT), errors="ignore"))
-    return table.assign(epsilon_star_cut=point.config.audit.epsilon_star_cut)
+    return pd.DataFrame(columns).join(trials.drop(columns=list(_LEFT_OUT), errors="ignore"))
 
 
 def choose_utility(models: pd.DataFrame, wanted_metric: str | None) -> str:

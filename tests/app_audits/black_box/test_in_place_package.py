@@ -32,9 +32,18 @@ LONGEST, LARGEST = 1.2, 120
 def test_a_client_loads_numpy_and_flower_alone() -> None:
     """Of all clients in one process, which says after each of them what is there."""
     tell = f"print([name for name in {HEAVY!r} if name in sys.modules])"
-    code = "\n".join(["import sys", *(f"{client}\n{tell}" for client in CLIENTS.values())])
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert dict(zip(CLIENTS, found.stdout.splitlines(), strict=True)) == dict.fromkeys(CLIENTS, "[]")
+    own = "print(*(name for name in sys.modules if name.split('.')[0] == 'fl_audit'))"
+    ledger = "import fl_audit.privacy.ledger"
+    code = "\n".join(["import sys", *(f"{client}\n{tell}" for client in CLIENTS.values()), ledger, own])
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *heavy, modules = ran.stdout.splitlines()
+    assert dict(zip(CLIENTS, heavy, strict=True)) == dict.fromkeys(CLIENTS, "[]")
+    small = tomllib.loads((ROOT / "packaging" / "in-place" / "pyproject.toml").read_text())
+    packed = small["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values()
+    names = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in packed}
+    whole = tuple(path.replace("/", ".") + "." for path in packed if "." not in path)
+    missing = [name for name in modules.split() if name not in names and not name.startswith(whole)]
+    assert missing == [], "packaging/in-place/pyproject.toml lists what the small package has"
 
 
 @pytest.mark.long

@@ -93,6 +93,7 @@ def test_a_violation_ends_with_status_4_where_it_is_asked_for(
     assert [result.exit_code for result in ended] == [4 if verdict is Verdict.VIOLATED else 0, 0]
 
 
+@pytest.mark.long
 def test_a_claim_about_users_is_held_against_a_strategy() -> None:
     out = _strategy(
         "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-user",

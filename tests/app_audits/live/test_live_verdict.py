@@ -266,6 +266,10 @@ def test_the_command_says_it_and_writes_a_page(
     numbers = json.loads(text)
     assert (status, numbers["verdict"], numbers["whole_rounds"]) == (0, "violated", 20)
     assert numbers["epsilon_lower"] > numbers["epsilon_claimed"]
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert said(str(place), "--coins", str(coins), "--out", ".")[1] == 0
+    assert "Violated" in (tmp_path / "here" / "report.html").read_text()
     text, status = said(str(tmp_path), "--coins", str(coins))
     assert status == 2
     assert "guarantee.json is missing" in text

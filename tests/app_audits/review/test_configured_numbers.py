@@ -46,6 +46,7 @@ def test_the_epsilon_of_a_modifier_is_compared_with_the_configured_one() -> None
     assert weaker_than_configured(stated, {"epsilon": 6.0}, rounds=5) == ()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 @pytest.mark.parametrize("divisor", [4, 1])
 def test_a_review_says_whose_number_is_weaker(tmp_path: Path, divisor: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,7 @@ def test_what_others_send_can_hide_a_breach_from_any_number_of_canaries() -> Non
     assert limit_of(10**4, 0.9 * spread).rounds_needed is not None
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("clients", "verdict"), [(4, "consistent"), (40, "inconclusive")])
 def test_check_says_what_the_verdict_says_afterwards(clients: int, verdict: str, tmp_path: Path) -> None:
     settings = small_settings(

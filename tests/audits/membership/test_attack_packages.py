@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fl_audit.audits.membership.lira import LiraForm, lira_scores
+from fl_audit.audits.membership.attacks.lira import LiraForm, lira_scores
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.errors import InputError
 from fl_audit.experiments.studies.study_runs import arrays_of_script

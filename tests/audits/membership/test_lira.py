@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
 from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.errors import InputError

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
 
-from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.roc_metrics import membership_rates, roc_curve
 from fl_audit.federation.target_membership import TargetMembership
 from tests.validation.membership_releases import (

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.attacks.rmia import RmiaForm, RmiaSettings, rmia_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 

@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.record_confidences import log_probabilities
-from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 

@@ -22,8 +22,8 @@ from sklearn.metrics import roc_auc_score
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
-from fl_audit.audits.membership import shokri_attack
 from fl_audit.audits.membership.attack_results import relative_tradeoff
+from fl_audit.audits.membership.attacks import shadow
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers import reproduce, run_scheduling, runner
 from fl_audit.experiments.papers.bernau2019 import membership_runs
@@ -453,7 +453,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "find_data", lambda *_: ((small,), ("Texas is gone",)))
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(membership_runs, "BASE", {**membership_runs.BASE, "audit.attacks": ["loss", "shadow"]})
-    monkeypatch.setattr(shokri_attack, "_EPOCHS", 2)
+    monkeypatch.setattr(shadow, "_EPOCHS", 2)
     monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)
 
 

@@ -150,6 +150,16 @@ def test_what_cannot_be_exported_is_refused(arguments: list[str], said: str, tmp
     assert said in str(result.exception)
 
 
+def test_a_badge_takes_the_place_of_no_directory(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for place in (".", str(run.path)):
+        result = CliRunner().invoke(app, ["export", str(run.path), "--to", "badge", "--out", place])
+        assert isinstance(result.exception, IsADirectoryError)
+        assert result.exception.filename == place  # so that the command says it in one line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_directory_as_database_is_refused_before_mlflow_waits_for_it(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "pipe"):
         if place != tmp_path:

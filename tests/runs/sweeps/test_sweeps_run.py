@@ -48,7 +48,7 @@ from fl_audit.words import number_text
 VALUES = small_settings(
     training={"rounds": 2},
     privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global", "adjacency": "add-remove-record"},
-    audit={"trials": 3, "insider": False, "epsilon-star-cut": 1e-6},
+    audit={"trials": 3, "insider": False},
 )
 ONE_ACTOR = RayOptions(actors=1)
 
@@ -285,7 +285,7 @@ def test_what_epsilon_star_of_a_sweep_rests_on_is_said() -> None:
 def test_unbounded_models_are_not_drawn() -> None:
     models = pd.DataFrame(
         {**CLAIM, "point": ["epsilon=1.0"] * 2, "private": True, "test_accuracy": [0.5, 0.6],
-         "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0, "epsilon_star_cut": 1e-6}
+         "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0}
     )  # fmt: skip
     table = points_table(models, points(1.0)[:1], Metric.ACCURACY)
     assert not table["on_frontier"].any()
@@ -354,7 +354,7 @@ def points_of(utilities: list[float], without: float) -> pd.DataFrame:
 @pytest.mark.parametrize("by_guarantee", [True, False])
 def test_numbers_stand_beside_their_points_and_cover_nothing(by_guarantee: bool) -> None:
     points = points_of([0.6, 0.605, 0.7, 0.702, 0.75, 0.752, 0.8, 0.801, 0.81, 0.815], 0.79)
-    models = points.assign(test_auroc=points["utility"], epsilon_star_cut=0.001)
+    models = points.assign(test_auroc=points["utility"])
     figure = landscape_figure(points, models, "auroc", "ten", by_guarantee)
     figure.draw_without_rendering()
     axes = next(axes for axes in figure.axes if axes.texts)

@@ -12,6 +12,8 @@ from enum import StrEnum
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
+from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
@@ -138,3 +140,24 @@ def _checked(values: Floats, name: str) -> Floats:
     highest = float(values.max())
     require(highest <= 0, f"{name} reach {highest:g}: accepted are numbers up to 0")
     return values
+
+
+class RmiaAttack(MembershipAttack):
+    """The robust membership inference attack, with the settings of `RmiaSettings()`."""
+
+    name = "rmia"
+    label = "RMIA"
+    sees = "the confidence, compared with that in records of the population"
+    source = "Zarifzadeh et al. 2024"
+    paper = PaperReference(
+        "S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
+        "For RMIA",
+        "10.48550/arXiv.2312.03262",
+    )
+    is_default = True
+    learns_from_shadows = True
+    needs_shadows_of_each_target = True
+
+    def scores(self, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
+        """Return the shares of population records that the targets outdo, shape (trials, targets)."""
+        return rmia_scores(outputs.log_probability, outputs.population, membership, shadows=shadows)

@@ -11,11 +11,15 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
+from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 
 _LEAST_VARIANCE = 1e-30
+_FEW_TRIALS = 64
+"""Number of trials below which one spread is used for all targets (Carlini et al. 2022, section VI-B)."""
 
 
 class LiraForm(StrEnum):
@@ -126,3 +130,27 @@ def _log_density(values: Floats, group: ShadowGroupMoments, spread: LiraSpread) 
     """Return the log density at `values` of a normal distribution fitted to `group`, up to a constant."""
     variance = _variance(group, spread)
     return np.asarray(-(np.log(variance) + (values - group.mean) ** 2 / variance) / 2, dtype=np.float64)
+
+
+class LiraAttack(MembershipAttack):
+    """The likelihood ratio attack, with one spread for all targets if there are few trials."""
+
+    name = "lira"
+    label = "LiRA"
+    sees = "the confidence, compared with normal distributions from trials with and without the target"
+    source = "Carlini et al. 2022"
+    paper = PaperReference(
+        "N. Carlini et al. (2022). Membership inference attacks from first principles. IEEE Symposium on Security and "
+        "Privacy",
+        "For LiRA",
+        "10.1109/SP46214.2022.9833649",
+    )
+    is_default = True
+    learns_from_shadows = True
+    needs_shadows_of_each_target = True
+
+    def scores(self, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
+        """Return the log likelihood ratios, shape (trials, targets)."""
+        count = membership.trials if shadows is None else int(shadows.sum())
+        spread = LiraSpread.SHARED if count < _FEW_TRIALS else LiraSpread.EACH
+        return lira_scores(outputs.confidence, membership, spread=spread, shadows=shadows)

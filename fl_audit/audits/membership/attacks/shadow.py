@@ -15,12 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags, Floats, Integers
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
+from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
+from fl_audit.audits.membership.record_confidences import log_probabilities
 from fl_audit.audits.membership.shadow_sums import _shadow_flags
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.value_checks import require_number
 
 _LEAST_PROBABILITY = 1e-12
+_TRIALS_AT_ONCE = 32  # largest number of trials whose logits are converted together
 _FEWEST = 2  # smallest number of members, and also of nonmembers, from which a classifier is trained
 _EPOCHS = 50
 _FEWEST_EPOCHS = 5
@@ -74,14 +78,20 @@ def shadow_scores(
     Raises `InputError` if shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2
     nonmembers in all shadow trials together.
 
-    Shapes: `log_probabilities` (trials, targets, classes), `labels` (targets,), `shadows` (trials,).
-
-    `labels`: A class is rare if it has fewer than 2 members or fewer than 2 nonmembers in the shadow trials.
-
-    `membership`: The attack on a trial uses only the rows of its shadow trials.
-
-    `shadows`: All other trials are attacked; the shadow trials get NaN as scores, because the attack models learnt
-    their membership. None uses folds instead.
+    Parameters
+    ----------
+    log_probabilities
+        Log-probabilities of the classes of each target under each trial's model, (trials, targets, classes).
+    labels
+        True class of each target, (targets,). A class is rare if it has fewer than 2 members or fewer than 2 nonmembers
+        in the shadow trials.
+    membership
+        The membership of the targets in all trials. The attack on a trial uses only the rows of its shadow trials.
+    settings
+        Settings of the attack; `ShokriAttackSettings()` if None.
+    shadows
+        Mask of the shadow trials, (trials,). All other trials are attacked; the shadow trials get NaN as scores,
+        because the attack models learnt their membership. None uses folds instead.
     """
     settings = settings or ShokriAttackSettings()
     values, classes = _checked(log_probabilities, labels, membership)
@@ -201,3 +211,33 @@ def _checked(
     whole = classes.shape == shape[1:] and np.issubdtype(classes.dtype, np.integer)
     require(whole, f"labels are {classes.dtype} of shape {classes.shape}: accepted are whole numbers {shape[1:]}")
     return values, classes.astype(np.int64)
+
+
+class ShadowAttack(MembershipAttack):
+    """The attack of a classifier of confidences that learns from shadow models."""
+
+    name = "shadow"
+    label = "Shadow models"
+    sees = "confidences; a classifier for each class learns from the other trials"
+    source = "Shokri et al. 2017"
+    paper = PaperReference(
+        "R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine learning "
+        "models. IEEE Symposium on Security and Privacy",
+        "For attacks by shadow models",
+        "10.1109/SP.2017.41",
+    )
+    is_default = True
+    needs_single_records = True
+    needs_classes = True
+    learns_from_shadows = True
+
+    def scores(self, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
+        """Return the log-odds that the classifiers give, shape (trials, targets)."""
+        has_records = outputs.logits is not None and outputs.labels is not None
+        require(has_records, f"attack '{self.name}' needs targets that are single records")
+        assert outputs.logits is not None
+        assert outputs.labels is not None
+        # Single precision and pieces save memory: with many trials this is the largest array of a report.
+        pieces = np.array_split(outputs.logits, -(-len(outputs.logits) // _TRIALS_AT_ONCE))
+        values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
+        return shadow_scores(values, outputs.labels, membership, shadows=shadows)

@@ -1,0 +1,50 @@
+"""The white-box attacks of Nasr et al. 2019, with gradients of the final model or of three releases.
+
+Their networks are in `fl_audit.audits.membership.white_box`.
+"""
+
+from fl_audit.array_types import Flags, Floats
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
+from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
+from fl_audit.federation.target_membership import TargetMembership
+
+NASR_2019 = PaperReference(
+    "M. Nasr, R. Shokri, A. Houmansadr (2019). Comprehensive privacy analysis of deep learning. IEEE Symposium on "
+    "Security and Privacy",
+    "For white-box attacks",
+    "10.1109/SP.2019.00065",
+)
+
+
+class WhiteBoxAttack(MembershipAttack):
+    """The attack of a network that sees gradients in the final model, and learns from half of the targets."""
+
+    name = "white-box"
+    label = "White box"
+    sees = "gradient of the last layer, output, loss and label; knows of half of the targets whether they are in"
+    source = "Nasr et al. 2019"
+    paper = NASR_2019
+    needs_single_records = True
+    needs_classes = True
+    sees_gradients = True
+    sees_several_releases = False
+    """Whether the network sees three releases, and not only the final one."""
+
+    def scores(self, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
+        """Return the scores of networks that learn from one half of a trial's targets and judge the other."""
+        # Imported here, because only playing the attack needs torch.
+        from fl_audit.audits.membership.white_box import white_box_scores  # noqa: PLC0415
+
+        assert outputs.white_box is not None, "a run that names the attack keeps what it sees"
+        assert outputs.known is not None
+        features = outputs.white_box if self.sees_several_releases else outputs.white_box.of_last_release()
+        return white_box_scores(features, membership, outputs.known)
+
+
+class WhiteBoxRoundsAttack(WhiteBoxAttack):
+    """The white-box attack with gradients in three releases, as a participant sees them."""
+
+    name = "white-box-rounds"
+    label = "White box, 3 releases"
+    sees = "the same of three releases, as a participant sees them"
+    sees_several_releases = True
