@@ -153,7 +153,7 @@ def _select(
     selection = run_selection(points, directory, rule, ray, metric, runs_progress_bar, engine)
     title = f"Private selection of {name}"
     write_text(page_path(directory), selection_page(selection, title))
-    notes = (outcome_text(selection), PUBLISH)
+    notes = (*([f"warning: {selection.warning}"] if selection.warning else []), outcome_text(selection), PUBLISH)
     print_table(("what", "result"), selection_rows(selection), printable(title), notes=notes)
     print(f"line of the ledger: {ledger_command(selection)}")
     print(f"may be published: {directory / SELECTED}")

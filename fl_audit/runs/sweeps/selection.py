@@ -27,6 +27,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.private_selection import drawn_number, random_count_epsilon
 from fl_audit.privacy.renyi import renyi_divergences
+from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.run_files import read_json
 from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.engine_names import Engine
@@ -69,6 +70,11 @@ class PrivateSelection:
         """Largest epsilon of a single training of the grid, which does not cover the choice."""
         return account(self.claim.profile, self.claim.accountant, self.claim.delta)
 
+    @property
+    def warning(self) -> str | None:
+        """Warning if the epsilon of the choice excludes nothing that a person could object to; otherwise None."""
+        return weak_claim_warning(self.epsilon, self.claim.delta, self.claim.adjacency)
+
     def to_json(self) -> dict[str, Any]:
         """Return the selection as JSON values."""
         return {
@@ -83,6 +89,7 @@ class PrivateSelection:
             "metric": self.metric,
             "settings": None if self.settings is None else dict(self.settings),
             "score": self.score,
+            "warning": self.warning,
             "ledger_options": list(self.ledger_options),
         }
 

@@ -65,6 +65,7 @@ def selection_page(selection: PrivateSelection, title: str) -> str:
         footer=SIMULATION_NOTICE,
         banner=Banner("Private selection", outcome_text(selection), VerdictLook.NONE),
         step=_STEP,
+        warning=selection.warning,
     )
 
 

@@ -9,12 +9,16 @@ import pytest
 from small_audits import small_settings
 from typer.testing import CliRunner
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_json
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.accounting_enums import TrainingCount
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.private_selection import random_count_epsilon
+from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.stored_models import read_model
@@ -123,6 +127,17 @@ def test_the_best_of_two_is_published_alone_and_spends_what_the_theorem_says(tmp
     spent = json.loads(CliRunner().invoke(app, line, catch_exceptions=False).stdout)
     assert spent["epsilon"] == pytest.approx(selection.epsilon, rel=1e-12)
     assert spent["added"]
+
+
+@pytest.mark.parametrize(("mean", "is_weak"), [(2, False), (200, True)])
+def test_a_weak_choice_is_named_although_one_training_is_not_weak(mean: int, is_weak: bool) -> None:
+    claim = Claim("add-remove-record", gaussian_rounds(6.0, 10), 1e-5)
+    assert weak_claim_warning(claim.profile.epsilon(1e-5), 1e-5, Adjacency.ADD_REMOVE_RECORD) is None
+    rule = SelectionRule(TrainingCount.GEOMETRIC, mean)
+    epsilon = random_count_epsilon([claim], rule.count, mean)
+    selection = PrivateSelection(rule, claim, epsilon, "accuracy", (), 0.5, ())
+    assert ("next to nothing" in selection_page(selection, "A selection")) is is_weak
+    assert (selection.to_json()["warning"] is not None) is is_weak
 
 
 def test_no_training_at_all_publishes_no_model_and_spends_as_much(tmp_path: Path) -> None:
