@@ -3,15 +3,18 @@
 A client of somebody else may round, clamp or project its contribution after it has added noise. This is asked by
 replay, to the last bit: its app is called again with the contribution and the noise of an honest client in the place of
 those that it computes. If what it sends follows from the noised contribution alone, it comes out again; with less
-noise, or with another sum, it does not. In a second replay the message names the other secret in every trial. In a
-third, another client is called. If what is sent depends on either, something else comes out.
+noise, or with another sum, it does not. In further replays the message names the other secret in every trial, or
+another seed of the noise, or another client is called. If what is sent depends on one of them, something else comes
+out.
 """
 
+import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app.typing import ConfigRecordValues
 
 from fl_audit.array_packing import unpack
 from fl_audit.array_types import Floats, Floats32
@@ -77,6 +80,10 @@ def origin_of_contribution(
         return ReleaseOrigin.OWN_RULE
     if not _comes_out(replay, _with_other_secret(message), client, honest_reply, sent):
         return ReleaseOrigin.FOLLOWS_SECRET
+    other_seed = _with_other_seed(message)
+    if not _comes_out(replay, other_seed, client, honest_reply, sent):
+        is_breach = _follows_noise(replay, other_seed, client, honest_reply, sent)
+        return ReleaseOrigin.UNKNOWN if is_breach else ReleaseOrigin.OWN_RULE
     is_of_client = not _comes_out(replay, message, (client + 1) % replay.clients, honest_reply, sent)
     return ReleaseOrigin.OWN_RULE if is_of_client else ReleaseOrigin.POST_PROCESSED
 
@@ -101,17 +108,50 @@ def _comes_out(replay: ReplayedClient, message: Message, client: int, honest_rep
 
 def _with_other_secret(message: Message) -> Message:
     """Return a message that names the other secret in every trial, where it names any."""
-    config = message.content[MessageRecordName.CONFIG]
-    assert isinstance(config, ConfigRecord)
-    entries: Mapping[str, Any] = config
     secrets = {
         key: (~np.frombuffer(value, dtype=np.bool_)).tobytes()
-        for key, value in entries.items()
+        for key, value in _config(message).items()
         if key in (Key.MEMBERSHIP, Key.COINS) and isinstance(value, bytes)
     }
-    content = RecordDict({**message.content, MessageRecordName.CONFIG: ConfigRecord({**entries, **secrets})})
-    metadata = message.metadata
-    return Message(content, metadata.dst_node_id, metadata.message_type)
+    return _with(message, secrets)
+
+
+def _with_other_seed(message: Message) -> Message:
+    """Return a message that names another seed of the client's noise."""
+    return _with(message, {Key.NOISE_SEED: int(str(_config(message)[Key.NOISE_SEED])) ^ 1})
+
+
+def _config(message: Message) -> ConfigRecord:
+    config = message.content[MessageRecordName.CONFIG]
+    assert isinstance(config, ConfigRecord)
+    return config
+
+
+def _with(message: Message, changes: Mapping[str, ConfigRecordValues]) -> Message:
+    """Return a message with other values in its configuration."""
+    config = ConfigRecord({**_config(message), **changes})
+    content = RecordDict({**message.content, MessageRecordName.CONFIG: config})
+    return Message(content, message.metadata.dst_node_id, message.metadata.message_type)
+
+
+def _follows_noise(
+    replay: ReplayedClient, other_seed: Message, client: int, honest_reply: RecordDict, sent: Floats32
+) -> bool:
+    """Return whether what was sent follows the noise itself, beside the noised contribution, as if some were removed.
+
+    A rule may draw random numbers by the seed of the noise. With another seed the difference of what is sent is then
+    no part of the difference of the noises, unless by chance.
+    """
+    try:
+        replayed = _sums(replay.sent(other_seed, client, honest_reply))
+        noised = _sums(honest_reply)
+        other_noise = _sums(replay.honest_reply(other_seed, client))
+    except Exception:  # an app of somebody else may refuse any message
+        return False
+    if replayed is None or noised is None or other_noise is None:
+        return False
+    products = (sent.astype(np.float64) - replayed) * (noised.astype(np.float64) - other_noise)
+    return _deviations(products) > _DEVIATIONS
 
 
 def _is_another_contribution(
@@ -133,8 +173,12 @@ def _is_another_contribution(
     share = abs(_total(products)) / _total(contribution**2)
     largest = max(_total((first - contribution) ** 2), _total((first.astype(np.float64) - second) ** 2))
     change = np.sqrt(largest / _total(contribution**2))
-    deviations = abs(_total(products)) / np.sqrt(_total(products**2))
-    return bool(deviations > _DEVIATIONS and share > _TIMES_ITS_CHANGE * change)
+    return bool(_deviations(products) > _DEVIATIONS and share > _TIMES_ITS_CHANGE * change)
+
+
+def _deviations(products: Floats) -> float:
+    """Return by how many standard deviations a sum of independent numbers that are symmetric around 0 is from 0."""
+    return abs(_total(products)) / math.sqrt(_total(products**2))
 
 
 def _total(values: Floats) -> float:

@@ -12,7 +12,7 @@ from fl_audit.federation.target_membership import TargetMembership
 class EntropyAttack(MembershipAttack):
     """The attack by the entropy of a model's confidences (Song & Mittal 2021)."""
 
-    name = "entropy"
+    name = "toy-entropy"  # no name that an attack of fl_audit may ever have
     label = "Entropy of confidences"
     sees = "the entropy of the confidences"
     source = "Song & Mittal 2021"

@@ -14,6 +14,7 @@ from torch import Tensor
 from fl_audit.array_packing import pack, unpack
 from fl_audit.clients.app import answer_loss_moments, answer_loss_range, build_app, honest_reply, identify, observe
 from fl_audit.federation.federation import Federation
+from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from tests.validation.post_processing import Rule
 
@@ -121,6 +122,16 @@ def with_half_of_the_sum(reply: NoisedReply) -> Tensor:
     """Add half of the contribution without noise."""
     nearly_bare = _sums(reply.again(_with_noise(reply.message, 1e-6), reply.context))
     return reply.noised + 0.5 * nearly_bare
+
+
+def without_some_noise(reply: NoisedReply) -> Tensor:
+    """Remove three tenths of the noise, which the client draws again from its seed."""
+    config = _config(reply.message)
+    trials = config[Key.TRIALS]
+    assert isinstance(trials, list)
+    draws = [int(trial) for trial in trials]
+    seed, server_round = int(str(config[Key.NOISE_SEED])), int(str(config[Key.ROUND]))
+    return reply.noised - 0.3 * reply.scale * noise_share(seed, draws, server_round, reply.noised.shape[1])
 
 
 def of_another_training(rule: Rule) -> ClientApp:

@@ -17,6 +17,7 @@ from tests.validation.client_post_processing import (
     rounded_at_random,
     with_half_of_the_sum,
     with_remainder,
+    without_some_noise,
 )
 from tests.validation.opened_breaches import DISTRIBUTED
 from tests.validation.post_processing import RULES
@@ -41,7 +42,7 @@ def is_found_in_the_sum(found: VerdictFinding) -> bool:
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("rule", RULES)
 def test_changes_after_a_client_s_noise_are_named_and_not_accused(rule: str, noise: str, tmp_path: Path) -> None:
-    """A client may change what has its own claimed noise; a sum of changed shares has another law."""
+    """A client may change what has its own claimed noise; a sum of changed shares has another distribution."""
     found = verdict_of(tmp_path, None, client_app=clients_changing(by_rule(RULES[rule])), **NOISES[noise])
     assert found.verdict is Verdict.INCONCLUSIVE
     assert sent_of(found).hides_noise
@@ -85,8 +86,9 @@ def test_a_push_by_the_secret_is_found_in_what_a_client_sends(tmp_path: Path) ->
     assert not sent_of(found).is_kept
 
 
-def test_a_sum_that_is_added_beside_the_noise_is_found(tmp_path: Path) -> None:
-    assert is_found_in_the_sum(verdict_of(tmp_path, None, client_app=clients_changing(with_half_of_the_sum), **LOCAL))
+@pytest.mark.parametrize("rule", [with_half_of_the_sum, without_some_noise], ids=["half of the sum", "less noise"])
+def test_what_follows_more_than_the_noised_contribution_is_found(rule: ClientRule, tmp_path: Path) -> None:
+    assert is_found_in_the_sum(verdict_of(tmp_path, None, client_app=clients_changing(rule), **LOCAL))
 
 
 def test_an_app_that_changes_nothing_is_tested_as_ever(tmp_path: Path) -> None:
