@@ -5,7 +5,10 @@ import json
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +35,12 @@ COPIED = ("reference/commands", "reference/settings", "reference/run-directory",
 LOGGER = get_plugin_logger("generated")
 WIDTH = 84
 """Columns of the help of a command."""
+SHARED_BY = 3
+"""Commands that have an option before it is shown once for all of them."""
+PLAIN = ("", "text in quotation marks", "true and false", "whole numbers from 1")
+"""Accepted values that the explanation of a setting implies."""
+UNBOUNDED = " to 1000000000"
+"""An upper limit that no value comes near."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -132,6 +141,7 @@ def main() -> None:
         path.write_text(with_copies(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
+@cache
 def settings() -> str:
     """Return a list for each section of a configuration, with every key that `fl-audit settings` lists.
 
@@ -150,6 +160,7 @@ def settings() -> str:
     return "\n\n".join(parts)
 
 
+@cache
 def columns() -> str:
     """Return a table of the columns that the tables of every run have."""
     from fl_audit.federation.result_columns import RESULT_COLUMNS
@@ -177,19 +188,58 @@ def _setting_row(setting: "Setting") -> str:
     default = f" (required {setting.required})" if setting.required else default
     key, told = setting.key.partition(".")[2], [_in_html(one) for one in (setting.explanation, setting.accepted)]
     name = setting.key.replace(".", "-")
-    accepted = f"<dd class='accepted'>{told[1]}</dd>\n" if told[1] else ""
+    values = told[1].replace(UNBOUNDED, "")
+    accepted = f"<dd class='accepted'>{values}</dd>\n" if values not in PLAIN else ""
     return f"<dt id='{name}'><code>{escape(key)}</code>{default}</dt>\n<dd>{told[0]}</dd>\n{accepted}"
 
 
+@cache
 def commands() -> str:
-    """Return the help of `fl-audit` and of each of its commands."""
+    """Return the options that many commands have, and the help of `fl-audit` and of each command without them."""
     from fl_audit.cli.main import app
 
     program = get_command(app)
     assert isinstance(program, click.Group), "fl-audit has commands"
-    parts = [_help(program, "fl-audit")]
-    parts += [f"## {name}\n\n{_help(one, f'fl-audit {name}')}" for name, one in program.commands.items()]
+    shared = shared_options(program.commands.values())
+    common = copy(next(iter(program.commands.values())))
+    common.params = list(map(_without_panel, shared))
+    # The sections below name the commands and the groups of options.
+    overview = re.sub(r"\nCommands:\n.*?\n\n", "\n", _help(program, "fl-audit"), flags=re.DOTALL)
+    options = _help(common, "").partition("\nOptions:\n")[2]
+    parts = [overview, "## Options of several commands", f"```text\n{options}"]
+    parts += [
+        f"## {name}\n\n{_help(_without(command, shared), f'fl-audit {name}')}"
+        for name, command in program.commands.items()
+    ]
     return "\n\n".join(parts)
+
+
+def shared_options(commands: Iterable[click.Command]) -> list[click.Parameter]:
+    """Return one of each option that several commands have with the same help."""
+    options = [option for command in commands for option in command.params if isinstance(option, click.Option)]
+    numbers = Counter(map(_name_and_help, options))
+    return list(
+        {_name_and_help(option): option for option in options if numbers[_name_and_help(option)] >= SHARED_BY}.values()
+    )
+
+
+def _name_and_help(parameter: click.Parameter) -> tuple[str, str | None]:
+    context = click.Context(click.Command("any"), max_content_width=WIDTH, terminal_width=WIDTH)
+    return parameter.get_help_record(context) or ("", None)
+
+
+def _without(command: click.Command, shared: Sequence[click.Parameter]) -> click.Command:
+    names = set(map(_name_and_help, shared))
+    shorter = copy(command)
+    shorter.add_help_option = False
+    shorter.params = [parameter for parameter in command.params if _name_and_help(parameter) not in names]
+    return shorter
+
+
+def _without_panel(parameter: click.Parameter) -> click.Parameter:
+    ungrouped = copy(parameter)
+    vars(ungrouped)["rich_help_panel"] = None
+    return ungrouped
 
 
 def _help(command: click.Command, name: str) -> str:
@@ -231,16 +281,9 @@ def _modules_of(kinds: Iterable[type]) -> str:
     return "\n".join(f"::: {module}" for module in dict.fromkeys(kind.__module__ for kind in kinds))
 
 
-def contributing() -> str:
-    """Return CONTRIBUTING.md, whose links lead from the root of the repository, as it stands on the site."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return text.replace("](docs/extend/", "](").replace("](docs/", "](../")
-
-
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "commands": commands,
-    "contributing": contributing,
     "run-directory": columns,
     "attacks": attacks,
     "noises": modules_of_noises,

@@ -1,4 +1,9 @@
-"""Pages of the site from the notebooks: cells as they stand, with the outputs that are stored in them."""
+"""Pages of the site from the notebooks: cells as they stand, with the outputs that are stored in them.
+
+    python docs/hooks/notebooks.py
+
+writes the pages beside the notebooks, for builders of sites other than MkDocs. MkDocs does so by itself.
+"""
 
 import base64
 from pathlib import Path
@@ -6,31 +11,22 @@ from typing import Any
 
 import nbformat
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
 
-def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
-    """Add a page, and its pictures, for every notebook; called by MkDocs.
+def on_pre_build(config: MkDocsConfig, **_: Any) -> None:
+    """Write the pages before the files of the site are collected; called by MkDocs."""
+    write_pages(Path(config.docs_dir) / NOTEBOOKS.name)
 
-    Parameters
-    ----------
-    files
-        What the site is made of.
-    config
-        The configuration of MkDocs.
 
-    Returns
-    -------
-    Files
-        The same, with the pages of notebooks.
-    """
-    for source in [file.src_uri for file in files if file.src_uri.endswith(".ipynb")]:
-        path = Path(config.docs_dir) / source
+def write_pages(directory: Path) -> None:
+    """Write a page, and its pictures, beside every notebook of a directory."""
+    for path in sorted(directory.glob("*.ipynb")):
         text, pictures = page_of(path)
-        files.append(File.generated(config, source.removesuffix(".ipynb") + ".md", content=text))
+        path.with_suffix(".md").write_text(text, encoding="utf-8")
         for name, picture in pictures.items():
-            files.append(File.generated(config, str(Path(source).parent / name), content=picture))
-    return files
+            path.with_name(name).write_bytes(picture)
 
 
 def page_of(path: Path) -> tuple[str, dict[str, bytes]]:
@@ -61,3 +57,7 @@ def _shown(output: Any, name: str, pictures: dict[str, bytes]) -> str:
         # A blank line would end the block of HTML.
         return "\n".join(line for line in data["text/html"].splitlines() if line.strip())
     return f"```text\n{data['text/plain']}\n```"
+
+
+if __name__ == "__main__":
+    write_pages(NOTEBOOKS)

@@ -1,13 +1,12 @@
 """Markdown pages of published results: a section for each table or figure, and the notes that several sections share.
 
 A note is one remark on why our result differs from the paper. Each section of a page ends with the list of its notes. A
-note of several sections stands once, at the end of the page, and links take its place. A link shows the note's label:
-the text before its colon or, if there is none or this text is long, its first words.
+note of several sections stands once, at the end of the page, with the tables and figures that it concerns. It begins
+with its label: the text before its colon or, if there is none or this text is long, its first words.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,11 @@ Record = Mapping[str, Any]
 """The record of a finished item."""
 TITLE = "Differences that concern several results"
 _NOTES = re.compile(r"<ul>((?:(?!<ul>).)*)</ul></details>", re.DOTALL)  # the last list of a section
-_ITEM = re.compile(r"<li(?: id=\"[^\"]*\")?>(.*?)</li>", re.DOTALL)
-_LINKS = "See below: "
-_NUMBERS = re.compile(r"(outside our interval:</p><ul>)(.*?)(</ul>)", re.DOTALL)  # a list of numbers that differ
-_MOST_NUMBERS = 3  # of such a list; its table has all
+_EMPTY = re.compile(r"\s*<details><summary>[^<]*</summary>\s*</details>")  # a section without any remark
+_ITEM = re.compile(r"<li>(.*?)</li>", re.DOTALL)
+_NUMBERS = re.compile(r"(outside our interval):</p><ul>.*?</ul>", re.DOTALL)  # a list of numbers that differ
 _CLAIM_VERDICT = re.compile(r"<li>[^<:]*: (?:it|both|all \d+|of \d+)\b(?:(?!</li>).)*</li>")
-_COLUMNS_APART = re.compile(r"(?:<li>[^<]*; furthest apart: [^<]*</li>){5,}")
-_FAILED = "not hold on our data"
+_COLUMNS_APART = re.compile(r"(?:<li>[^<]*; furthest apart: [^<]*</li>)+")
 _LONGEST_LABEL = 40  # characters
 _LABEL_WORDS = 4  # of a note without a short beginning and a colon
 
@@ -59,27 +56,18 @@ def section_of(record: Record) -> str:
     title = escape(record["title"], quote=False)
     phrases = (
         f"## {title}",
-        f"![{title}]({item}.svg)",
+        f"![{_short_title(title)}]({item}.svg)",
         f"{escape(record['caption'], quote=False)} [All rows]({item}.csv).",
         _origin(record),
         escape(record["played"], quote=False),
-        _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
+        _one_block(f"<details><summary>Differences</summary>{record['differences']}</details>"),
     )
     return shortened("\n\n".join(phrases))
 
 
 def shortened(section: str) -> str:
-    """Return a section without what its table says too: most numbers that differ, and claims that do not fail."""
-    without = _CLAIM_VERDICT.sub(lambda match: match[0] if _FAILED in match[0] else "", section)
-    without = _COLUMNS_APART.sub(lambda match: _first_numbers(_ITEM.findall(match[0])), without)
-    return _NUMBERS.sub(lambda match: f"{match[1]}{_first_numbers(_ITEM.findall(match[2]))}{match[3]}", without)
-
-
-def _first_numbers(numbers: Sequence[str]) -> str:
-    # A list of one number more takes no more room than the sentence.
-    if len(numbers) > _MOST_NUMBERS + 1:
-        numbers = [*numbers[:_MOST_NUMBERS], f"{len(numbers) - _MOST_NUMBERS} more are in the table"]
-    return "".join(f"<li>{number}</li>" for number in numbers)
+    """Return a section without what its table says too: numbers that differ, and verdicts on claims."""
+    return _NUMBERS.sub(r"\1.</p>", _COLUMNS_APART.sub("", _CLAIM_VERDICT.sub("", section)))
 
 
 def rows_of(file: Path) -> str:
@@ -97,14 +85,10 @@ def rows_of(file: Path) -> str:
 
 def _origin(record: Record) -> str:
     minutes = "" if record["minutes"] is None else f", {record['minutes']:,} minutes"
-    runs = (
-        f"{plural(record['trials'], 'trial')}{minutes}, played at commit {' and '.join(record['run_commits']) or '?'}"
-        if record["trials"]
-        else "no runs"
-    )
+    runs = f"{plural(record['trials'], 'trial')}{minutes}" if record["trials"] else "no runs"
+    commits = " and ".join(record["run_commits"] or [record["commit"] or "?"])
     form = "full form" if record["extent"] == ComputeExtent.FULL else "quick form"
-    origin = f"made at commit {record['commit'] or '?'} on {record['made']}"
-    return f"*{capital(form)}; {runs}; {origin}.*"
+    return f"*{capital(form)}; {runs}; commit {commits}.*"
 
 
 def _one_block(html: str) -> str:
@@ -120,20 +104,35 @@ def _one_block(html: str) -> str:
 def with_shared_notes(sections: Sequence[str]) -> list[str]:
     """Return the sections of a page, with notes that occur in several sections moved to one new section at the end.
 
-    Links replace the moved notes. If no note occurs twice, the sections are returned unchanged.
+    If no note occurs twice, the sections are returned unchanged.
     """
-    counter = Counter(note for section in sections for note in dict.fromkeys(_notes(section)))
-    shared = dict[str, str]()
-    for note, count in counter.items():
-        if count > 1:
-            shared.setdefault(_anchor(note), note)
+    titles = dict[str, list[str]]()
+    for section in sections:
+        for note in dict.fromkeys(_notes(section)):
+            titles.setdefault(note, []).append(_short_title(section.partition("\n")[0].removeprefix("## ")))
+    shared = {note: concerned for note, concerned in titles.items() if len(concerned) > 1}
     if not shared:
         return list(sections)
-    linked = [
-        _NOTES.sub(lambda match: _list(_linked(_ITEM.findall(match[1]), shared)), section) for section in sections
+    own = [
+        _EMPTY.sub("", _NOTES.sub(lambda match: _list(_ITEM.findall(match[1]), shared), section))
+        for section in sections
     ]
-    written = "\n".join(f'<li id="{anchor}">{_emphasized(note)}</li>' for anchor, note in shared.items())
-    return [*linked, f"## {TITLE}\n\n<ul>\n{written}\n</ul>"]
+    written = "\n".join(f"<li>{_emphasized(note)} ({_name_list(concerned)})</li>" for note, concerned in shared.items())
+    return [*own, f"## {TITLE}\n\n<ul>\n{written}\n</ul>"]
+
+
+def _name_list(titles: Iterable[str]) -> str:
+    """Return "Table 2; Figures 6, 7, 8" of titles in the order of the page."""
+    numbers = dict[str, list[str]]()
+    for title in titles:
+        kind, _, number = title.partition(" ")
+        numbers.setdefault(kind, []).append(number)
+    return "; ".join(f"{kind}{'s' * (len(which) > 1)} {', '.join(which)}" for kind, which in numbers.items())
+
+
+def _short_title(title: str) -> str:
+    """Return "Table 2" of "Table 2. Advantage of the insider", and other titles as they are."""
+    return title.partition(". ")[0]
 
 
 def _notes(section: str) -> list[str]:
@@ -141,8 +140,10 @@ def _notes(section: str) -> list[str]:
     return _ITEM.findall(match[1]) if match else []
 
 
-def _list(notes: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{note}</li>' for note in notes)}</ul></details>"
+def _list(notes: Iterable[str], shared: Container[str]) -> str:
+    """Return the end of a section: the list of those of its notes that no other section shares."""
+    items = "".join(f"<li>{note}</li>" for note in notes if note not in shared)
+    return f"<ul>{items}</ul></details>" if items else "</details>"
 
 
 def _label(note: str) -> str:
@@ -150,26 +151,6 @@ def _label(note: str) -> str:
     return before if colon and len(before) <= _LONGEST_LABEL else " ".join(note.split()[:_LABEL_WORDS])
 
 
-def _anchor(note: str) -> str:
-    plain = re.sub(r"&[^;]*;", "", _label(note))
-    return "-".join(["note", *re.findall(r"\w+", plain.lower())])
-
-
 def _emphasized(note: str) -> str:
     label = _label(note)
     return f"<strong>{label}</strong>{note.removeprefix(label)}"
-
-
-def _linked(notes: Iterable[str], shared: Mapping[str, str]) -> list[str]:
-    """Return a section's notes, with shared ones replaced by links; adjacent links form one item."""
-    items = list[str]()
-    links = list[str]()
-    for note in [*notes, ""]:
-        if note and shared.get(_anchor(note)) == note:
-            links.append(f'<a href="#{_anchor(note)}">{_label(note)}</a>')
-            continue
-        if links:
-            items.append(_LINKS + "; ".join(links))
-            links = []
-        items.append(note)
-    return items[:-1]

@@ -16,7 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
+PAGES_OF_THE_SITE = [page for page in sorted(DOCS.rglob("*.md")) if not page.with_suffix(".ipynb").exists()]
+"""Pages in the repository; a build writes one more beside each notebook."""
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES_OF_THE_SITE)
 KINDS = ("toml", "python", "sh", "text", "json")
 PROGRAMS = ("fl-audit", "python")
 

@@ -17,18 +17,19 @@ import pandas as pd
 import pictures
 import pytest
 import yaml
-from pages import BLOCKS, FILES, KINDS, PAGES, PROGRAMS, ROOT, commands_that_make
+from pages import BLOCKS, FILES, KINDS, PAGES, PAGES_OF_THE_SITE, PROGRAMS, ROOT, commands_that_make
 from typer.main import get_command
 from workspace import Workspace, read
 
 from fl_audit.cli.main import app
 from fl_audit.runs.config.settings_reference import settings as described
+from fl_audit.user_modules import searched_last
 
-NOT_RUN = 37
-"""Setting up (3), a table of the reader's, the tests themselves, Jupyter, MLflow, a cluster (4) and its token, Flower's
-own command and what follows it, a part of an app, a federation that is run as one script (5), an app that
-test_flower_app runs as a whole (5), apps that nobody here wrote (2), a study and two benchmarks of minutes, pages of
-papers and a minute of audits, a signed review of an app and the programs that check it."""
+NOT_RUN = 32
+"""Setting up (3), another builder of the site, the tests themselves, Jupyter, MLflow, a cluster (4), Flower's own
+command and what follows it, a part of an app, a federation that is run as one script (5), an app that test_flower_app
+runs as a whole (5), apps and modules that are not here (3), a benchmark of minutes, pages of papers and a minute of
+audits, a signed review of an app and the programs that check it."""
 WORDS_OF_THE_README = 1000
 READ = ("tutorials", "how-to", "explanation", "extend")
 """Kinds of pages that a reader looks for on the home page."""
@@ -44,14 +45,19 @@ SLOW = [
         "how-to/epsilon-star",
         "how-to/membership-attacks",
         "how-to/one-model",
+        "how-to/own-aggregation",
         "how-to/pictures-and-hub",
         "how-to/private-strategy",
+        "how-to/protect-clients",
+        "how-to/release",
         "how-to/resume",
         "how-to/review",
         "how-to/sampled-rounds",
         "how-to/sweeps",
         "papers/errors",
         "papers/index",
+        "tutorials/choosing-a-guarantee",
+        "tutorials/simulation",
     )
 ]
 """Pages whose commands take seconds, for what other tests show more quickly: each day they are only read."""
@@ -78,7 +84,7 @@ def _needs(page: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("documentation")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, searched_last(directory):
         patch.chdir(directory)
         patch.setattr(sys, "path", [*sys.path])
         patch.setenv("COLUMNS", "100")
@@ -178,7 +184,7 @@ def test_blocks_say_what_they_are() -> None:
 def test_the_navigation_leads_to_every_page_and_to_no_other() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     named = re.findall(r"([\w/-]+\.md)\s*$", nav, re.MULTILINE)
-    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES_OF_THE_SITE}
     assert pages - set(named) == set()
     # Pages of notebooks are made from these when the site is built.
     assert {page for page in named if not page.startswith("notebooks/")} - pages == set()

@@ -1,12 +1,14 @@
 """The notebooks run from beginning to end, and stand in the repository with their outputs."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from notebooks import write_pages
 from pages import DOCS, PAGES, Block
 from workspace import check_configuration
 
@@ -30,6 +32,17 @@ def _printed(notebook: Any) -> list[str]:
 
 def test_there_are_four_notebooks() -> None:
     assert len(NOTEBOOKS) == 4
+
+
+def test_a_page_is_written_beside_a_notebook(tmp_path: Path) -> None:
+    path = Path(shutil.copy(NOTEBOOKS[0], tmp_path))
+    write_pages(tmp_path)
+    page = path.with_suffix(".md").read_text(encoding="utf-8")
+    assert page.startswith("# ")
+    assert f"]({path.name})" in page
+    pictures = re.findall(r"!\[[^]]+\]\(([\w-]+\.png)\)", page)
+    assert len(pictures) == _pictures(nbformat.read(path, as_version=4)) >= 2
+    assert {name for name in pictures if not (tmp_path / name).is_file()} == set()
 
 
 def test_settings_that_texts_name_are_accepted(tmp_path: Path) -> None:

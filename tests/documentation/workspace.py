@@ -134,12 +134,17 @@ def read(block: Block, directory: Path) -> None:
                 told = get_command(app).commands[name].make_context(name, words).params  # type: ignore[attr-defined]
                 if name in ("run", "sweep"):
                     with searched_last(directory):
-                        load_config(Path(told["config"]), told["set_"] or [])
+                        load_config(Path(told["config"]), [*(told["set_"] or []), *_first_values(told.get("over"))])
         case "python":
             for node in ast.walk(ast.parse(block.body)):
                 match node:
                     case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] == OWN_PACKAGE:
                         assert all(hasattr(import_module(module), one.name) for one in names), f"{block.page}: {module}"
+
+
+def _first_values(over: list[str] | None) -> list[str]:
+    """Return the settings of the first point of a sweep."""
+    return [setting_values.partition(",")[0] for setting_values in over or []]
 
 
 _RELATION_OF = {"dp-fedavg": "add-remove-client", "dp-sgd-clients": "add-remove-record"}

@@ -257,12 +257,9 @@ def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
         "twenty one or more may be."
     )
     premises = (
-        "Whether a claim can be tested is decided by the original model alone, which no kind of privacy has touched: "
-        f"where the whole interval of its attack's AUC lies below {0.5 + MARGIN:g}, or that of its test accuracy below "
-        f"guessing and {MARGIN:g}, there is nothing to be traded, and phi is a ratio of two numbers that are 0 but "
-        f"for chance. Where noise has left neither attack nor model more than {MARGIN:g} above guessing phi is 1 by "
-        "its formula, whatever the kind of privacy: such levels are left out of whether phi is above 1, and those "
-        "where both kinds leave no accuracy out of which kind keeps more."
+        "A claim is not tested where the original model, without privacy, leaves nothing to be traded: where the "
+        f"interval of its attack's AUC lies below {0.5 + MARGIN:g}, or that of its test accuracy below guessing and "
+        f"{MARGIN:g}."
     )
     claims = [*claims_of(datasets), *untested(CLAIMS)]
     titles = [models.data.title for models in datasets]

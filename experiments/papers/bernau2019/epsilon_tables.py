@@ -168,17 +168,13 @@ def _remarks(printed: list[PrintedGuarantee]) -> Iterator[str]:
         apart = f"{furthest.printed:g} in print, here {furthest.ours:.2f}, at z {furthest.noise_multiplier:g}"
         yield f"{study}, {classes} classes: {summary}; furthest apart: {apart}."
     yield (
-        "LFW fits its stated 110 epochs, but for one number of 50 and one of 100 people. Purchases fits 200 epochs to "
-        "within half a per cent at z .5, and its columns of 20 classes and more guarantee less at larger z, as "
-        "training that ended early would. Texas with 150 and 300 classes fits its 1000 epochs at z .5; all numbers at "
-        "larger z fit 600 and fewer. COLLAB exceeds what its stated 100 epochs spend, and fits the 300 of the "
+        "LFW fits its stated 110 epochs, but for two numbers. Purchases and Texas guarantee less at larger z, as "
+        "training that ended early would. COLLAB exceeds what its stated 100 epochs spend, and fits the 300 of the "
         "original model, but for z .5."
     )
     yield (
         f"Of Skewed Purchases n is not stated. With n = {SUPPOSED_MEMBERS:,}, that of Purchases, no printed number "
-        "exceeds ours for all 200 epochs, so that training that ended early, after epochs that differ with z, gives "
-        "each of them, also the rows that do not fall as z grows. With all of 100,000 records z .5 would be 22.1, less "
-        "than every printed number."
+        "exceeds ours for all 200 epochs."
     )
     yield (
         "z is {2, 4, 6, 8, 16} in section 5 and .5 to 16 in the head of the table: the numbers fit {.5, 2, 4, 6, 16}. "

@@ -96,9 +96,8 @@ def figure_of_models(datasets: Sequence[DatasetModels]) -> ItemResult:
     return ItemResult(
         table(row for dataset in datasets for row in _rows_of(dataset)),
         figure,
-        "Left central, right local DP, over the epsilon of a record: accuracy (means with 95 % intervals), AUC of the "
-        "black-box and of the white-box attack, phi of the white-box attack. Grey: guessing; phi of 1. Diamonds: as "
-        f"printed. ROC curves and the trade-off are those of {models.data.title}.",
+        "Left central, right local DP, over the epsilon of a record, with 95 % intervals. Grey: guessing; phi of 1. "
+        f"Diamonds: as printed. ROC curves and the trade-off are those of {models.data.title}.",
         tuple(_remarks(study, datasets)),
         shown_rows=90,
         data=tuple(dataset.data.title for dataset in datasets),
@@ -340,28 +339,19 @@ _REMARKS = {
     COLLAB: (
         "Graphs keep their 64 nodes of highest degree, and training is much shorter than 300 epochs, at learning rate "
         ".003 instead of .0001. Local DP counts a node's 64 possible edges, the paper 2,000.",
-        "The code of the network's authors turns its share of .9 into k, the nodes that sort pooling keeps, such that "
-        "90 % of the graphs have at most k. That is 130 for all of COLLAB, and with 64 nodes at most it is all 64.",
         "The paper shows accuracy and white-box AUC only; the other panels are ours.",
-        "Members are so few that their classes tell something: whoever knew of each class how many of its targets are "
-        "members, and nothing else, would get an AUC of .53. Models learn that even from graphs of coins.",
     ),
     LFW: (
         "The paper trains the last layer on VGG-16 with weights learned from faces, which cannot be had. Here a small "
         "convolutional network is trained from random weights, at learning rate .003, on images of 64 x 64 instead of "
         "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played.",
-        "Pixels are perturbed as the paper says, b = 1 and m the square root of the number of pixels, 64 here. That is "
-        "the noise that is left when images of 250 x 250 with m = 250 are averaged to 64 x 64. Epsilon counts 4,096 "
-        "pixels, as the paper counts 62,500.",
+        "Pixels are perturbed as the paper says. Epsilon counts 4,096 of them, where the paper counts 62,500.",
     ),
     SKEWED: (
         "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
         "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade.",
         "The paper's non-members are test records, whose noise bits have another distribution than those of the "
         "training records. An attack then tells the two distributions apart as well, and gets an AUC away from .5 "
-        "without any leak. Here members and others have the same distribution; what the loss alone gets of members "
-        "against test records stands in rows of its own.",
-        "Panels l and m: with 10 classes, of all targets, how sure the models are, by what the black-box attack calls "
-        "them. The paper does not say which records it shows.",
+        "without any leak. Here members and others have the same distribution.",
     ),
 }

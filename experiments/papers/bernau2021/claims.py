@@ -241,13 +241,7 @@ def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
             f"{CLAIMS['removed-close-to-c'].lowest:g} C on.",
             "Where noise follows the local sensitivity the distribution of the log-odds is known: an exact advantage "
             "is that of the distribution, with an interval of no width, and no measurement. A measured one is the "
-            "mean of what beliefs say of each trial, since the log-odds are the exact likelihood ratio; one by "
-            "counted trials is that of Table 2. Of Yeom's adversary it is the mean over trials with its t interval: "
-            "what other records would change is no part of it. How often a belief exceeds rho_beta is counted, and "
-            "bounded by the noise in a row of its own.",
-            "Differences of runs have square-and-add intervals; distances from epsilon have all that their intervals "
-            "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
-            "does not go to 0 with more trials.",
+            "mean of what beliefs say of each trial; one by counted trials is that of Table 2.",
         ),
         [data.title for data in paper_runs.data],
     )

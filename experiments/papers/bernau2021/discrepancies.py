@@ -88,19 +88,10 @@ SLIPS: dict[str, str] = {
         "C = 3, and the figure shows medians of 4.2 and 4.4, which belong to replaced records (Eq. 11 and 12). "
         "Both kinds are shown here."
     ),
-    "figure-4-cosine": (
-        "Figure 4: the preprint has a panel more, with neighbours of Purchase-100 by the cosine distance. It was "
-        'not played; `dissimilarity = "cosine"` chooses them in a run.'
-    ),
-    "labels": (
-        "Labels: the measures compare features alone, so the least dissimilar neighbour need not be the one that "
-        "matters least. The column Note of the table below names the labels."
-    ),
     "membership": (
         "Membership: Yeom's adversary is given only the final model. Its bound e^epsilon - 1 is far above 1 at "
         "most of these epsilons. The published advantages are below .02; ours is an average of TPR - FPR over "
-        "trials. By chance alone the advantage against one model has a standard deviation of at most sqrt((1 / n "
-        "+ 1 / m) / 4), with n members and m others: the column Note gives it as 'by chance, one model'."
+        "trials."
     ),
 }
 """The explanations by their keys."""

@@ -67,7 +67,7 @@ def audit_of_epsilon(paper_runs: StoredPaperRuns) -> ItemResult:
         figure,
         f"{data.title}, one record replaced. On the grey diagonal epsilon' equals the claimed epsilon. Bars: in a the "
         "range over trials, in b an interval of the extreme value, in c and d 95 % intervals; an arrow means that "
-        "there is no upper end. The axis ends at twice the largest epsilon at most.",
+        "there is no upper end.",
         explained(
             (
                 "ls-curve",

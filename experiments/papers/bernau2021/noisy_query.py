@@ -300,10 +300,8 @@ def figure_3(_: StoredPaperRuns | None = None) -> ItemResult:
         (
             "No number is printed with this figure. Its message holds: rho_beta does not depend on delta, and "
             "rho_alpha depends on it strongly.",
-            "What panel a does not show is how often a belief exceeds rho_beta. That depends on delta. Eq. (1), which "
-            "is proved for epsilon below 1 only, does not keep this probability below delta everywhere: at delta .01 "
-            "and epsilon 6 it is .016. (epsilon, delta)-DP alone does not imply that a belief exceeds rho_beta with "
-            "probability at most delta; the classic Rényi conversion, by which the runs are calibrated, does.",
+            "Panel a does not show how often a belief exceeds rho_beta. Eq. (1), which is proved for epsilon below 1 "
+            "only, does not keep this probability below delta everywhere: at delta .01 and epsilon 6 it is .016.",
         ),
     )
 

@@ -71,10 +71,7 @@ def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
         "Local sensitivities of all rounds and trials, by the rank of the neighbour under the dissimilarity measure: "
         "the most dissimilar on the left, the least on the right. Boxes: quartiles, whiskers to 1.5 interquartile "
         "ranges.",
-        explained(
-            ("figure-4-cosine", "figure-4-relation", "labels", "eq-9", "ssim", "subset", "network", "optimizer"),
-            paper_runs.stands_in,
-        ),
+        explained(("figure-4-relation", "eq-9", "ssim", "subset", "network", "optimizer"), paper_runs.stands_in),
     )
 
 

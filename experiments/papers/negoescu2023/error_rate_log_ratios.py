@@ -173,15 +173,12 @@ def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
     middle = rows[-2].measured
     ends = rows[-1].measured
     noise = "So it is" if ends > 2 * middle else "This does not show"
-    excess = [row.measured - row.theory for row in rows[:2]]
     return (
         "The paper's text has lost the cut, delta and the size of the samples; those here are ours.",
         f"The paper finds most noise at the ends of the curves. {noise} here: the largest error is {ends:.2g} nats "
         f"where a rate is below {MIDDLE:g}, and {middle:.2g} where both are above, {ends / middle:.1f} times less.",
         f"It finds most signal there too. By the distributions both quantities are largest where the smaller rate is "
         f"{rates[0]:.2g} and {rates[1]:.2g}; the cut is {CUT:g}.",
-        "A supremum picks the noise up: the largest values of samples differ from those of the distributions on "
-        f"average by {excess[0]:+.2g} and {excess[1]:+.2g} nats.",
     )
 
 

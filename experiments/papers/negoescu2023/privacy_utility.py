@@ -289,9 +289,7 @@ def _remark_on_exceeding(private: pd.DataFrame) -> str:
     gained = over["membership_advantage"].to_numpy(dtype=np.float64)
     return (
         f"{len(over)} of {len(private)} private models have an Epsilon* at or above the epsilon they guarantee. That "
-        "refutes no guarantee, since a guarantee is about the mechanism with all its noise and not about one model. "
-        f"The membership adversary has an advantage of {gained.mean():.3f} on them on average ({gained.max():.3f} at "
-        "most). Where its advantage is close to 0, Epsilon* is an artefact: the fitted normals do not fit, and are "
-        "followed to error rates that so few losses cannot show. `epsilon-star --method empirical` on the losses of "
-        "such a model tells whether it is."
+        "refutes no guarantee, since a guarantee is about the mechanism and not about one model. The membership "
+        f"adversary has an advantage of {gained.mean():.3f} on them on average ({gained.max():.3f} at most). Where it "
+        "is close to 0, Epsilon* is an artefact of normals that do not fit."
     )

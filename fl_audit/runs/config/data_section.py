@@ -16,15 +16,8 @@ DATA_PATHS = ("data-dir", "path", "test-path", "vocabulary")
 class DataSection(ConfigSection):
     """Section [data]: the records, their owners and users, and their division among clients.
 
-    With `partition = "natural"`, every owner is a client, and the default of `clients` is the number of owners. With
-    other partitions the default is 10.
-
     If the adjacency is about users, all records of a user are one unit: they are drawn, clipped, sampled and exchanged
     together.
-
-    `missing` leaves out the records that contain one of its words. With `impute` missing values are filled with the
-    median or the most frequent word of the training file, which the guarantee does not cover. `text` names a column
-    that `vocabulary` or `tokenizer` turns into ids of tokens.
     """
 
     name: str = "digits"

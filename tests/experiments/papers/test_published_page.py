@@ -11,8 +11,8 @@ def _section(title: str, *notes: str) -> str:
 
 SHARED = ("Records: the paper&#x27;s are others.", "Noise: drawn twice.")
 SECTIONS = {
-    "A": _section("A", SHARED[0], SHARED[1], "Only here."),
-    "B": _section("B", "Records: of another paper.", SHARED[1], "Alone: too.", SHARED[0]),
+    "A": _section("Table 1. Noise", SHARED[0], SHARED[1], "Only here."),
+    "B": _section("Table 2. Records", "Records: of another paper.", SHARED[1], "Alone: too.", SHARED[0]),
     "C": _section("C"),
 }
 
@@ -21,13 +21,19 @@ def test_a_note_of_two_sections_stands_once() -> None:
     first, second, third, last = with_shared_notes(list(SECTIONS.values()))
     page = "\n\n".join((first, second, third, last))
     assert [page.count(note.partition(":")[2]) for note in SHARED] == [1, 1]
-    assert '<li>See below: <a href="#note-records">Records</a>; <a href="#note-noise">Noise</a></li><li>Only' in first
+    assert "<ul><li>Only here.</li></ul></details>" in first
     assert "Records: of another paper." in second
-    assert third == SECTIONS["C"]
+    assert third == SECTIONS["C"].replace("<ul></ul>", "")
     assert last.startswith(f"## {TITLE}\n")
-    assert '<li id="note-records"><strong>Records</strong>: the paper&#x27;s are others.</li>' in last
+    assert "<li><strong>Records</strong>: the paper&#x27;s are others. (Tables 1, 2)</li>" in last
 
 
 def test_a_page_without_shared_notes_stays_as_it_is() -> None:
     alone = [SECTIONS["A"], SECTIONS["C"]]
     assert with_shared_notes(alone) == alone
+
+
+def test_a_section_whose_only_notes_are_shared_loses_its_empty_list() -> None:
+    first, second, _ = with_shared_notes([_section("Table 1", SHARED[0]), _section("Figure 2", SHARED[0])])
+    assert first.endswith("<li>one number</li></ul>\n</details>")
+    assert "<ul></ul>" not in first + second

@@ -121,8 +121,6 @@ def test_figure_5_counts_the_cells(made: ServerRound) -> None:
         for size in (100, 1000)
     }
     assert all(fit < counted for fit, counted in together.values())
-    said = f"nearer at 2 of 2 sizes: 100 losses {together[100][0]:.2f} against {together[100][1]:.2f}"
-    assert said in " ".join(result.remarks)
     rows = result.frame[result.frame["setting"] == "separation 2, 1,000 losses, 40 repetitions"]
     bias, std, rmse = (
         rows[rows["quantity"] == f"{name} of Epsilon*, parametric form"]["measured"].item()

@@ -230,9 +230,7 @@ def test_pages_leave_to_tables_what_these_say_too() -> None:
     claims = "<li>A: it holds on our data.</li><li>B: of 2, 1 does not hold on our data.</li><li>Of C: none</li>"
     section = f"<p>5 of 9 lie outside our interval:</p><ul>{numbers}</ul>\n<ul>{claims}</ul></details>"
     short = shortened(section)
-    assert [short.count(f"number {index}") for index in range(5)] == [1, 1, 1, 0, 0]
-    assert "2 more are in the table" in short
-    assert short.endswith("<ul><li>B: of 2, 1 does not hold on our data.</li><li>Of C: none</li></ul></details>")
+    assert short == "<p>5 of 9 lie outside our interval.</p>\n<ul><li>Of C: none</li></ul></details>"
     for page in DOCS.glob("*.md"):
         text = page.read_text(encoding="utf-8")
         assert shortened(text) == text or page.name in {"index.md", "errors.md"}, page.name
