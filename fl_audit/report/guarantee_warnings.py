@@ -52,7 +52,7 @@ def weakness_warning(guarantee: Guarantee) -> str | None:
     belief_bound = guarantee.belief_bound
     advantage = guarantee.advantage_bound_exact
     weak = _weakness("guarantee", guarantee.epsilon, belief_bound, advantage, guarantee.adjacency)
-    return f"{weak}; a smaller epsilon, or belief = 0.9, limits that"
+    return f"{weak}; a smaller epsilon limits that"
 
 
 def weak_claim_warning(epsilon: float, delta: float, adjacency: Adjacency) -> str | None:

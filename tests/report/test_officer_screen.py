@@ -21,8 +21,8 @@ EXPLAINED = tuple(word for word, _ in template_table("words.md", unit="record"))
 TECHNICAL = (
     *EXPLAINED, "global sensitivity", "sensitivity", "local", "gdp", "pld", "rdp", "limit of detection", "nats", "mu",
     "regret", "accountant", "log-odds", "likelihood", "noise multiplier", "standard deviation", "neighbour",
-    "replace-record", "advantage", "AUC", "AUROC", "ROC", "confidence", "p-value", "tensor", "cosine", "gradient",
-    "adversary", "challenger", "posterior", "D'", "[audit]", "[privacy]", "Poisson", "amplification",
+    "replace-record", "belief", "advantage", "AUC", "AUROC", "ROC", "confidence", "p-value", "tensor", "cosine",
+    "gradient", "adversary", "challenger", "posterior", "D'", "[audit]", "[privacy]", "Poisson", "amplification",
 )  # fmt: skip
 """Words that somebody who knows no differential privacy does not know. The first screen explains one, or is without."""
 WEAK = {"exact": False, "mu": 2.5}
