@@ -482,7 +482,23 @@ def test_a_node_with_other_packages_is_named_and_refused(small_plan: MakePlan, t
     assert not (tmp_path / "run" / "challenger" / "batches").exists()
 
 
-def freeze_and_thaw_raylet(node: subprocess.Popen[bytes], mark: Path, thawed: threading.Event) -> None:
+def app_that_outlasts_a_freeze(mark: Path, thawed: Path) -> ClientApp:
+    """Return an app whose calls from round 2 on note their node, and last until a file says that the freeze is over."""
+
+    def outlast(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        import ray
+
+        if int(str(message.content.config_records[MessageRecordName.CONFIG].get(Key.ROUND, 0))) >= 2:
+            (mark / str(ray.get_runtime_context().get_node_id())).touch()
+            deadline = time.monotonic() + 100.0
+            while not thawed.exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
+        return call_next(message, context)
+
+    return build_app(mods=[outlast])
+
+
+def freeze_and_thaw_raylet(node: subprocess.Popen[bytes], mark: Path, thawed: Path) -> None:
     """Stop a node's raylet once clients run on two nodes, until Ray has declared it dead, and let it go on."""
     import ray
 
@@ -494,7 +510,7 @@ def freeze_and_thaw_raylet(node: subprocess.Popen[bytes], mark: Path, thawed: th
     while sum(row["Alive"] for row in ray.nodes()) > 1:
         time.sleep(0.1)
     raylet.resume()
-    thawed.set()
+    thawed.touch()
 
 
 @pytest.mark.timeout(600)
@@ -506,14 +522,14 @@ def test_a_node_that_stands_still_and_goes_on_changes_nothing(
     """The processes of the node go on while its raylet stands still, so late replies exist (ray-project/ray#54035)."""
     from ray.cluster_utils import Cluster
 
-    plan, mark, thawed = (
-        small_plan(data={"clients": 4}, run={"trials-per-batch": 6}),
-        tmp_path / "on",
-        threading.Event(),
-    )
+    plan = small_plan(data={"clients": 4}, run={"trials-per-batch": 6})
+    mark = tmp_path / "on"
+    thawed = tmp_path / "thawed"
     mark.mkdir()
-    sent, received = list[str](), list[str]()
-    push_messages, pull = SimulatedGrid.push_messages, SimulatedGrid._pulled
+    sent = list[str]()
+    received = list[str]()
+    push_messages = SimulatedGrid.push_messages
+    pull = SimulatedGrid._pulled
 
     def pushing(grid: SimulatedGrid, messages: Iterable[Message]) -> list[str]:
         identities = push_messages(grid, messages)
@@ -534,12 +550,12 @@ def test_a_node_that_stands_still_and_goes_on_changes_nothing(
     try:
         wait_for_nodes(cluster, 2)
         threading.Thread(target=freeze_and_thaw_raylet, args=(node, mark, thawed), daemon=True).start()
-        parties = ClientAppAndStrategy(client_app=slow_app(mark))
+        parties = ClientAppAndStrategy(client_app=app_that_outlasts_a_freeze(mark, thawed))
         found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
     finally:
         os.killpg(node.pid, signal.SIGKILL)
         cluster.shutdown()
-    assert thawed.is_set()
+    assert thawed.exists()
     assert "is lost: " in capfd.readouterr().err
     assert len(received) == len(set(received))
     assert set(received) == set(sent)
