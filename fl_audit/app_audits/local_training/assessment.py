@@ -13,6 +13,7 @@ from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Severity
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining, ReportedEpsilon
 from fl_audit.array_types import finite
+from fl_audit.federation.findings import json_of
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
 from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.verdict.verdict import Verdict
@@ -264,9 +265,9 @@ def _measured_effect_words(measured: MeasuredSteps) -> str:
 
 
 def assessment_json(assessment: Assessment) -> dict[str, Any]:
-    """Return an assessment as a dict of JSON types, for storage."""
+    """Return an assessment as a dict of JSON types, for storage; infinite numbers and NaN are None."""
     evidence = assessment.evidence
-    return {
+    values = {
         "name": assessment.name,
         "verdict": str(assessment.verdict),
         "headline": headline(assessment),
@@ -288,6 +289,7 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "not_looked_at": list(assessment.unseen),
         "not_looked_for": {str(name): why for name, why in unasked(evidence).items()} if evidence.is_private else {},
     }
+    return {name: json_of(value) for name, value in values.items()}
 
 
 def _measured_json(measured: MeasuredSteps | None) -> dict[str, Any] | None:
@@ -305,9 +307,7 @@ def _measured_json(measured: MeasuredSteps | None) -> dict[str, Any] | None:
             }
             for step in measured.steps
         ],
-        "effects": [
-            asdict(effect) | {"over_noise": list(map(finite, effect.over_noise))} for effect in measured.effects
-        ],
+        "effects": [asdict(effect) for effect in measured.effects],
     }
 
 

@@ -9,7 +9,13 @@ from made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
 from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit, StatedClaim
-from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW, evidence_words, not_tried, opening_sentences
+from fl_audit.app_audits.claim_audit.claim_audit_messages import (
+    TOO_FEW,
+    evidence_words,
+    not_tried,
+    opening_sentences,
+    trials_words,
+)
 from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, OutOfTimeError, TrialBudget
 from fl_audit.app_audits.claim_audit.distinguishers import METHODS, find_distinguishers, least_shift
@@ -102,6 +108,21 @@ def test_only_trials_that_were_trials_carry_a_verdict(what: str, played: float, 
     assert result.silent == (() if played else ("kind",))
     assert ("what differs" in opening_sentences(result)) is (said is Verdict.INCONCLUSIVE)
     assert len(result.attempts) == (played > 0)
+
+
+def test_a_release_in_one_case_alone_is_said_as_such_beside_right_guesses() -> None:
+    """No share of trials is named that would contradict the guesses, all of which are right."""
+
+    def make(bits: Bits, random: np.random.Generator) -> Transcripts:
+        trials = gaussian(0.5)(bits, random)
+        return replace(trials, steps=np.where(bits[:, None, None], trials.steps, np.nan), has_release=bits)
+
+    result = result_of(_CLAIM, make)
+    assert result.verdict is Verdict.VIOLATED
+    assert result.worst is not None
+    assert result.worst.right == result.worst.trials
+    assert "none of the" in trials_words(result.worst)
+    assert "%" not in trials_words(result.worst)
 
 
 _EVERYWHERE = np.full(3, 3**-0.5)

@@ -1,5 +1,6 @@
 """DP-SGD without Opacus: honest forms of it are not accused, and what its steps do not keep is found."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from opacus.accountants import RDPAccountant
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from fl_audit.app_audits.local_training.assessment import Assessment, headline, report_lines
+from fl_audit.app_audits.local_training.assessment import Assessment, assessment_json, headline, report_lines
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
@@ -75,6 +76,7 @@ def test_steps_that_break_the_claim_are_found(name: str) -> None:
     found = _audited(lambda data: trained(data, gradients_of, apply))
     assert found.verdict is Verdict.VIOLATED
     assert _names(found) >= pitfalls
+    json.dumps(assessment_json(found), allow_nan=False)  # effects without noise beside them are infinite
     if least is None:
         assert found.composed is None
     else:
