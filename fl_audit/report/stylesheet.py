@@ -190,10 +190,10 @@ _PHONE = """
 
 _PAPER = """
 @media print {
-  @page { size: A4; margin: 13mm 15mm; }
+  @page { size: A4; margin: 11mm 15mm; }
   html { font-size: 9.2pt; }
-  body { max-width: none; padding: 0; }
-  h2 { break-after: avoid; margin-top: 1.8rem; }
+  body { max-width: none; padding: 0; line-height: 1.36; }
+  h2 { break-after: avoid; }
   tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
   thead { display: table-header-group; }
   table.pairs tr:last-child { break-inside: auto; }
@@ -206,8 +206,8 @@ _PAPER = """
   .figures figure img, .figures figure svg { max-width: 86%; margin: 0; }
   .figures figcaption { font-size: 7.5pt; margin-top: .1rem; }
   figcaption { max-width: none; }
-  h2 { margin: .8rem 0 .4rem; font-size: 1.1rem; }
-  p { margin-bottom: .5rem; }
+  h2 { margin: .5rem 0 .3rem; font-size: 1.1rem; }
+  p { margin-bottom: .35rem; }
   h2#numbers, h2#officer, h2#appendix { break-before: page; }
   table { font-size: 8pt; overflow-wrap: break-word; }
   th, td { padding: .14rem .5rem .14rem 0; }
