@@ -84,11 +84,17 @@ def _needs(page: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("documentation")
-    with pytest.MonkeyPatch.context() as patch, searched_last(directory):
+    modules = set(sys.modules)
+    with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
         patch.setattr(sys, "path", [*sys.path])
         patch.setenv("COLUMNS", "100")
-        yield Workspace(directory)
+        with searched_last(directory):
+            yield Workspace(directory)
+    # Other tests of this process write modules with the same names elsewhere.
+    for name in set(sys.modules) - modules:
+        if Path(getattr(sys.modules[name], "__file__", None) or ROOT).is_relative_to(directory):
+            del sys.modules[name]
 
 
 def test_no_two_commands_make_one_directory() -> None:

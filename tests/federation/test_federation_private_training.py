@@ -66,7 +66,6 @@ def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path)
     assert contents.summary["scores"]["trials"] == 12
     assert contents.summary["verdict"] == "inconclusive"
     assert contents.summary["empirical_epsilon"] is None
-    assert contents.summary["scores"]["area_of_each"] == {}
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "no likelihood ratio" in page
     assert "guarantees its own" in page
