@@ -55,6 +55,7 @@ def test_every_key_has_its_explanation_above_it_and_those_left_out_are_known() -
     assert keys > 20
 
 
+@pytest.mark.long
 def test_the_owner_column_makes_natural_clients() -> None:
     rows = {"x": [1, 2, 3, 5] * 20, "who": ["a", "b", "c", "d", "e"] * 16, "y": [0, 1] * 40}
     pd.DataFrame(rows).to_csv("owned.csv", index=False)

@@ -168,6 +168,7 @@ def test_a_claim_leaves_nothing_to_strategies_that_compare_clients(name: str, sm
         small_plan(training={"strategy": "dp-fedavg", "aggregation": name, "learning-rate": None})
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("strategy", ["dp-fedsgd", "dp-fedavg"])
 def test_under_a_claim_fedavg_moves_by_the_released_mean(strategy: str, small_plan: MakePlan, tmp_path: Path) -> None:
     """FedAvg of one model, that before minus the released mean, is a plain step of size 1."""

@@ -204,6 +204,7 @@ def test_a_secret_that_is_told_is_refused(small_plan: MakePlan) -> None:
         plan_of(small_plan, training={"local-batch": SOME}, audit={"participation": "seen"})
 
 
+@pytest.mark.long
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adversary", ["server", "client"])
 @pytest.mark.parametrize("batch", [ALL, SOME])

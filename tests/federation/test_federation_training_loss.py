@@ -26,7 +26,7 @@ _FULL_BATCHES = _LOCAL | {"local-batch": 60, "local-learning-rate": 0.5}
 _BY_CLIENT = {"privacy": {"adjacency": "add-remove-client", "sensitivity": "global"}}
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     ("training", "audit", "more"),
     [

@@ -42,6 +42,7 @@ def test_odds_that_grow_99_times_are_weak_at_any_prior(prior: float) -> None:
     assert is_weak(belief(1), 0.91, prior)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.NOT_AUDITED])
 @pytest.mark.parametrize("mu", [1.0, 2.5])
 def test_a_weak_claim_is_called_so_whatever_the_verdict(make_contents, verdict: Verdict, mu: float) -> None:

@@ -79,6 +79,7 @@ def test_a_run_with_the_trials_that_a_report_asks_for_is_conclusive(adjacency: s
     assert summary["verdict"] == "consistent"
 
 
+@pytest.mark.long
 def test_slow_trials_are_not_played_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     plan = learned_record(30)

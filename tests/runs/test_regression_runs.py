@@ -118,6 +118,7 @@ def test_what_needs_classes_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_a_federated_regression_finds_what_least_squares_finds(tmp_path: Path) -> None:
     run = played(tmp_path, training={"rounds": 300})
     federation = load_federation(plan_of(tmp_path).federation)

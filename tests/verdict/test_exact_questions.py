@@ -258,7 +258,7 @@ def test_an_epsilon_that_forgets_something_is_found(tmp_path: Path) -> None:
         assert broken(summary).keys() == {str(ExactQuestion.EPSILON)}, name
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("number", range(28))
 def test_honest_federations_break_nothing(number: int, tmp_path: Path) -> None:
     plan = list(honest_plans(28, tmp_path, seed=5))[number]

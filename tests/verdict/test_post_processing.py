@@ -183,7 +183,7 @@ def is_in_the_noise(found: VerdictFinding) -> bool:
     return found.verdict is Verdict.VIOLATED and all(answer.is_kept for answer in found.judged.exact)
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("source", SOURCES)
 def test_noise_that_is_drawn_elsewhere_is_tested_as_it_is_released(source: str, tmp_path: Path) -> None:
     honest = verdict_of(tmp_path / "honest", with_noise_of(SOURCES[source]))
@@ -192,7 +192,7 @@ def test_noise_that_is_drawn_elsewhere_is_tested_as_it_is_released(source: str, 
     assert is_in_the_noise(verdict_of(tmp_path / "broken", with_noise_of(SOURCES[source], 0.7)))
 
 
-@pytest.mark.few_cases(5)
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("source", SOURCES)
 def test_changes_after_noise_that_is_drawn_elsewhere_are_named_and_not_accused(
@@ -204,7 +204,7 @@ def test_changes_after_noise_that_is_drawn_elsewhere_are_named_and_not_accused(
         assert "is not a sum with noise" in step_of(found).reason
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("rule", RULES)
 def test_a_change_in_its_own_method_is_told_apart_wherever_the_noise_is_drawn(rule: str, tmp_path: Path) -> None:
     source = SOURCES["new generators"]
@@ -215,6 +215,7 @@ def test_a_change_in_its_own_method_is_told_apart_wherever_the_noise_is_drawn(ru
     assert is_in_the_noise(verdict_of(tmp_path / "broken", broken))
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("place", RANDOM_ROUNDING)
 def test_rounding_at_random_is_named_and_not_accused(place: str, tmp_path: Path) -> None:
     honest = verdict_of(tmp_path / "honest", rounding_at_random(place))
@@ -240,7 +241,7 @@ def with_less_noise(share: float) -> ClientApp:
 LOCAL: dict[str, dict[str, Any]] = {"privacy": {"noise": "local"}, "audit": {"adversary": "server"}}
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("noise", [DISTRIBUTED, LOCAL], ids=["shares", "local"])
 @pytest.mark.parametrize("rule", RULES)
 def test_sums_to_which_clients_added_noise_may_be_changed(
@@ -276,7 +277,7 @@ MOMENTUM: dict[str, dict[str, Any]] = {
 VIEWS = {"update": {}, "model": MODEL_VIEW, "momentum": MOMENTUM}
 
 
-@pytest.mark.few_cases(4)
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("rule", MODEL_RULES)
 def test_models_may_be_changed_after_the_step(rule: str, view: str, tmp_path: Path) -> None:

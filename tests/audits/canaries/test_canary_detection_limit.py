@@ -36,6 +36,7 @@ def limit_of(canaries: int, spread: float, rounds: int = ROUNDS) -> CanaryDetect
     return canary_detection_limit((sqrt(number) / 2, number), rounds, OtherClientsVariance(spread, False), CLAIM, 1.0)
 
 
+@pytest.mark.long
 def test_the_breach_that_is_found_in_nine_of_ten_trainings_is_found_so_often() -> None:
     """With 400 trainings, a share of .9 is measured within .06 except once in 10,000 times."""
     canaries, spread, random, found = 6, 0.2, np.random.default_rng(3), 0
