@@ -85,10 +85,11 @@ class VerifiedStatement:
 def new_key(path: Path) -> None:
     """Write a new Ed25519 private key in PEM that only the user may read, and its public key.
 
-    Raises `InputError` if one of the two files exists.
+    Raises `InputError` if one of the two files exists, or `path` is a directory.
 
     `path`: The public key is written to the same path with `.pub` added.
     """
+    require(bool(path.name) and not path.is_dir(), f"key {path} is a directory: accepted is a file")
     public = path.with_name(f"{path.name}.pub")
     for file in (path, public):
         require(not file.exists(), f"key {file} exists: accepted is a new file, or leave --new-key out to use it")
