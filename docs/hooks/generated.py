@@ -96,7 +96,7 @@ def on_page_markdown(markdown: str, page: "Page | None" = None, **_: Any) -> str
     KeyError
         If a marker names a part that there is not.
     """
-    text = MARKER.sub(lambda found: PARTS[found[1]](), markdown)
+    text = MARKER.sub(lambda marker: PARTS[marker[1]](), markdown)
     return text if page is None else with_rows(text, (ROOT / "docs" / page.file.src_uri).parent)
 
 
@@ -126,7 +126,7 @@ def csv_table(path: Path) -> str:
 def with_copies(markdown: str) -> str:
     """Return a page with its generated parts between their marker and an end, as it stands in the repository."""
     return MARKER.sub(
-        lambda found: f"<!-- generated: {found[1]} -->\n\n{PARTS[found[1]]()}\n\n<!-- end: {found[1]} -->", markdown
+        lambda marker: f"<!-- generated: {marker[1]} -->\n\n{PARTS[marker[1]]()}\n\n<!-- end: {marker[1]} -->", markdown
     )
 
 
@@ -153,8 +153,10 @@ def settings() -> str:
     parts = []
     for section, field in RunConfig.model_fields.items():
         about = _paragraphs(inspect.getdoc(field.annotation) or "")
-        found = described(section)
-        usual, advanced = (_listed(one for one in found if one.advanced is which) for which in (False, True))
+        settings = described(section)
+        usual, advanced = (
+            _listed(setting for setting in settings if setting.advanced is is_advanced) for is_advanced in (False, True)
+        )
         heading = f"### Advanced settings of [{section}]" if advanced else ""
         parts.append("\n\n".join(filter(None, [f"## [{section}]", about, usual, heading, advanced])))
     return "\n\n".join(parts)
@@ -165,18 +167,18 @@ def columns() -> str:
     """Return a table of the columns that the tables of every run have."""
     from fl_audit.federation.result_columns import RESULT_COLUMNS
 
-    rows = [f"| `{one.table}` | `{one.name}` | {one.meaning} |" for one in RESULT_COLUMNS]
+    rows = [f"| `{column.table}` | `{column.name}` | {column.meaning} |" for column in RESULT_COLUMNS]
     return "\n".join(["| table | column | meaning |", "| --- | --- | --- |", *rows])
 
 
-def _listed(found: Iterable["Setting"]) -> str:
-    rows = "".join(map(_setting_row, found))
+def _listed(settings: Iterable["Setting"]) -> str:
+    rows = "".join(map(_setting_row, settings))
     return f"<dl class='settings'>\n{rows}</dl>" if rows else ""
 
 
 def _paragraphs(text: str) -> str:
     """Undo the line breaks inside paragraphs."""
-    return "\n\n".join(" ".join(one.split()) for one in text.split("\n\n"))
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def _in_html(text: str) -> str:
@@ -186,11 +188,12 @@ def _in_html(text: str) -> str:
 def _setting_row(setting: "Setting") -> str:
     default = "" if setting.default is None else f" = <code>{escape(json.dumps(setting.default))}</code>"
     default = f" (required {setting.required})" if setting.required else default
-    key, told = setting.key.partition(".")[2], [_in_html(one) for one in (setting.explanation, setting.accepted)]
+    key = setting.key.partition(".")[2]
+    explanation = _in_html(setting.explanation)
     name = setting.key.replace(".", "-")
-    values = told[1].replace(UNBOUNDED, "")
+    values = _in_html(setting.accepted).replace(UNBOUNDED, "")
     accepted = f"<dd class='accepted'>{values}</dd>\n" if values not in PLAIN else ""
-    return f"<dt id='{name}'><code>{escape(key)}</code>{default}</dt>\n<dd>{told[0]}</dd>\n{accepted}"
+    return f"<dt id='{name}'><code>{escape(key)}</code>{default}</dt>\n<dd>{explanation}</dd>\n{accepted}"
 
 
 @cache

@@ -123,8 +123,7 @@ def _sum(rows: _Rows) -> ExactAnswer:
     subject = "what the server summed" if worst.where < 0 else f"what client {worst.where} sent"
     text = (
         f"in trial {worst.trial} round {worst.number}, {subject} is {worst.value:.3g} clipping norms away from "
-        "what was "
-        f"recomputed from the data; rounding explains {allowed:.2g}"
+        f"what was recomputed from the data; rounding explains {allowed:.2g}"
     )
     units = sum(int(row.value) for row in rows[ExactRowKind.UNITS])
     checked = f"{_places(values)} ({units:,} contributions)" if units else _places(values)

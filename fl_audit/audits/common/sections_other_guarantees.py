@@ -36,10 +36,10 @@ def _other_guarantees_figure(
     beliefs = np.array([100 * guarantee.belief for guarantee in alternatives.guarantees])
     noise = np.array([guarantee.noise_multiplier for guarantee in alternatives.guarantees])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
-    for belief, height, one in zip(beliefs, noise, alternatives.guarantees, strict=True):
+    for belief, multiplier, other_guarantee in zip(beliefs, noise, alternatives.guarantees, strict=True):
         axes.annotate(
-            number_text(one.epsilon, 2),
-            (belief, height),
+            number_text(other_guarantee.epsilon, 2),
+            (belief, multiplier),
             (4, 5),
             textcoords="offset points",
             fontsize=SMALL_TEXT_SIZE,
