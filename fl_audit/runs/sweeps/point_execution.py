@@ -95,6 +95,11 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
     return sorted(pending, key=lambda name: -work(name))
 
 
+def derived_bytes(secret: int, text: str) -> bytes:
+    """Return 32 bytes that follow from a sweep's secret and a text, and that nobody knows without the secret."""
+    return hashlib.sha256(secret.to_bytes(32, "big") + text.encode()).digest()
+
+
 def _seeded(plan: RunPlan, name: str, secret: int) -> RunPlan:
     """Return the plan with a seed derived from the sweep's secret and the point's name, unless it has a seed already.
 
@@ -102,7 +107,7 @@ def _seeded(plan: RunPlan, name: str, secret: int) -> RunPlan:
     """
     if plan.config.run.seed is not None:
         return plan
-    digest = hashlib.sha256(secret.to_bytes(32, "big") + name.encode()).digest()
+    digest = derived_bytes(secret, name)
     return plan.with_seed(int.from_bytes(digest[:8], "big"))
 
 

@@ -4,7 +4,6 @@ The number of trainings and all but the best of them stay secret. Then the choic
 together (Papernot and Steinke 2022, see `privacy/private_selection.py`).
 """
 
-import hashlib
 import math
 import shutil
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import RunsProgress, at_work, no_runs_progress
 from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.sweeps.grid import Point, Settings, describe, require_distinct
-from fl_audit.runs.sweeps.point_execution import play_points
+from fl_audit.runs.sweeps.point_execution import derived_bytes, play_points
 from fl_audit.runs.sweeps.sweep import RUNS, SELECTION, locked, plans_of, secret_of
 
 SELECTED = "selected"
@@ -126,7 +125,9 @@ def run_selection(
         drawn = drawn_points(points, rule, secret)
         trainings = directory / _TRAININGS
         trainings.mkdir(exist_ok=True)
-        play_points({name: plans[point.name] for name, point in drawn.items()}, trainings, ray, progress, _tell, secret)
+        play_points(
+            {name: plans[point.name] for name, point in drawn.items()}, trainings, ray, progress, _show_nothing, secret
+        )
         scores = {name: _score(trainings / name, chosen_metric) for name in drawn}
         best = best_of(scores, chosen_metric)
         settings = None if best is None else drawn[best].settings
@@ -143,8 +144,7 @@ def drawn_points(points: Sequence[Point], rule: SelectionRule, secret: int) -> d
     A point that is drawn twice is trained twice, with another seed. Equal arguments give equal points.
     """
     asked = repr((str(rule.count), rule.mean, [point.name for point in points]))
-    digest = hashlib.sha256(secret.to_bytes(32, "big") + asked.encode()).digest()
-    generator = np.random.default_rng(int.from_bytes(digest, "big"))
+    generator = np.random.default_rng(int.from_bytes(derived_bytes(secret, asked), "big"))
     number = drawn_number(rule.count, rule.mean, generator)
     places = generator.integers(len(points), size=number)
     return {f"{index:06d}": points[place] for index, place in enumerate(places.tolist(), 1)}
@@ -160,8 +160,8 @@ def best_of(scores: dict[str, float], metric: str) -> str | None:
     return max(ranks, key=ranks.__getitem__, default=None)
 
 
-def _tell(name: str) -> None:
-    """Take note of a finished training: nothing about it is shown."""
+def _show_nothing(name: str) -> None:
+    """Show nothing of a finished training, because the number of trainings is a secret."""
 
 
 def _require_private_trainings(points: Sequence[Point]) -> None:
