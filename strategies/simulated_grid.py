@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from flwr.app import Context, Error, Message, Metadata, RecordDict, UserConfig
 
 from fl_audit.strategies.flower_grids import PullingGrid, make_messages_for
+from fl_audit.strategies.thread_safe_parsing import make_parsing_thread_safe
 
 RUN_ID, SERVER_NODE, FIRST_NODE = 1, 1, 2  # Flower's ids of the run, of the server, and of the first client
 _UNKNOWN, _CLIENT_RAISED = 0, 2
@@ -75,6 +76,7 @@ class SimulatedGrid(PullingGrid):
         self, clients: int, executor: Callable[[NodeContexts, Settle], Executor], run_config: UserConfig | None = None
     ) -> None:
         make_messages_for(RUN_ID, SERVER_NODE)
+        make_parsing_thread_safe()
         self.contexts = NodeContexts(clients, run_config)
         self._changed = threading.Condition()
         self._messages: dict[str, Message] = {}
