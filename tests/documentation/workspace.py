@@ -17,8 +17,8 @@ from pages import FILES, Block, makers
 from typer.main import get_command
 
 from fl_audit.app_audits.launchers import strategy_audit_launcher
+from fl_audit.app_audits.launchers.isolated_strategy_audit import audit_strategy
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
-from fl_audit.app_audits.launchers.strategy_audit_program import run_audit
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.cli.main import app, main
 from fl_audit.runs.config import PRIVACY_TARGETS, parse_config
@@ -94,7 +94,7 @@ class Workspace:
 
 
 def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    return run_audit({"wishes": asdict(wishes), "out": out and str(out)})
+    return audit_strategy({"options": asdict(wishes), "out": out and str(out)})
 
 
 def _name(words: list[str]) -> str:

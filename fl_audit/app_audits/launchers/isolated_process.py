@@ -1,4 +1,6 @@
-"""Execution of other people's code in a subprocess, which leaves no processes and temporary files behind.
+"""Execution of a function in a subprocess, where other people's code runs; no process or temporary file is left.
+
+This module starts such subprocesses, and is their program as well: the request names the function.
 
 However the calling process ends, even by a signal, a guard process ends the subprocess with all its children and
 removes the temporary directory (`runs.process_guard`). If the guard was killed too, the next guard removes
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -29,11 +32,19 @@ from fl_audit.runs.verbosity import plain
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_PROGRAM = "fl_audit.app_audits.launchers.isolated_process"
 _LAST_WORDS = 2.0  # seconds in which what a process has said is passed on when it is over
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ENDED_BY = "the code that is tried ended its process by raising"
 _LATE = 20.0
 """Seconds in which a process that has sent something may end by itself when its time is over."""
+
+
+Tell = Callable[[dict[str, Any]], None]
+"""A function that sends a preliminary answer, which counts if nothing comes after it."""
+
+IsolatedFunction = Callable[[dict[str, Any], Tell], dict[str, Any]]
+"""A function for a subprocess: takes a request, and returns the answer. Both are JSON values, keyed by name."""
 
 
 class ProcessResult(NamedTuple):
@@ -56,34 +67,41 @@ def temporary_directory() -> Iterator[Path]:
 
 
 def run_command_isolated(
-    module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
+    function: str, options: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
 ) -> ProcessResult:
-    """Run a module as a subprocess with a command's options, and return its last message and how it ended."""
-    request = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
+    """Call a function in a subprocess with a command's options, and return its last message and how it ended."""
+    request = {"options": asdict(options), "out": out and str(out.absolute())}
     with temporary_directory() as room, ExitStack() as stack:
         log = stack.enter_context((room / "log").open("wb")) if is_quiet else None
-        process_result = run_isolated(module, request, room, seconds, log=log)
+        process_result = run_isolated(function, request, room, seconds, log=log)
     if process_result.values is not None and "error" in process_result.values:
         raise InputError(process_result.values["error"])
     return process_result
 
 
 def run_isolated(
-    module: str,
-    question: Mapping[str, Any],
+    function: str,
+    request: Mapping[str, Any],
     room: Path,
     seconds: float,
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
 ) -> ProcessResult:
-    """Run a module as a subprocess, and return its last message and how it ended."""
+    """Call a function in a subprocess with a request, and return its last message and how the subprocess ended.
+
+    If the function fails, its last preliminary answer counts. The answer has the single key `error` in three cases: the
+    input is wrong, a file cannot be written, or other people's code raises an exception such as `SystemExit` before a
+    preliminary answer was sent.
+
+    `function`: An `IsolatedFunction`, as `package.module:name`. Its module is imported in the subprocess alone.
+    """
     answers = AnswerReader()
     variables = os.environ | dict(environment or {})
     variables |= {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "PYTHONSAFEPATH": "1"}
     variables |= {"TMPDIR": str(room)}
     child = subprocess.Popen(
-        [sys.executable, "-m", module],
+        [sys.executable, "-m", _PROGRAM],
         cwd=directory,
         env=variables,
         stdin=subprocess.PIPE,
@@ -92,13 +110,13 @@ def run_isolated(
         start_new_session=True,
         pass_fds=(answers.descriptor,),
     )
-    request = answers.request_for(question)
+    sent_request = answers.request_for({"function": function, "request": dict(request)})
     answers.begin()
     passing = None if child.stdout is None else threading.Thread(target=_pass_on, args=(child.stdout,), daemon=True)
     if passing is not None:
         passing.start()
     try:
-        send_request(child.stdin, request)
+        send_request(child.stdin, sent_request)
         status = _waited(child, seconds, answers)
     finally:
         # Its children end with it.
@@ -144,24 +162,18 @@ def _waited(child: "subprocess.Popen[bytes]", seconds: float, answers: AnswerRea
             return child.wait(min(remaining, 1.0 if time.monotonic() > until else seconds))
 
 
-def answer(answer_request: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
-    """Read a request from standard input, and send the answer through the pipe that the request names.
-
-    Programs that `run_isolated` starts call this function.
-
-    `answer_request`: Its arguments are the request, and a function that sends a preliminary answer. Request and
-    answers are JSON values, keyed by name. If `answer_request` fails, the last preliminary answer counts. The answer
-    has the single key `error` in three cases: the input is wrong, a file cannot be written, or other people's code
-    raises an exception such as `SystemExit` before a preliminary answer was sent.
-    """
+def main() -> None:
+    """Read a request from standard input, call the function that it names, and send the answer through the pipe."""
     # Read before other people's code is imported.
     writer = AnswerWriter()
+    module, _, name = str(writer.asked["function"]).partition(":")
+    function: IsolatedFunction = getattr(import_module(module), name)
 
     def tell(values: dict[str, Any], is_done: bool = False) -> None:
         writer.send(values | {"is_done": is_done})
 
     try:
-        values = answer_request(writer.asked, tell)
+        values = function(writer.asked["request"], tell)
     except InputError as error:
         values = {"error": str(error)}
     except OSError as error:
@@ -178,3 +190,7 @@ def answer(answer_request: Callable[[dict[str, Any], Callable[[dict[str, Any]], 
         accepted = "accepted is code that raises an exception, such as ValueError, where it cannot go on"
         values = {"error": f"{_ENDED_BY} {in_a_line(error)}: {accepted}"}
     tell(values, is_done=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Review of an app's directory in a subprocess, on a copy of the directory, without network and with a time limit.
 
-The subprocess runs `review_program`.
+The subprocess calls the functions of `isolated_review`.
 """
 
 import shutil
@@ -19,8 +19,8 @@ from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX
 from fl_audit.errors import InputError
 from fl_audit.words import capital
 
-_PROGRAM = "fl_audit.app_audits.launchers.review_program"
-_START_PROGRAM = "fl_audit.app_audits.launchers.fresh_start_program"
+_REVIEW = "fl_audit.app_audits.launchers.isolated_review:review_app"
+_START = "fl_audit.app_audits.launchers.isolated_review:start_app"
 _OF_START = 1 / 3  # share of the time limit in which the first fresh start of the app must end
 _OF_FIRST_START = 4.0  # a second start may take as many times the time of the first one, on a machine that is busy
 _LEAST_START = 30.0  # seconds in which an app may start, at most half of the time limit: imports alone take some
@@ -52,13 +52,13 @@ def reviewed(app: Path, options: ReviewOptions, out: Path | None = None) -> dict
         review_options = replace(options, seconds=options.seconds - (time.monotonic() - began))
         request = {
             "out": out and str(out.absolute()),
-            "wishes": asdict(review_options),
+            "options": asdict(review_options),
             "traces": traces,
             "bundle": bundle,
         }
         with (path / "log").open("wb") as log:
             answer_values, ended, is_late = run_isolated(
-                _PROGRAM, request, path, review_options.seconds, copy, environment, log
+                _REVIEW, request, path, review_options.seconds, copy, environment, log
             )
         last = _last_line(path)
     if answer_values is None and is_late:
@@ -83,9 +83,9 @@ def _fresh_starts(app: Path, options: ReviewOptions, path: Path, environment: Ma
 
     def start(name: str, of_clients: bool, limit: float) -> dict[str, Any] | None:
         copy = _copied(app, path / name)
-        request = {"wishes": asdict(options), "of_clients": of_clients}
+        request = {"options": asdict(options), "of_clients": of_clients}
         with (path / f"log of {name}").open("wb") as log:
-            values, ended, _ = run_isolated(_START_PROGRAM, request, path, limit, copy, environment, log)
+            values, ended, _ = run_isolated(_START, request, path, limit, copy, environment, log)
         shutil.rmtree(path / name, ignore_errors=True)
         failure = f"the process of a start {ended}" if values is None else str(values.get("error", ""))
         trace: dict[str, Any] | None = {"failure": failure} if failure or values is None else values["trace"]

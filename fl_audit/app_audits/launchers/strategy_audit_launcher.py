@@ -1,6 +1,6 @@
 """Audit of a strategy for `fl-audit strategy`: a subprocess makes the strategy and carries out trials.
 
-The calling process reports the results. The subprocess runs `strategy_audit_program`.
+The calling process reports the results. The subprocess calls the function of `isolated_strategy_audit`.
 """
 
 import math
@@ -15,7 +15,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.value_checks import choice, require_number
 
-_PROGRAM = "fl_audit.app_audits.launchers.strategy_audit_program"
+_AUDIT = "fl_audit.app_audits.launchers.isolated_strategy_audit:audit_users_strategy"
 _START = 60.0  # seconds beyond the time for the trials in which a process may start and end, at most
 
 
@@ -65,7 +65,7 @@ class StrategyOptions:
 def audit_in_subprocess(options: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
     """Audit a strategy in a subprocess, and return the result as JSON values, with the path of a page as `report`."""
     seconds = math.inf if options.seconds is None else 2 * options.seconds + _START
-    answer_values, ended, _ = run_command_isolated(_PROGRAM, options, out, seconds, is_quiet=False)
+    answer_values, ended, _ = run_command_isolated(_AUDIT, options, out, seconds, is_quiet=False)
     if answer_values is None:
         raise InputError(
             f"the process that plays trials against {options.factory} {ended}, before any trial was judged: "

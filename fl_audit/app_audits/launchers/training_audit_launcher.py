@@ -1,6 +1,6 @@
 """Audit of a training function for `fl-audit training`: the function runs in a subprocess, in a copy of its directory.
 
-The subprocess runs `training_audit_program`.
+The subprocess calls the function of `isolated_training_audit`.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fl_audit.runs.option_declarations import argument, option
 from fl_audit.user_modules import require_named
 from fl_audit.value_checks import require_number
 
-_PROGRAM = "fl_audit.app_audits.launchers.training_audit_program"
+_AUDIT = "fl_audit.app_audits.launchers.isolated_training_audit:audit_users_training"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class TrainingFunctionOptions:
 
 def audit_training_in_subprocess(options: TrainingFunctionOptions, out: Path | None = None) -> dict[str, Any]:
     """Audit a training function in a subprocess, and return the assessment as JSON values, keyed by name."""
-    answer_values, ended, is_late = run_command_isolated(_PROGRAM, options, out, 60 * options.minutes, is_quiet=True)
+    answer_values, ended, is_late = run_command_isolated(_AUDIT, options, out, 60 * options.minutes, is_quiet=True)
     if answer_values is None:
         remedy = "; accepted is more --minutes, or fewer records or epochs" if is_late else ""
         raise InputError(f"the process that ran {options.function} {ended}{remedy}")

@@ -14,8 +14,8 @@ from flwr.serverapp.strategy import (
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Observer
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.launchers.isolated_strategy_audit import system_and_claim
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
-from fl_audit.app_audits.launchers.strategy_claim import system_and_claim
 from fl_audit.errors import InputError
 
 local_noise = LocalDpMod(1.0, 2.0, 4.0, 1e-5)

@@ -20,8 +20,8 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_words, refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.app_audits.launchers import strategy_audit_launcher
+from fl_audit.app_audits.launchers.isolated_strategy_audit import audit_strategy
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
-from fl_audit.app_audits.launchers.strategy_audit_program import run_audit
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
@@ -60,7 +60,7 @@ def _importable_and_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    return run_audit({"wishes": asdict(wishes), "out": out and str(out)})
+    return audit_strategy({"options": asdict(wishes), "out": out and str(out)})
 
 
 def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:

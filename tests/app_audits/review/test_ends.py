@@ -59,7 +59,7 @@ class Begun:
         own = []
         for one in self.family():
             with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # it has ended in this moment
-                own += [one] if "_program" in " ".join(one.cmdline()) else []
+                own += [one] if "isolated_process" in " ".join(one.cmdline()) else []
         return [one for one in own if one.parent() in own]
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
@@ -153,7 +153,6 @@ def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.Mon
 
 CHILD = """
 import sys
-from fl_audit.app_audits.launchers.isolated_process import answer
 
 class Odd(KeyboardInterrupt):
     pass
@@ -163,8 +162,6 @@ def found(asked, tell):
     if asked["tells"]:
         tell({"trial": 7})
     raise {"odd": Odd, "exit": SystemExit}[asked["how"]]("gone")
-
-answer(found)
 """
 
 
@@ -174,7 +171,7 @@ def test_what_no_program_catches_is_said_in_a_line_and_nothing_acts_on_the_termi
 ) -> None:
     (tmp_path / "odd_child.py").write_text(CHILD, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    found = run_isolated("odd_child", {"how": how, "tells": tells}, tmp_path, 60.0)
+    found = run_isolated("odd_child:found", {"how": how, "tells": tells}, tmp_path, 60.0)
     said = capsys.readouterr().err
     assert said.startswith("INFO \\x1b[2J done\n")
     assert "\x1b" not in said

@@ -619,13 +619,13 @@ def test_what_was_judged_is_shown_however_a_process_ends(
     monkeypatch.setattr(isolated_process, "_LATE", 0.5)
     name = f"telling_{''.join(filter(str.isalpha, end))}"
     (tmp_path / f"{name}.py").write_text(
-        "import os, time\nfrom fl_audit.app_audits.launchers.isolated_process import answer\n"
+        "import os, time\n"
         "def found(asked, tell):\n    tell({'judged': asked['trials']})\n"
-        f"    {end}\n    return {{'judged': 'all'}}\nanswer(found)\n"
+        f"    {end}\n    return {{'judged': 'all'}}\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     with isolated_process.temporary_directory() as room, (room / "log").open("wb") as log:
-        told = isolated_process.run_isolated(name, {"trials": 40}, room, 3.0, log=log)
+        told = isolated_process.run_isolated(f"{name}:found", {"trials": 40}, room, 3.0, log=log)
     assert told.values == {"judged": 40 if ended else "all"}
     assert ended in told.ended
     assert bool(told.ended) is bool(ended)

@@ -1,16 +1,70 @@
-"""The claim on which a strategy is audited, and its clients: as options state them, or as the strategy names them."""
+"""Audit of a strategy in the subprocess that makes it: its claim, its trials, and the page on the results.
 
+The claim and the number of clients are those that options state, or that the strategy names.
+"""
+
+import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, made_by, system_of
+from fl_audit.app_audits.black_box.later_rounds import LATER_ROUNDS
+from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
+from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit
+from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings
+from fl_audit.app_audits.claim_audit.trial_results import strategy_result
+from fl_audit.app_audits.launchers.isolated_process import Tell
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
+from fl_audit.app_audits.page import strategy_text, write_result
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
 from fl_audit.errors import InputError
+from fl_audit.user_modules import search_last
+from fl_audit.verdict.audit_result import AuditResult
 
 USUAL_CLIENTS = 4  # clients in a trial if neither options nor strategy name a number
 _ACCEPTED = "accepted are --claim-epsilon, --claim-noise-multiplier, or a strategy that names its noise multiplier"
+
+
+def audit_users_strategy(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Audit a strategy whose module is looked for where the user stands; see `audit_strategy`."""
+    search_last(Path.cwd())
+    return audit_strategy(request, tell)
+
+
+def audit_strategy(request: dict[str, Any], tell: Tell = lambda _: None) -> dict[str, Any]:
+    """Audit a strategy in this process, and return the result as JSON values, with the path of the page as `report`."""
+    options = StrategyOptions(**request["options"])
+    system, claim, source = system_and_claim(options)
+
+    def findings_of(audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
+        return findings(audit, WORDS, FIXES, PROVISOS)
+
+    def result_of(audit: ClaimAudit, audit_findings: tuple[DistinguisherFinding, ...]) -> AuditResult:
+        return strategy_result(options.factory, audit, audit_findings, options.rounds, system.clients, source)
+
+    audit = audit_system(
+        system,
+        claim,
+        budget=QUICK if options.is_quick else None,
+        confidence=options.confidence,
+        seed=options.seed,
+        processes=options.processes,
+        exclude=options.exclude,
+        include=options.include,
+        seconds=math.inf if options.seconds is None else options.seconds,
+        keep=lambda so_far: tell(result_of(so_far, findings_of(so_far)).to_json()),
+        later_rounds=LATER_ROUNDS if options.rounds is None else 0,
+    )
+    audit_findings = findings_of(audit)
+    result = result_of(audit, audit_findings)
+    if not request["out"]:
+        return result.to_json()
+    text = strategy_text(audit, audit_findings)
+    return result.to_json() | {"report": str(write_result(result, text, Path(request["out"])))}
 
 
 def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedClaim, str]:
