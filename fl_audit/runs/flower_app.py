@@ -18,9 +18,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.exit_statuses import STOPPED, VIOLATED, WRONG_INPUT
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import play_on, require_runnable
-from fl_audit.runs.run_directory import RunDirectory
-from fl_audit.runs.run_report import finish
+from fl_audit.runs.run import run_audit_on_grid
 from fl_audit.strategies.errors import FederationError
 from fl_audit.verdict.verdict import Verdict
 
@@ -56,13 +54,10 @@ def _carry_out(grid: Grid, context: Context) -> None:
     config, out = (str(context.run_config.get(key, "")) for key in ("config", "out"))
     require(bool(config and out), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths')
     plan = plan_run(load_config(Path(config)))
-    run = RunDirectory(Path(out))
-    require_runnable(plan)
-    with run.opened(plan, resume=run.is_begun) as plan:
-        play_on(grid, plan, run)
-        verdict = str(finish(plan, run).summary["verdict"])
+    directory = Path(out)
+    verdict = str(run_audit_on_grid(plan, directory, grid).summary["verdict"])
     print(f"fl-audit: verdict: {verdict}", flush=True)
-    print(f"fl-audit: report: {run.path / 'report.html'}", flush=True)
+    print(f"fl-audit: report: {directory / 'report.html'}", flush=True)
     if context.run_config.get("fail-on-violation") and verdict == Verdict.VIOLATED:
         raise VerdictViolatedError("the verdict is violated")
 

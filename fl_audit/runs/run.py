@@ -96,20 +96,55 @@ def run_audit(
 
     `parties`: Studies of faulty mechanisms replace them.
     """
+    ray_address = cluster_at(ray_address)
+
+    def federate_of(seeded_plan: RunPlan) -> Federate:
+        # A run that is part of several tells no lines of its own.
+        lines = line_of_release(seeded_plan) if progress is progress_bar else None
+        return partial(_federate, engine, seeded_plan, ray_address, parties, lines)
+
+    return _carry_out(plan, RunDirectory(directory), engine.value, federate_of, resume, progress, with_report)
+
+
+def run_audit_on_grid(plan: RunPlan, directory: Path, grid: Grid) -> "ReportContents":
+    """Carry out or continue a run on the grid of a Flower run; otherwise like `run_audit`."""
+    run = RunDirectory(directory)
+    timed_grid = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
+
+    def federate_of(seeded_plan: RunPlan) -> Federate:
+        lines = line_of_release(seeded_plan)
+
+        def federate(
+            batches: Sequence[TrialBatch], sink: ResultSink, timestamps: FederationTimestamps, on_round: _OnRound
+        ) -> None:
+            run_federation(seeded_plan, batches, timed_grid, sink, timestamps, on_round, on_release=lines)
+
+        return federate
+
+    return _carry_out(plan, run, "flwr run", federate_of, run.is_begun, no_progress, with_report=True)
+
+
+def _carry_out(
+    plan: RunPlan,
+    run: RunDirectory,
+    engine: str,
+    federate_of: Callable[[RunPlan], Federate],
+    resume: bool,
+    progress: Progress,
+    with_report: bool,
+) -> "ReportContents":
+    """Check a plan, open the run directory, train what is unfinished, and return the stored summary and tables.
+
+    `federate_of` is called with the plan that has the challenger's seed.
+    """
     has_core = plan.federation.weights is not None
     with at_work(f"passing records through {plan.federation.model}" if has_core else "looking at data and model"):
         require_runnable(plan)
-    ray_address = cluster_at(ray_address)
     if not resume:
-        require_room(plan, directory)
-    run = RunDirectory(directory)
-
-    with _kept_if_unwritable(), run.opened(plan, resume) as plan:
-        # A run that is part of several tells no lines of its own.
-        lines = line_of_release(plan) if progress is progress_bar else None
-        federate = partial(_federate, engine, plan, ray_address, parties, lines)
-        _play(plan, run, engine.value, federate, progress)
-        return finish(plan, run, with_report)
+        require_room(plan, run.path)
+    with _kept_if_unwritable(), run.opened(plan, resume) as seeded_plan:
+        _play(seeded_plan, run, engine, federate_of(seeded_plan), progress)
+        return finish(seeded_plan, run, with_report)
 
 
 @contextmanager
@@ -137,7 +172,7 @@ def require_runnable(plan: RunPlan) -> None:
     require_seen_releases(federation)
 
 
-def _play(plan: RunPlan, run: RunDirectory, engine: str, federate: Federate, progress: Progress = no_progress) -> None:
+def _play(plan: RunPlan, run: RunDirectory, engine: str, federate: Federate, progress: Progress) -> None:
     """Carry out the unfinished batches of trials of a run, and record how long setup and training took."""
     pending = _pending_batches(plan, run)
     if not pending:
@@ -195,19 +230,6 @@ def _federate(
             run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address))
         case _:
             assert_never(engine)
-
-
-def play_on(grid: Grid, plan: RunPlan, run: RunDirectory) -> None:
-    """Carry out the unfinished batches of trials of a run on the grid of a Flower run."""
-    watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
-    lines = line_of_release(plan)
-
-    def federate(
-        batches: Sequence[TrialBatch], sink: ResultSink, timestamps: FederationTimestamps, on_round: _OnRound
-    ) -> None:
-        run_federation(plan, batches, watched, sink, timestamps, on_round, on_release=lines)
-
-    _play(plan, run, "flwr run", federate)
 
 
 def line_of_release(plan: RunPlan) -> OnRelease | None:
