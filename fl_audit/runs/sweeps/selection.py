@@ -160,7 +160,7 @@ def best_of(scores: dict[str, float], metric: str) -> str | None:
     return max(ranks, key=ranks.__getitem__, default=None)
 
 
-def _show_nothing(name: str) -> None:
+def _show_nothing() -> None:
     """Show nothing of a finished training, because the number of trainings is a secret."""
 
 

@@ -75,7 +75,7 @@ def run_sweep(
         plans = plans_of(points, utility)
     ray = None if engine is Engine.LOCAL else options or RayOptions()
 
-    def write_models(name: str) -> None:
+    def write_models() -> None:
         with atomic_file(directory / "models.parquet") as file:
             models_table(points, directory / RUNS).to_parquet(file, index=False)
 
@@ -89,7 +89,7 @@ def run_sweep(
             if finished := [point for point in points if (directory / RUNS / point.name).is_dir()]:
                 _found(finished, directory, utility, title, by_guarantee)
             raise
-        write_models("")
+        write_models()
         cost = selection_cost_of([plan.guarantee for plan in plans.values()])
         return replace(_found(points, directory, utility, title, by_guarantee), selection=cost)
 

@@ -1,21 +1,14 @@
 """Bernau et al. 2019: printed numbers against the accountant, settings, trade-offs, claims, and a slice of the runs."""
 
-import os
 import re
-import subprocess
-import sys
-import time
 import zlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
@@ -24,7 +17,6 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.audits.membership.attacks import shadow
-from fl_audit.errors import InputError
 from fl_audit.experiments.papers import reproduce, run_scheduling, runner
 from fl_audit.experiments.papers.bernau2019 import membership_runs
 from fl_audit.experiments.papers.bernau2019.adversary_comparison_figure import adversaries_figure
@@ -84,7 +76,6 @@ from fl_audit.experiments.papers.runner import find_data
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.mechanism_of_config import sampling_rate
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 from fl_audit.user_modules import import_function
@@ -356,86 +347,6 @@ def test_the_figure_shows_every_run() -> None:
     published = by.loc[(membership_run(SKEWED, PrivacyMethod.LOCAL, 0.1).label, "training accuracy"), "published"]
     assert published == 0.52
     assert set(by.index.get_level_values("quantity")) >= {"phi, black-box", "phi, white-box", "test accuracy"}
-
-
-# ---------------------------------------------------------------- runs side by side
-
-
-@dataclass(frozen=True)
-class _Stub:
-    """A task that notes itself, or fails."""
-
-    label: str
-    done: list[str]
-    trial_rounds: int = 3
-
-    def carry_out(self, engine: Engine) -> None:
-        if self.label == "wrong":
-            raise InputError("wrong")
-        self.done.append(f"{self.label} {engine}")
-
-
-def test_runs_side_by_side_are_counted_and_fail_with_their_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_scheduling, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 2)
-    done: list[str] = []
-    counted: list[int] = []
-    tasks = [_Stub(label, done) for label in ("a", "b", "c")]
-    run_scheduling._play_side_by_side(tasks, lambda name: counted.append)  # type: ignore[arg-type]
-    assert sorted(done) == ["a local", "b local", "c local"]
-    assert counted == [3, 3, 3]
-    with pytest.raises(InputError, match="wrong"):
-        run_scheduling._play_side_by_side([_Stub("wrong", done), *tasks], lambda name: counted.append)  # type: ignore[list-item]
-
-
-_SIDE_BY_SIDE = """
-import os, sys, time
-from contextlib import contextmanager
-from pathlib import Path
-from fl_audit.experiments.papers import run_scheduling
-from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
-
-
-class Task:
-    label, trial_rounds = "slow", 1
-
-    def carry_out(self, engine):
-        Path(sys.argv[1], str(os.getpid())).touch()
-        time.sleep(300)
-
-
-@contextmanager
-def progress(total):
-    yield lambda name: lambda done: None
-
-
-if __name__ == "__main__":
-    run_scheduling.cores = lambda: 2
-    context = ReproductionOptions(Path(sys.argv[1]), None, ComputeExtent.QUICK, None, progress)
-    run_scheduling.carry_out_all([Task(), Task()], context)
-"""
-
-
-@pytest.mark.long
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
-def test_runs_side_by_side_end_with_whoever_began_them(tmp_path: Path) -> None:
-    (tmp_path / "begin.py").write_text(_SIDE_BY_SIDE)
-    command, notes = [sys.executable, "begin.py", "."], list[Path]()
-    begun = subprocess.Popen(command, cwd=tmp_path)
-    try:
-        while len(notes) < 2:
-            assert begun.poll() is None
-            time.sleep(0.1)
-            notes = list(tmp_path.glob("[0-9]*"))
-        runs_of_it = [psutil.Process(int(note.name)) for note in notes]
-        begun.terminate()
-        begun.wait(10.0)
-        left = psutil.wait_procs(runs_of_it, timeout=10.0)[1]
-        assert all(one.status() == psutil.STATUS_ZOMBIE for one in left)
-    finally:
-        for note in notes:
-            with suppress(psutil.Error):
-                psutil.Process(int(note.name)).kill()
 
 
 # ---------------------------------------------------------------- a slice of the runs

@@ -25,6 +25,7 @@ from fl_audit.experiments.papers.run_scheduling import play
 from fl_audit.experiments.papers.statistics import predicted_advantage
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
+from fl_audit.runs import many_runs
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
@@ -142,7 +143,7 @@ def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monke
         played.append(directory.name)
         return run_audit(plan, directory, *arguments, **named)
 
-    monkeypatch.setattr(run_scheduling, "run_audit", noting)
+    monkeypatch.setattr(many_runs, "run_audit", noting)
     first = play([LS_B, LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
     assert played == [LS_B.name]
     again = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]

@@ -25,11 +25,11 @@ from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.report.figure_style import to_png
 from fl_audit.runs.cluster.ray_options import RayOptions
+from fl_audit.runs.cluster.run_tasks import has_room
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
-from fl_audit.runs.sweeps import point_execution
 from fl_audit.runs.sweeps.grid import Axis, Point, baselines, grid
 from fl_audit.runs.sweeps.page import (
     better_than_no_privacy_texts,
@@ -182,7 +182,7 @@ def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
         played.append(arguments[1])
         return run_audit(*arguments, **options)
 
-    monkeypatch.setattr("fl_audit.runs.sweeps.point_execution.run_audit", noted)
+    monkeypatch.setattr("fl_audit.runs.many_runs.run_audit", noted)
     assert len(here(1.0, 2.0, 4.0).points) == 3
     assert len(played) == 1
 
@@ -206,7 +206,7 @@ def test_no_ended_sweep_leaves_a_half_point_with_its_seed(tmp_path: Path, monkey
         run_audit(plan, directory, Engine.LOCAL, with_report=False)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fl_audit.runs.sweeps.point_execution.run_audit", interrupted)
+    monkeypatch.setattr("fl_audit.runs.many_runs.run_audit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(points(1.0), tmp_path / "out", engine=Engine.LOCAL)
     assert list((tmp_path / "out" / "points").iterdir()) == []
@@ -335,7 +335,7 @@ def test_a_cluster_with_no_node_large_enough_is_noticed(
     node: dict[str, object], is_large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}, node])
-    assert point_execution.has_room(RayOptions("head:6379", threads=4)) == is_large
+    assert has_room(RayOptions("head:6379", threads=4)) == is_large
 
 
 def points_of(utilities: list[float], without: float) -> pd.DataFrame:
