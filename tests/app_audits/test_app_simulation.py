@@ -8,8 +8,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from flwr.common.config import parse_config_args
 
-from fl_audit.app_audits.app_simulation import simulate_app
+from fl_audit.app_audits.app_simulation import run_config_values, simulate_app
 from fl_audit.errors import InputError
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.verbosity import with_verbosity
@@ -182,9 +183,27 @@ def test_an_app_of_flowers_former_interface_is_played_too(tmp_path: Path) -> Non
     [
         ("other_key", "num-rounds=2", "key 'num-rounds': accepted are num-server-rounds, params.rate and fails"),
         ("no_value", "num-server-rounds=two", "'num-server-rounds=two' cannot be read: accepted are texts such as"),
+        ("no_pair", "num-server-rounds 2", "'num-server-rounds 2' cannot be read: accepted are texts such as"),
+        ("a_list", "num-server-rounds=[2]", r"--run-config, num-server-rounds is \[2\]: accepted are numbers, texts"),
+        ("no_file", "missing.toml", "'missing.toml' cannot be read: .* or one TOML file"),
         ("failing", "fails=true", r"of failing raised ValueError: no data here \(server_app.py, line \d+\)$"),
     ],
 )
 def test_what_cannot_be_played_is_said_in_a_line(name: str, run_config: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said):
         simulate_app(_app(tmp_path / "app", name), Engine.LOCAL, [run_config])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["num-server-rounds=2 params.rate=0.25"],
+        ["fails=true", "params.rate=1e-3"],
+        ["name=\"two words\" other='single quotes' params.rate=5"],
+        ["params.rate=0.1", "params.rate=0.2"],
+        ["values.toml"],
+    ],
+)
+def test_run_configurations_are_read_as_by_flower(texts: list[str]) -> None:
+    Path("values.toml").write_text("num-server-rounds = 4\n[params]\nrate = 0.75\n")
+    assert run_config_values(texts) == parse_config_args(texts)
