@@ -9,6 +9,7 @@ import sys
 import time
 import tomllib
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +45,7 @@ class PlayedApp:
     app: AppDescription  # the app, with the run configuration that it was given
     clients: int  # number of clients
     engine: Engine  # engine that called the clients
+    failed_calls: Counter[str]  # number of client calls that failed, by the text of the error
     seconds: float  # time from the start of the ServerApp to its end; with Ray, its start and end count too
 
 
@@ -95,8 +97,8 @@ def simulate_app(
     number = clients or app.nodes or USUAL_CLIENTS
     show_flower()
     began = time.monotonic()
-    _play(app, cast(ServerApp, server_app), cast(ClientApp, client_app), number, engine, ray_address)
-    return PlayedApp(app, number, engine, time.monotonic() - began)
+    failed_calls = _play(app, cast(ServerApp, server_app), cast(ClientApp, client_app), number, engine, ray_address)
+    return PlayedApp(app, number, engine, failed_calls, time.monotonic() - began)
 
 
 def _overridden(app: AppDescription, run_config: Sequence[str]) -> dict[str, Any]:
@@ -136,16 +138,17 @@ def _play(
     clients: int,
     engine: Engine,
     ray_address: str | None,
-) -> None:
+) -> Counter[str]:
     config = UserConfig(app.config)
     try:
         match engine:
             case Engine.LOCAL:
-                run_locally(server_app, client_app, clients, _NO_LIMIT, calls_on_all_cores(1), run_config=config)
+                calls = calls_on_all_cores(1)
+                return run_locally(server_app, client_app, clients, _NO_LIMIT, calls, run_config=config)
             case Engine.RAY:
                 options = RayOptions(cluster_at(ray_address))
                 reference: Any = _ClientAppReference(str(app.directory), app.client)
-                run_on_ray(server_app, reference, clients, options, config)
+                return run_on_ray(server_app, reference, clients, options, config)
             case _:
                 assert_never(engine)
     except (InputError, FederationError):
