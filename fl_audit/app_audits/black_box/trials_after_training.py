@@ -15,9 +15,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Relation
-from fl_audit.app_audits.black_box.audit_config import AuditConfig, TargetUpdateKind
 from fl_audit.app_audits.black_box.audited_system import StrategyStartCall, start_of
 from fl_audit.app_audits.black_box.fingerprint import fingerprint, joined
+from fl_audit.app_audits.black_box.in_app_audit import Audit, TargetUpdateKind
 from fl_audit.app_audits.black_box.in_app_verdict import finish
 from fl_audit.app_audits.black_box.legacy_adapter import clips_and_adds_noise
 from fl_audit.app_audits.black_box.message_tags import AbsentTargetMetrics, Observer, TargetAction, TrialTag
@@ -48,7 +48,7 @@ class TrialsAfterTrainingStrategy(Strategy):
     All other attributes and methods are those of the app's strategy.
     """
 
-    def __init__(self, strategy: Strategy, audit: AuditConfig) -> None:
+    def __init__(self, strategy: Strategy, audit: Audit) -> None:
         self._inner = strategy
         self._audit = audit
 
@@ -140,7 +140,7 @@ class AppTrialRunner:
     A trial is a short run of the same app with the target (D) or without it (D').
     """
 
-    audit: AuditConfig  # the configuration
+    audit: Audit  # the configuration
     contributions: tuple[TargetUpdateKind, ...]  # kinds of update of the target's client that the first trials try
     app: str  # the name of the app
     code: str  # digest of the code and settings of the app's strategy
