@@ -10,9 +10,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from fl_audit.adjacency import Relation
+from fl_audit.app_audits.black_box.audit_config import AuditConfig, TargetUpdateKind
 from fl_audit.app_audits.black_box.audited_system import StrategyStartCall
 from fl_audit.app_audits.black_box.fingerprint import joined
-from fl_audit.app_audits.black_box.in_app_audit import Audit, TargetUpdateKind
 from fl_audit.app_audits.black_box.in_app_verdict import finish
 from fl_audit.app_audits.black_box.legacy_adapter import clips_and_adds_noise
 from fl_audit.app_audits.black_box.message_tags import (
@@ -98,7 +98,7 @@ class AppTrialRunner:
     A trial is a short run of the same app with the target (D) or without it (D').
     """
 
-    audit: Audit  # the configuration
+    audit: AuditConfig  # the configuration
     contributions: tuple[TargetUpdateKind, ...]  # kinds of update of the target's client that the first trials try
     app: str  # the name of the app
     code: str  # digest of the code and settings of the app's strategy

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation
-from fl_audit.app_audits.black_box.in_app_audit import Audit, TargetUpdateKind
+from fl_audit.app_audits.black_box.audit_config import AuditConfig, TargetUpdateKind
 from fl_audit.app_audits.black_box.message_tags import AbsentTargetMetrics, Observer
 from fl_audit.app_audits.black_box.recorder import ERROR, FAILED, evidence_names
 from fl_audit.app_audits.black_box.trial_store import ResultColumns, StoredTrials
@@ -110,7 +110,7 @@ def _report_text(result: AuditResult, knows_others: str) -> str:
     return "\n".join([result.headline, *warning, *filter(None, [knows_others]), *lines])
 
 
-def finished_result(audit: Audit) -> ClaimAudit:
+def finished_result(audit: AuditConfig) -> ClaimAudit:
     """Return the result of an audit from its stored trials; raise `InputError` if some have not been run yet."""
     campaign = StoredTrials.finished(audit)
     if campaign is None:

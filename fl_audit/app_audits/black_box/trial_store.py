@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.app_audits.black_box.in_app_audit import Audit
+from fl_audit.app_audits.black_box.audit_config import AuditConfig
 from fl_audit.app_audits.black_box.recorder import FAILED, evidence_names
 from fl_audit.app_audits.claim_audit.claim import LESSONS
 from fl_audit.app_audits.claim_audit.claim_audit_results import OthersNoiseShareReason, Tell
@@ -39,14 +39,14 @@ class StoredTrials:
     """The stored trials of an audit, in a folder with its settings; several runs of the app may add trials."""
 
     directory: Path  # folder of the trials
-    audit: Audit  # settings of the audit
+    audit: AuditConfig  # settings of the audit
     seed: int  # secret seed of the trials
     # Kinds of update of the target's client. If there are several, the first trials alternate between them, `LESSONS`
     # trials for each, and all later trials use the kind that told D from D' best.
     contributions: tuple[str, ...]
 
     @staticmethod
-    def finished(audit: Audit) -> "StoredTrials | None":
+    def finished(audit: AuditConfig) -> "StoredTrials | None":
         """Return the most recent finished trials with the settings of an audit; None if there are none.
 
         Raises `InputError` if the audit's folder has finished trials of several apps.
@@ -201,7 +201,7 @@ class StoredTrials:
 
 
 def open_trial_store(
-    audit: Audit, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
+    audit: AuditConfig, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
 ) -> StoredTrials:
     """Return the stored trials of an audit, to which more can be added; create their folder if it does not exist.
 
@@ -232,7 +232,7 @@ def _seed(directory: Path) -> int:
     return int(_read(directory / _SECRET)["seed"])
 
 
-def _agreed(audit: Audit) -> dict[str, Any]:
+def _agreed(audit: AuditConfig) -> dict[str, Any]:
     """Return the settings that decide whether stored trials belong to an audit, keyed by name."""
     left_out = ("directory", "trials_per_run", "confidence", "seed", "knows_others")
     settings: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in left_out}))

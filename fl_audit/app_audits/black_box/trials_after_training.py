@@ -12,9 +12,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.app_audits.black_box.app_trial_runner import AppTrialRunner
+from fl_audit.app_audits.black_box.audit_config import AuditConfig
 from fl_audit.app_audits.black_box.audited_system import StrategyStartCall, start_of
 from fl_audit.app_audits.black_box.fingerprint import fingerprint
-from fl_audit.app_audits.black_box.in_app_audit import Audit
 from fl_audit.app_audits.black_box.message_tensors import arrays_of, shapes_of
 from fl_audit.app_audits.claim_audit.transcript import linear_sketch_of
 from fl_audit.app_audits.console_output import no_news_from_flower, say
@@ -29,7 +29,7 @@ class TrialsAfterTrainingStrategy(Strategy):
     All other attributes and methods are those of the app's strategy.
     """
 
-    def __init__(self, strategy: Strategy, audit: Audit) -> None:
+    def __init__(self, strategy: Strategy, audit: AuditConfig) -> None:
         self._inner = strategy
         self._audit = audit
 

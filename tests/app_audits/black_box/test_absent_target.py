@@ -12,8 +12,8 @@ from flwr.serverapp.strategy import FedAvg
 from toy_app import CLIENTS, kept_in, toy_audit, toy_run
 
 from fl_audit.app_audits.black_box import system_audit
+from fl_audit.app_audits.black_box.audit_config import TargetUpdateKind
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
-from fl_audit.app_audits.black_box.in_app_audit import TargetUpdateKind
 from fl_audit.app_audits.black_box.message_tags import TargetAction
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
