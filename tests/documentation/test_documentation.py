@@ -39,7 +39,6 @@ SLOW = [
     f"docs/{name}.md"
     for name in (
         "explanation/reconstruction",
-        "how-to/baselines",
         "how-to/compare-and-ci",
         "how-to/differing-record",
         "how-to/epsilon-star",
