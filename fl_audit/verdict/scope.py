@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fl_audit.report.unit_words import UnitWords
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.verdict import VerdictDetails
-from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, title_of
+from fl_audit.verdict.verdict_messages import message_of, reason_text, title_of
 from fl_audit.words import uncapital
 
 _PARTICIPATION = (
@@ -65,13 +65,13 @@ def _asked(question: str, names: Sequence[TestName], details: VerdictDetails, un
 
 
 def _limit(test: TestResult, unit: UnitWords) -> str:
-    message = TestMessage(test, unit)
+    message = message_of(test, unit)
     # The limit is NaN if there were too few trials, or if the test is not random.
     nothing = "any difference in any bit" if test.name is TestName.EXACT_STEPS else "nothing, with so few trials"
-    size = nothing if math.isnan(test.limit) else message.words.limit
+    size = nothing if math.isnan(test.limit) else message.limit
     return f"{size} ({uncapital(message.title)})"
 
 
 def _why(names: Sequence[TestName], reasons: dict[TestName, NotTestedReason]) -> str:
     said = list(dict.fromkeys(reasons[name] for name in names if name in reasons))
-    return uncapital(MISSING_WORDS[said[0]]) if said else "no test of it was made."
+    return uncapital(reason_text(said[0])) if said else "no test of it was made."

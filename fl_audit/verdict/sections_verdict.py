@@ -22,7 +22,7 @@ from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_wor
 from fl_audit.verdict.scope import questions_text
 from fl_audit.verdict.signal_detection_limit import RARE_SHARE, RARE_TIMES, SignalDetectionLimit
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
-from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, broken_tests, p_text, title_of
+from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, reason_text, title_of
 from fl_audit.words import DASH, capital, duration, number_text, one_in, percent, plural, uncapital
 
 _BREACH_OF_SIZE = f"a breach of {BREACH:g} times the guarantee, if it lies in the size of the noise alone"
@@ -79,7 +79,7 @@ def _broken(contents: ReportContents) -> str:
     told_too = [
         message for message in reversed(messages) if message.kind != first.kind and message.test.name not in follows
     ]
-    kinds = {message.kind: uncapital(message.words.breach) for message in told_too}
+    kinds = {message.kind: uncapital(message.breach) for message in told_too}
     kinds_named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(kinds_named)}." if kinds_named else ""
     sentence = f"{exact} {first.sentence}".strip()
@@ -275,7 +275,7 @@ def _detection_text(details: VerdictDetails, guarantee: Guarantee, unit: UnitWor
         return f"No breach of any size would have been found with probability {DETECTION_POWER:g}."
     if details.tests and details.tests[0].name is TestName.CANARIES:
         return (
-            f"{capital(TestMessage(details.tests[0], unit).words.limit)} would have been found with probability "
+            f"{capital(message_of(details.tests[0], unit).limit)} would have been found with probability "
             f"{DETECTION_POWER:g}; {guarantee.epsilon:.3g} is claimed."
         )
     if details.trials_needed is None:
@@ -342,13 +342,13 @@ def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
         (
             message.title,
             str(_finding_of(message.test)),
-            message.words.measured,
-            message.words.claimed,
-            message.words.limit or DASH,
+            message.measured,
+            message.claimed,
+            message.limit or DASH,
             p_text(message.test.p_value),
             f"{message.test.level:.3g}",
         )
-        for message in (TestMessage(test, words) for test in details.tests)
+        for message in (message_of(test, words) for test in details.tests)
     )
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "
@@ -359,7 +359,7 @@ def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
     ]
     if details.exact:
         tables.append(exact_table(details.exact))
-    if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in details.not_offered):
+    if missing := tuple((title_of(name, words), reason_text(reason)) for name, reason in details.not_offered):
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
     return tables
 
@@ -393,7 +393,7 @@ def _checks(finding: VerdictFinding, plan: RunPlan) -> AuditScope:
     answers = judgement.exact
     not_offered = judgement.not_offered
     asked_questions = [str(answer.question) for answer in answers if answer.is_asked]
-    reasons = {str(name): MISSING_WORDS[reason] for name, reason in not_offered}
+    reasons = {str(name): reason_text(reason) for name, reason in not_offered}
     reasons |= {str(answer.question): answer.reason for answer in answers if not answer.is_asked}
     questions_made = (*(str(test.name) for test in judgement.tests), *asked_questions)
     return AuditScope(rounds, rounds, questions_made, reasons, (_OTHER_RUNS,))
