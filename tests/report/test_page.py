@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 
 import pytest
 from rich.console import Console
-from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
@@ -31,6 +30,7 @@ from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, title_of
 from fl_audit.words import number_text
+from tests.report.undrawn_pages import undrawn
 
 
 def opening_of(contents):

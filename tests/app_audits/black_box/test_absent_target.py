@@ -9,7 +9,6 @@ import pytest
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
-from toy_app import CLIENTS, kept_in, toy_audit, toy_run
 
 from fl_audit.app_audits.black_box import system_audit
 from fl_audit.app_audits.black_box.audit_config import TargetUpdateKind
@@ -23,6 +22,7 @@ from fl_audit.app_audits.black_box.trial_models import template
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.black_box.toy_app import CLIENTS, kept_in, toy_audit, toy_run
 from tests.validation.faulty_mechanisms import parts
 from tests.validation.faulty_mechanisms.honest_twins import CENTRAL, NORMALISED, ONE_ROUND, HonestMechanism, system
 

@@ -19,7 +19,6 @@ from flwr.serverapp.strategy import (
     FedMedian,
     Strategy,
 )
-from toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
 
 from fl_audit.app_audits.black_box import StatedClaim, held, insider
 from fl_audit.app_audits.black_box.in_app_verdict import _ZERO
@@ -27,6 +26,7 @@ from fl_audit.app_audits.live.budget_guard import budget_mod
 from fl_audit.errors import InputError
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.black_box.toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
 
 
 def verdict_of(directory: Path) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import SummaryWriter
-from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
 from fl_audit.app_audits.black_box import Audit, insider
 from fl_audit.app_audits.black_box.fingerprint import fingerprint
@@ -28,6 +27,7 @@ from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy
 from fl_audit.app_audits.black_box.message_tags import TargetAction
 from fl_audit.app_audits.black_box.message_tensors import record_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from tests.app_audits.black_box.toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
 _HOOKS = {
     "fl_audit.app_audits.black_box.trials_after_training.fingerprint": "no trials",

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from opacus import PrivacyEngine
 from scipy.sparse import csr_array
 from torch.utils.data import DataLoader, SequentialSampler, Subset, TensorDataset, WeightedRandomSampler
-from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.app_audits.black_box import StatedClaim, held, insider
 from fl_audit.app_audits.black_box.dataset_subsets import data_set_of
@@ -26,6 +25,7 @@ from fl_audit.app_audits.black_box.recorder import FAILED, TrialRecorder
 from fl_audit.app_audits.black_box.target_mod import applying_action
 from fl_audit.errors import InputError
 from fl_audit.strategies.flower_grids import make_messages_for
+from tests.app_audits.black_box.toy_app import kept_in, toy_audit, toy_run
 
 VALUES = np.arange(8.0, dtype=np.float32).reshape(4, 2)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up_trials import Bits, gaussian, result_of, trials_of
 from numpy.typing import NDArray
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
@@ -18,6 +17,7 @@ from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.claim_audit.leak_causes import LeakCause, cause_of
 from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.app_audits.page import strategy_text, write_result
+from tests.app_audits.claim_audit.made_up_trials import Bits, gaussian, result_of, trials_of
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 

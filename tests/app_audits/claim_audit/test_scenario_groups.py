@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_up_trials import Bits, gaussian, result_of, trials_of
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
@@ -19,6 +18,7 @@ from fl_audit.app_audits.review.scenario_groups import (
     of_mechanism,
 )
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.claim_audit.made_up_trials import Bits, gaussian, result_of, trials_of
 
 _CLAIM = StatedClaim("add-remove-client", epsilon=1.0)
 _EARLIER = StatedClaim("add-remove-client", noise_multiplier=1.0)
