@@ -7,6 +7,7 @@ There are three executors: one answers inline (`InlineExecutor`), one in threads
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -70,6 +71,11 @@ class SimulatedGrid(PullingGrid):
         Function that returns the executor for the contexts of the nodes and the function that takes outcomes.
     run_config
         Run configuration of an app; None for an empty one.
+
+    Attributes
+    ----------
+    failed_calls
+        Number of failed client calls, by the text of the error.
     """
 
     def __init__(
@@ -78,6 +84,7 @@ class SimulatedGrid(PullingGrid):
         make_messages_for(RUN_ID, SERVER_NODE)
         make_parsing_thread_safe()
         self.contexts = NodeContexts(clients, run_config)
+        self.failed_calls = Counter[str]()
         self._changed = threading.Condition()
         self._messages: dict[str, Message] = {}
         self._replies: dict[str, Message] = {}
@@ -153,7 +160,9 @@ class SimulatedGrid(PullingGrid):
         with self._changed:
             # In one step: a message that is no longer awaited has its reply.
             pending = [(self._messages.pop(identity, None), outcome) for identity, outcome in outcomes]
-            replies = [_reply(message, outcome) for message, outcome in pending if message is not None]
+            awaited = [(message, outcome) for message, outcome in pending if message is not None]
+            self.failed_calls.update(_error_text(outcome) for _, outcome in awaited if isinstance(outcome, Exception))
+            replies = [_reply(message, outcome) for message, outcome in awaited]
             self._replies |= {reply.metadata.reply_to_message_id: reply for reply in replies if reply is not None}
             self._changed.notify_all()
 
@@ -201,6 +210,11 @@ def readdressed(message: Message, **changes: Any) -> Message:
     make_message: Any = Message  # its declared signatures leave out the argument `metadata`
     copy: Message = make_message(metadata=Metadata(**metadata | changes), **body)
     return copy
+
+
+def _error_text(error: Exception) -> str:
+    """Return the message of an error in one line, or its type if it has none; the same on all executors."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _reply(message: Message, outcome: Outcome) -> Message | None:

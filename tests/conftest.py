@@ -2,7 +2,6 @@
 
 import gc
 import hashlib
-import importlib
 import os
 import random
 import shutil
@@ -15,9 +14,6 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-from few_examples import ALL, examples
-from one_pixel import ONE_PIXEL
-from small_audits import MakePlan, small_settings
 from threadpoolctl import threadpool_limits
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
@@ -27,12 +23,13 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
+from tests.few_examples import ALL, examples
+from tests.one_pixel import ONE_PIXEL
+from tests.small_audits import MakePlan, small_settings
 
-# What checks the auditor is found in the repository, and nothing else of it is: it has folders with names of modules
-# that users have, such as `server`.
+# The repository is not searched for modules: it has folders with names of modules that users have, such as `server`.
+# pytest imports `tests` by its path.
 _ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(_ROOT))
-importlib.import_module("tests.validation")
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _ROOT]
 
 # A busy machine takes longer than a fifth of a second for anything now and then. The fast suite draws the same examples

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_audits import MakePlan
-from toy_attack.entropy import EntropyAttack
 
 from fl_audit.audits.membership.attacks.registry import ATTACKS, default_attacks, names_of_attacks
 from fl_audit.errors import InputError
@@ -14,6 +12,8 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
+from tests.small_audits import MakePlan
+from tests.toy_attack.entropy import EntropyAttack
 
 _NAME = EntropyAttack.name
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_audits import MakePlan
-from toy_audit.audit import FirstTargetAudit
 
 from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
@@ -15,6 +13,8 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.run import run_audit
+from tests.small_audits import MakePlan
+from tests.toy_audit.audit import FirstTargetAudit
 
 _NAME = "first-target"
 

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from small_audits import MakePlan
-from toy_noise.two_servers import TwoServersGaussian
 
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
@@ -20,6 +18,8 @@ from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.run import run_audit
+from tests.small_audits import MakePlan
+from tests.toy_noise.two_servers import TwoServersGaussian
 
 _NAME = "two-servers"
 

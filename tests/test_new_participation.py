@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 from scipy.stats import norm
-from small_audits import MakePlan
-from toy_participation.two_halves import TwoHalves
 
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
@@ -20,6 +18,8 @@ from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
+from tests.small_audits import MakePlan
+from tests.toy_participation.two_halves import TwoHalves
 
 _HALVES: dict[str, dict[str, object]] = {
     "data": {"clients": 6},

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_audits import small_settings
 
 from fl_audit.audits.membership.attacks import ModelOutputs
 from fl_audit.audits.membership.attacks.registry import attack_named
@@ -21,6 +20,7 @@ from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
+from tests.small_audits import small_settings
 
 MODULE = """
 from pathlib import Path

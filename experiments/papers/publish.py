@@ -24,8 +24,10 @@ from fl_audit.experiments.papers.published_page import (
     LEFT_OUT,
     Record,
     compact_svg,
+    origins,
     section_of,
     with_shared_notes,
+    with_shared_sentences,
 )
 from fl_audit.experiments.papers.reproduce import PAPERS, SCHEMA
 
@@ -141,7 +143,8 @@ def _page(paper: Paper, paper_records: Sequence[tuple[Path, Record]], docs: Path
     missing = [item.title for item in paper.items if item.key not in {record["item"] for _, record in paper_records}]
     if missing:
         phrases.append(f"Not made: {'; '.join(missing)}.")
-    phrases += with_shared_notes([section_of(record) for _, record in paper_records])
+    phrases.append(origins([record for _, record in paper_records]))
+    phrases += with_shared_notes(with_shared_sentences([section_of(record) for _, record in paper_records]))
     for path, record in paper_records:
         frame = pd.read_csv(path.with_suffix(".csv"))
         directory = docs / paper.key / record["item"]

@@ -2,7 +2,8 @@
 
 A note is one remark on why our result differs from the paper. Each section of a page ends with the list of its notes. A
 note of several sections stands once, at the end of the page, with the tables and figures that it concerns. It begins
-with its label: the text before its colon or, if there is none or this text is long, its first words.
+with its label: the text before its colon or, if there is none or this text is long, its first words. A sentence on how
+to read a table or figure stands where it is first needed, and later sections refer to that one.
 """
 
 import re
@@ -32,6 +33,8 @@ _CLAIM_VERDICT = re.compile(r"<li>[^<:]*: (?:it|both|all \d+|of \d+)\b(?:(?!</li
 _COLUMNS_APART = re.compile(r"(?:<li>[^<]*; furthest apart: [^<]*</li>)+")
 _LONGEST_LABEL = 40  # characters
 _LABEL_WORDS = 4  # of a note without a short beginning and a colon
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Za-z])")
+_ROWS_LINK = " [All rows]("
 
 
 def compact_svg(svg: str) -> str:
@@ -58,11 +61,11 @@ def section_of(record: Record) -> str:
         f"## {title}",
         f"![{_short_title(title)}]({item}.svg)",
         f"{escape(record['caption'], quote=False)} [All rows]({item}.csv).",
-        _origin(record),
+        _extent_of_runs(record),
         escape(record["played"], quote=False),
         _one_block(f"<details><summary>Differences</summary>{record['differences']}</details>"),
     )
-    return shortened("\n\n".join(phrases))
+    return shortened("\n\n".join(phrase for phrase in phrases if phrase))
 
 
 def shortened(section: str) -> str:
@@ -83,12 +86,25 @@ def rows_of(file: Path) -> str:
     return _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>")
 
 
-def _origin(record: Record) -> str:
-    minutes = "" if record["minutes"] is None else f", {record['minutes']:,} minutes"
-    runs = f"{plural(record['trials'], 'trial')}{minutes}" if record["trials"] else "no runs"
+def origins(records: Sequence[Record]) -> str:
+    """Return in which form, and at which commit of the source, the tables and figures of a page were made."""
+    titles = dict[str, list[str]]()
+    for record in records:
+        titles.setdefault(_form_and_commit(record), []).append(_short_title(record["title"]))
+    usual, *others = sorted(titles, key=lambda origin: -len(titles[origin]))
+    return " ".join([f"*{capital(usual)}.", *(f"{_name_list(titles[origin])}: {origin}." for origin in others)]) + "*"
+
+
+def _form_and_commit(record: Record) -> str:
     commits = " and ".join(record["run_commits"] or [record["commit"] or "?"])
     form = "full form" if record["extent"] == ComputeExtent.FULL else "quick form"
-    return f"*{capital(form)}; {runs}; commit {commits}.*"
+    return f"{form}, commit {commits}"
+
+
+def _extent_of_runs(record: Record) -> str:
+    """Return how many trials a table or figure rests on, and how long they took; nothing if there are no runs."""
+    minutes = "" if record["minutes"] is None else f", {record['minutes']:,} minutes"
+    return f"*{capital(plural(record['trials'], 'trial'))}{minutes}.*" if record["trials"] else ""
 
 
 def _one_block(html: str) -> str:
@@ -99,6 +115,35 @@ def _one_block(html: str) -> str:
     plain = html.replace("<h3>Where ours differs, and why</h3>", "")
     bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
     return "\n".join(line for line in bare.splitlines() if line.strip())
+
+
+def with_shared_sentences(sections: Sequence[str]) -> list[str]:
+    """Return the sections of a page, each sentence of a caption or of what was played in the first section that has it.
+
+    A section that leaves sentences out names the first one that has one of them.
+    """
+    first_titles = dict[str, str]()
+    return [_without_known_sentences(section, first_titles) for section in sections]
+
+
+def _without_known_sentences(section: str, first_titles: dict[str, str]) -> str:
+    """Return a section without sentences that have a title in `first_titles`, and enter the others there."""
+    title = _short_title(section.partition("\n")[0].removeprefix("## "))
+    known = dict(first_titles)
+    heading, *paragraphs = section.split("\n\n")
+    for place, paragraph in enumerate(paragraphs):
+        if paragraph.startswith(("!", "*", "<")):
+            continue
+        text, link, rest = paragraph.partition(_ROWS_LINK)
+        sentences = _SENTENCE_END.split(text)
+        for sentence in sentences:
+            first_titles.setdefault(sentence, title)
+        repeated = [sentence for sentence in sentences if sentence in known]
+        if repeated:
+            own = [sentence for sentence in sentences if sentence not in known]
+            reference = f"{'Otherwise as' if own else 'As'} in {known[repeated[0]]}."
+            paragraphs[place] = " ".join([*own, reference]) + link + rest
+    return "\n\n".join([heading, *paragraphs])
 
 
 def with_shared_notes(sections: Sequence[str]) -> list[str]:

@@ -4,22 +4,24 @@ The ServerApp gets our grid, and the ClientApp is called in threads or in proces
 Flower's own simulation gives: partition, number of partitions, run configuration, and a state that each node keeps.
 """
 
+import re
 import sys
 import time
+import tomllib
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never, cast
 
-from click import ClickException
 from flwr.app import UserConfig
 from flwr.clientapp import ClientApp
-from flwr.common.config import fuse_dicts, parse_config_args
 from flwr.serverapp import ServerApp
 
-from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, loaded, read_app
+from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, flat_settings, loaded, read_app
 from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.runs.cluster.ray_connection import cluster_at
 from fl_audit.runs.cluster.ray_options import RayOptions, calls_on_all_cores
 from fl_audit.runs.engine_names import Engine
@@ -32,6 +34,8 @@ from fl_audit.words import name_list
 USUAL_CLIENTS = 10
 """Number of clients of an app whose file names none, as in Flower's own simulation."""
 _NO_LIMIT = float("inf")
+_PAIR = re.compile(r"""(?P<key>[^\s="']+)=(?P<value>"[^"]*"|'[^']*'|[^\s"']\S*)""")
+"""A pair of key and value in a text of `--run-config`; a value with spaces is in quotes."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class PlayedApp:
     app: AppDescription  # the app, with the run configuration that it was given
     clients: int  # number of clients
     engine: Engine  # engine that called the clients
+    failed_calls: Counter[str]  # number of client calls that failed, by the text of the error
     seconds: float  # time from the start of the ServerApp to its end; with Ray, its start and end count too
 
 
@@ -92,22 +97,38 @@ def simulate_app(
     number = clients or app.nodes or USUAL_CLIENTS
     show_flower()
     began = time.monotonic()
-    _play(app, cast(ServerApp, server_app), cast(ClientApp, client_app), number, engine, ray_address)
-    return PlayedApp(app, number, engine, time.monotonic() - began)
+    failed_calls = _play(app, cast(ServerApp, server_app), cast(ClientApp, client_app), number, engine, ray_address)
+    return PlayedApp(app, number, engine, failed_calls, time.monotonic() - began)
 
 
 def _overridden(app: AppDescription, run_config: Sequence[str]) -> dict[str, Any]:
     """Return an app's run configuration with values that replace its own; only keys that it has are accepted."""
     try:
-        values = parse_config_args(list(run_config))
-    except (ClickException, ValueError) as error:
+        values = run_config_values(run_config)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # what `tomllib` and text encodings raise are ValueErrors
         arguments = " ".join(run_config)
-        said = "accepted are texts such as 'num-server-rounds=5 lr=0.1', or one TOML file"
-        raise InputError(f"--run-config {arguments!r} cannot be read: {said}") from error
+        accepted = "accepted are texts such as 'num-server-rounds=5 lr=0.1', or one TOML file"
+        raise InputError(f"--run-config {arguments!r} cannot be read: {accepted}") from error
     unknown = [key for key in values if key not in app.config]
     accepted = f"accepted are {name_list(app.config)}" if app.config else "the app has no run configuration"
     require(not unknown, f"--run-config has the key {(unknown or [''])[0]!r}: {accepted}")
-    return fuse_dicts(app.config, values)
+    return app.config | values
+
+
+def run_config_values(run_config: Sequence[str]) -> dict[str, bool | float | int | str]:
+    """Return the values of one TOML file, or of texts with pairs `key=value` whose values are written as in TOML."""
+    if len(run_config) == 1 and run_config[0].endswith(".toml"):
+        path = Path(run_config[0]).expanduser()
+        return flat_settings(str(path), tomllib.loads(read_text_file(path)))
+    values = dict[str, bool | float | int | str]()
+    for text in run_config:
+        if _PAIR.sub("", text).strip():
+            raise ValueError(f"not pairs of key and value: {text!r}")
+        lines = [f"{pair['key']} = {pair['value']}" for pair in _PAIR.finditer(text)]
+        values |= flat_settings("--run-config", tomllib.loads("\n".join(lines)))
+    return values
 
 
 def _play(
@@ -117,16 +138,17 @@ def _play(
     clients: int,
     engine: Engine,
     ray_address: str | None,
-) -> None:
+) -> Counter[str]:
     config = UserConfig(app.config)
     try:
         match engine:
             case Engine.LOCAL:
-                run_locally(server_app, client_app, clients, _NO_LIMIT, calls_on_all_cores(1), run_config=config)
+                calls = calls_on_all_cores(1)
+                return run_locally(server_app, client_app, clients, _NO_LIMIT, calls, run_config=config)
             case Engine.RAY:
                 options = RayOptions(cluster_at(ray_address))
                 reference: Any = _ClientAppReference(str(app.directory), app.client)
-                run_on_ray(server_app, reference, clients, options, config)
+                return run_on_ray(server_app, reference, clients, options, config)
             case _:
                 assert_never(engine)
     except (InputError, FederationError):

@@ -33,3 +33,7 @@ def simulate(
     played = simulate_app(app_dir, chosen, run_config or [], clients, ray_address)
     number = plural(played.clients, "client")
     print(f"{played.app.name}: played with {number} on engine {played.engine} in {played.seconds:.1f} s")
+    if played.failed_calls:
+        calls = plural(played.failed_calls.total(), "call")
+        error = next(iter(played.failed_calls))
+        print(f"warning: {calls} of clients failed, and the app was given no reply of them; the first: {error}")

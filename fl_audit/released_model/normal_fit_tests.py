@@ -9,7 +9,7 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.randomness import Purpose, generator
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.parametric_star import scores_of_pair
-from fl_audit.released_model.star_estimate import fit_is_rejected, fit_p_value
+from fl_audit.released_model.star_warnings import fit_is_rejected, fit_p_value
 
 FIT = "epsilon_star_fit"
 """Name of the column of the p-values in the table of trials; the p-value of an untested trial is NaN."""

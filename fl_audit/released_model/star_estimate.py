@@ -22,23 +22,26 @@ from fl_audit.released_model.empirical_star import (
     loss_attacks,
     threshold_counts,
 )
-from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
-from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshold_limits
+from fl_audit.released_model.minimum_sample_size import FEWEST
+from fl_audit.released_model.mixture_star import epsilon_star_mixtures
 from fl_audit.released_model.star_intervals import empirical_interval, hull_interval, loss_cells, parametric_draws
-from fl_audit.released_model.star_methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
+from fl_audit.released_model.star_methods import DEFAULT_CUTS, StarMethod, cut_text
+from fl_audit.released_model.star_warnings import (
+    SETS,
+    FittedDistributions,
+    LossPair,
+    chance_warnings,
+    equal_losses_warnings,
+    fit_warnings_of_set,
+    sample_of_scores,
+    value_warnings,
+)
 from fl_audit.value_checks import choice, require_number
 from fl_audit.words import interval_text
 
-_Pair = tuple[Floats, Floats]  # of members and of the population
-_Distributions = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
-_FIT_AT_MOST = 10_000
 _REPLICATES = 1000
 _MIXTURE_REPLICATES = 100
 _MIXTURE_REPLICATE_TOLERANCE = 1e-5
-_POOR_FIT = 0.05
-_LARGEST_EVALUATION = 1000
-_LEAST_EVALUATION = 30
-_SETS = ("members", "population")
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class StarEstimate:
     attacks: LossAttackResults  # results of simple attacks on the losses
     # The distributions that were fitted to the scores of members and population; None for `empirical`, or where all
     # losses of a set are equal.
-    distributions: _Distributions | None
+    distributions: FittedDistributions | None
     warnings: tuple[str, ...]  # warnings on the value or the interval, in words
     # Whether there are too few losses for an estimate. `epsilon_star` is then the lower end of a confidence interval
     # that holds for any distributions of losses.
@@ -182,22 +185,22 @@ class _Arguments(NamedTuple):
 
 
 def _estimate(
-    losses: _Pair, method: StarMethod, arguments: _Arguments, rng: np.random.Generator
+    losses: LossPair, method: StarMethod, arguments: _Arguments, rng: np.random.Generator
 ) -> tuple[StarEstimate, tuple[str, ...]]:
     """Return the estimate by one method, and a warning for each set whose fit was rejected."""
     delta = arguments.delta
     cut = DEFAULT_CUTS[method] if arguments.cut is None else arguments.cut
     scores = parametric.scores_of_pair(*losses, arguments.shift)
     value, beyond, interval, distributions = _value(losses, scores, method, arguments, cut, rng)
-    warnings = tuple(_warnings(losses, distributions, delta, cut, value, method))
-    fits = zip(_SETS, scores, distributions or (), strict=False)
+    warnings = tuple(value_warnings(losses, distributions, delta, cut, value, method))
+    fits = zip(SETS, scores, distributions or (), strict=False)
     fit_warnings = tuple(
         warning
         for name, scores_of_set, distribution in fits
-        for warning in _poor_fit(name, scores_of_set, distribution, method, rng)
+        for warning in fit_warnings_of_set(name, scores_of_set, distribution, method, rng)
     )
     sizes = losses[0].size, losses[1].size
-    chance = tuple(_by_chance(value, sizes, delta, cut, method, rng))
+    chance = tuple(chance_warnings(value, sizes, delta, cut, method, rng))
     estimate = StarEstimate(
         value,
         delta,
@@ -215,8 +218,8 @@ def _estimate(
 
 
 def _value(
-    losses: _Pair, scores: _Pair, method: StarMethod, arguments: _Arguments, cut: float, rng: np.random.Generator
-) -> tuple[float, float, tuple[float, float], _Distributions | None]:
+    losses: LossPair, scores: LossPair, method: StarMethod, arguments: _Arguments, cut: float, rng: np.random.Generator
+) -> tuple[float, float, tuple[float, float], FittedDistributions | None]:
     """Return Epsilon* with the stability cut, Epsilon* without a cut, and the interval of the former.
 
     The last element holds the fitted distributions; None if none were fitted.
@@ -241,12 +244,12 @@ def _value(
     return value, beyond, hull_interval(value, draws, arguments.confidence), distributions
 
 
-def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
+def _of_few(losses: LossPair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
     """Return the estimate for fewer than `FEWEST` losses: the lower end of an interval valid for any distributions."""
     low, high = empirical_interval(*losses, delta, cut, confidence)
     # The losses give no upper limit of the Epsilon* of fitted distributions, which depends on their far tails.
     interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
-    fewest = min(zip((losses_of_set.size for losses_of_set in losses), _SETS, strict=True))
+    fewest = min(zip((losses_of_set.size for losses_of_set in losses), SETS, strict=True))
     problem = (
         f"{fewest[0]} losses of {fewest[1]}, and a value of Epsilon* takes {FEWEST} of each set: with fewer, two sets"
     )
@@ -254,7 +257,7 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
         f"{problem} from one distribution mostly show a value above 1, so only the interval that holds for any "
         "distributions is stated"
     ]
-    warnings += _equal_losses(losses)
+    warnings += equal_losses_warnings(losses)
     sizes = (losses[0].size, losses[1].size)
     attacks = loss_attacks(*losses)
     fields = (interval, confidence, cut, low, *sizes, attacks, None, tuple(warnings))
@@ -282,31 +285,19 @@ def least_of_few(member_losses: Floats, population_losses: Floats, delta: float,
     return np.array([empirical_interval(*losses, delta, cut)[0] for losses in pairs], dtype=np.float64)
 
 
-def _by_chance(
-    value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
-) -> list[str]:
-    """Return a warning, alone in a list, if chance alone could give `value` although nothing leaks; otherwise [].
-
-    `sizes` are the numbers of member and population losses. `rng` draws simulated scores without a leak.
-    """
-    if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
-        return []
-    return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]
-
-
-def _distributions(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Distributions:
+def _distributions(scores: LossPair, method: StarMethod, rng: np.random.Generator) -> FittedDistributions:
     if method is StarMethod.PARAMETRIC:
         member_distribution, population_distribution = (
             mixtures.normal(float(scores_of_set.mean()), float(scores_of_set.std())) for scores_of_set in scores
         )
     else:
         member_distribution, population_distribution = (
-            mixtures.choose_mixture(_some(scores_of_set, rng), rng) for scores_of_set in scores
+            mixtures.choose_mixture(sample_of_scores(scores_of_set, rng), rng) for scores_of_set in scores
         )
     return member_distribution, population_distribution
 
 
-def _of_distributions(distributions: _Distributions, delta: float, cut: float, method: StarMethod) -> float:
+def _of_distributions(distributions: FittedDistributions, delta: float, cut: float, method: StarMethod) -> float:
     """Return Epsilon* for the fitted distributions of scores."""
     if method is StarMethod.MIXTURE:
         return epsilon_star_mixtures(*distributions, delta, cut).epsilon_star
@@ -318,20 +309,15 @@ def _of_distributions(distributions: _Distributions, delta: float, cut: float, m
     )
 
 
-def _some(scores: Floats, rng: np.random.Generator) -> Floats:
-    """Return the scores, or a random sample of 10,000 of them if there are more."""
-    return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
-
-
 def _mixture_draws(
-    scores: _Pair, distributions: _Distributions, delta: float, cut: float, rng: np.random.Generator
+    scores: LossPair, distributions: FittedDistributions, delta: float, cut: float, rng: np.random.Generator
 ) -> Floats:
     """Return Epsilon* of mixtures that are refitted to bootstrap samples, shape (replicates,).
 
     For a sample of equal scores, Epsilon* is infinite.
     """
     values = []
-    samples = [_some(scores_of_set, rng) for scores_of_set in scores]
+    samples = [sample_of_scores(scores_of_set, rng) for scores_of_set in scores]
     for _ in range(_MIXTURE_REPLICATES):
         bootstrap_samples = [rng.choice(scores_of_set, scores_of_set.size) for scores_of_set in samples]
         if not all(np.ptp(scores_of_set) > 0 for scores_of_set in bootstrap_samples):
@@ -344,73 +330,3 @@ def _mixture_draws(
         )
         values.append(epsilon_star_mixtures(members, population, delta, cut, _MIXTURE_REPLICATE_TOLERANCE).epsilon_star)
     return np.array(values)
-
-
-def _warnings(
-    losses: _Pair, distributions: _Distributions | None, delta: float, cut: float, value: float, method: StarMethod
-) -> list[str]:
-    """Return warnings on an estimate of Epsilon*: equal losses, an infinite value, or an unsuitable cut.
-
-    A cut is unsuitable if no threshold has error rates from `cut` to 1 - `cut`. With the method `empirical`, a cut is
-    also unsuitable if it is less than one over the number of losses of a set.
-    """
-    warnings = _equal_losses(losses)
-    if math.isinf(value) and distributions is not None and delta == 0:
-        instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
-        warnings.append(f"unbounded: at delta 0 two different normal distributions have no largest ratio; {instead}")
-    elif math.isinf(value) and method is StarMethod.EMPIRICAL:
-        warnings.append("unbounded: a threshold tells more than delta of one set apart without an error")
-    elif math.isinf(value):
-        warnings.append("unbounded: a set of equal losses is told apart by a threshold beside it")
-    if distributions is not None and cut and threshold_limits(*distributions, cut) is None:
-        warnings.append(f"no threshold has both error rates within the cut of {cut:g}: all thresholds count")
-    if method is StarMethod.EMPIRICAL and cut * min(losses_of_set.size for losses_of_set in losses) < 1:
-        warnings.append(f"the cut of {cut:g} is less than one loss of a set: single losses decide the value")
-    return warnings
-
-
-def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
-    """Return the p-value of a two-sample Kolmogorov-Smirnov test of a fit to scores; None if there are too few scores.
-
-    Source: Negoescu et al. 2023, appendix 8.2.
-
-    Parameters
-    ----------
-    scores
-        The scores of one set, shape (n,).
-    components
-        Number of normals in the mixture; 1 is a single normal.
-    rng
-        Generator that splits the scores and draws from the fit.
-    """
-    size = min(_LARGEST_EVALUATION, scores.size // 2)
-    used = _some(scores, rng)
-    if size < _LEAST_EVALUATION or np.unique(used).size < _LEAST_EVALUATION:
-        return None
-    return mixtures.ks_check(used, min(components, mixtures.MOST_COMPONENTS), size, rng)
-
-
-def fit_is_rejected(p_value: float | None) -> bool:
-    """Return whether a fit is rejected, i.e. its p-value is at most 0.05; an untested fit (None) is not rejected."""
-    return p_value is not None and p_value <= _POOR_FIT
-
-
-def _equal_losses(losses: _Pair) -> list[str]:
-    sets = zip(_SETS, losses, strict=True)
-    return [
-        f"all losses of {name} are equal: their distribution says nothing about other records"
-        for name, x in sets
-        if np.ptp(x) == 0
-    ]
-
-
-def _poor_fit(
-    name: str, scores: Floats, distribution: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
-) -> list[str]:
-    """Return one warning if a test rejects the fitted distribution; otherwise an empty list."""
-    p_value = fit_p_value(scores, distribution.components, rng)
-    if not fit_is_rejected(p_value):
-        return []
-    kind = "a normal" if distribution.components == 1 else f"a mixture of {distribution.components} normals"
-    advice = "" if method is StarMethod.PARAMETRIC else "; compare --method empirical"
-    return [f"scores of {name} do not look like {kind} (two-sample KS p = {p_value:.2g}){advice}"]

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -195,8 +196,8 @@ def local_grid(
     )
 
 
-def run_on(grid: SimulatedGrid, server_app: ServerApp) -> None:
-    """Run a ServerApp on a grid, and close the grid."""
+def run_on(grid: SimulatedGrid, server_app: ServerApp) -> Counter[str]:
+    """Run a ServerApp on a grid, close the grid, and return the number of failed client calls by their errors."""
     settle_flower()
     context = Context(
         run_id=RUN_ID,
@@ -209,6 +210,7 @@ def run_on(grid: SimulatedGrid, server_app: ServerApp) -> None:
         server_app(grid=grid, context=context)
     finally:
         grid.close()
+    return grid.failed_calls
 
 
 def run_locally(
@@ -219,8 +221,8 @@ def run_locally(
     actors: int = 1,
     announce_calls: AnnounceCalls | None = None,
     run_config: UserConfig | None = None,
-) -> None:
-    """Run a Flower app in this process, with client calls in threads.
+) -> Counter[str]:
+    """Run a Flower app in this process, with client calls in threads; return the failed calls by their errors.
 
     Raises `FederationError` if the server app raises it.
 
@@ -228,4 +230,4 @@ def run_locally(
 
     `run_config`: Run configuration in the contexts of the server and of the clients. None for an empty one.
     """
-    run_on(local_grid(client_app, clients, time_limit, actors, announce_calls, run_config), server_app)
+    return run_on(local_grid(client_app, clients, time_limit, actors, announce_calls, run_config), server_app)

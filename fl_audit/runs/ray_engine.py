@@ -1,6 +1,7 @@
 """The Ray engine, which runs a Flower app with client calls in processes of Ray; the other engine is `local_engine`."""
 
 import io
+from collections import Counter
 from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,8 +44,8 @@ def run_on_ray(
     clients: int,
     options: RayOptions,
     run_config: UserConfig | None = None,
-) -> None:
-    """Run a Flower app in this process, with client calls in Ray processes.
+) -> Counter[str]:
+    """Run a Flower app in this process, with client calls in Ray processes; return the failed calls by their errors.
 
     If Ray was started for this run, Ray and all its processes are ended before the function returns.
 
@@ -60,4 +61,4 @@ def run_on_ray(
             raise FederationError(str(error)) from error
         # The grid lives longer than Ray: what it refers to in Ray must not be let go while Ray is being shut down.
         grid = SimulatedGrid(clients, partial(CallScheduler, pool), run_config)
-        run_on(grid, server_app)
+        return run_on(grid, server_app)

@@ -8,8 +8,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from flwr.common.config import parse_config_args
 
-from fl_audit.app_audits.app_simulation import simulate_app
+from fl_audit.app_audits.app_simulation import run_config_values, simulate_app
+from fl_audit.cli.simulate import simulate
 from fl_audit.errors import InputError
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.verbosity import with_verbosity
@@ -139,7 +141,7 @@ def _quiet_and_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 def test_an_app_gets_the_contexts_of_flowers_simulation(tmp_path: Path) -> None:
     app = _app(tmp_path / "app", "contexts")
     played = simulate_app(app, Engine.LOCAL, ["num-server-rounds=2 params.rate=0.25"])
-    assert (played.app.name, played.clients) == ("contexts", 4)
+    assert (played.app.name, played.clients, played.failed_calls) == ("contexts", 4, {})
     found = json.loads(Path("found.json").read_text())
     assert found["rate"] == 0.25
     # Every round adds the mean of rate * (part + 1) over the four parts.
@@ -148,6 +150,33 @@ def test_an_app_gets_the_contexts_of_flowers_simulation(tmp_path: Path) -> None:
         "1": pytest.approx({"trained": 1, "part": 1.5, "parts": 4}),
         "2": pytest.approx({"trained": 2, "part": 1.5, "parts": 4}),
     }
+
+
+FAILING_CLIENT = """
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+
+
+@app.train()
+def train(message, context):
+    raise ValueError(f"no data\\nof client {context.node_config['partition-id'] // 2}")
+"""
+
+
+@pytest.mark.parametrize("engine", [Engine.LOCAL, pytest.param(Engine.RAY, marks=[pytest.mark.ray, pytest.mark.long])])
+def test_calls_of_clients_that_failed_are_counted(engine: Engine, tmp_path: Path) -> None:
+    name = f"failing_on_{engine}"
+    app = _app(tmp_path / "app", name, SERVER.replace('result.arrays["w"]', 'initial["w"]'), FAILING_CLIENT)
+    played = simulate_app(app, engine, ["num-server-rounds=2"])
+    assert played.failed_calls == {"no data of client 0": 4, "no data of client 1": 4}
+
+
+def test_the_command_warns_of_calls_that_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server = SERVER.replace('result.arrays["w"]', 'initial["w"]')
+    simulate(_app(tmp_path / "app", "warned", server, FAILING_CLIENT), engine=Engine.LOCAL)
+    assert "12 calls of clients failed" in (shown := capsys.readouterr().out)
+    assert "no data of client" in shown
 
 
 @pytest.mark.ray
@@ -182,9 +211,27 @@ def test_an_app_of_flowers_former_interface_is_played_too(tmp_path: Path) -> Non
     [
         ("other_key", "num-rounds=2", "key 'num-rounds': accepted are num-server-rounds, params.rate and fails"),
         ("no_value", "num-server-rounds=two", "'num-server-rounds=two' cannot be read: accepted are texts such as"),
+        ("no_pair", "num-server-rounds 2", "'num-server-rounds 2' cannot be read: accepted are texts such as"),
+        ("a_list", "num-server-rounds=[2]", r"--run-config, num-server-rounds is \[2\]: accepted are numbers, texts"),
+        ("no_file", "missing.toml", "'missing.toml' cannot be read: .* or one TOML file"),
         ("failing", "fails=true", r"of failing raised ValueError: no data here \(server_app.py, line \d+\)$"),
     ],
 )
 def test_what_cannot_be_played_is_said_in_a_line(name: str, run_config: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said):
         simulate_app(_app(tmp_path / "app", name), Engine.LOCAL, [run_config])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["num-server-rounds=2 params.rate=0.25"],
+        ["fails=true", "params.rate=1e-3"],
+        ["name=\"two words\" other='single quotes' params.rate=5"],
+        ["params.rate=0.1", "params.rate=0.2"],
+        ["values.toml"],
+    ],
+)
+def test_run_configurations_are_read_as_by_flower(texts: list[str]) -> None:
+    Path("values.toml").write_text("num-server-rounds = 4\n[params]\nrate = 0.75\n")
+    assert run_config_values(texts) == parse_config_args(texts)

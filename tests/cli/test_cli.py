@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from small_audits import small_toml
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
@@ -29,6 +28,7 @@ from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run_directory import public_part
+from tests.small_audits import small_toml
 
 CONFIG = small_toml(
     model={"name": "logistic"},

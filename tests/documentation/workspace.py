@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import FILES, Block, makers
 from typer.main import get_command
 
 from fl_audit.app_audits.launchers import strategy_audit_launcher
@@ -25,6 +24,7 @@ from fl_audit.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.site_policy import read_policy
 from fl_audit.user_modules import OWN_PACKAGE, searched_last
+from tests.documentation.pages import FILES, Block, makers
 
 TRIALS, MORE_TRIALS, SHADOWS = 12, 14, 24
 """Few trials: nothing that is printed or drawn needs more, but for attacks with shadow models, which need 24."""

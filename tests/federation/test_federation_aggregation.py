@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_audits import MakePlan, small_settings
-from test_federation_engines import assert_same
 from torch import Tensor
 
 from fl_audit.errors import InputError
@@ -27,12 +25,20 @@ from fl_audit.runs.stored_run import read_run
 from fl_audit.strategies import aggregation as aggregation_module
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
 from fl_audit.strategies.errors import FederationError
+from tests.federation.test_federation_engines import assert_same
+from tests.small_audits import MakePlan, small_settings
 
 _OPEN = {
     "data": {"partition": "dirichlet", "partition-parameters": {"alpha": 1.0}},
     "privacy": {"private": False, "belief": None, "delta": None, "clipping-norm": None, "sensitivity": None},
 }
 _TRAINING = {"rounds": 3, "learning-rate": None}
+
+
+@pytest.fixture(autouse=True)
+def _user_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search the directory of `own_strategies` for modules, as that of a user."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
 
 
 def _open_plan(aggregation: str, trials: int = 1, **training: Any) -> RunPlan:

@@ -17,12 +17,9 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
-from faults import faulty_app
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from hosts import other_hosts
-from small_audits import MakePlan
 
 from fl_audit import trial_batches
 from fl_audit.clients.app import build_app
@@ -36,6 +33,9 @@ from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.trial_batches import TrialBatch
+from tests.federation.faults import faulty_app
+from tests.federation.hosts import other_hosts
+from tests.small_audits import MakePlan
 from tests.validation.chaos import AUDIT, _is_identical, campaign, play
 from tests.validation.chaos_cluster import FlowerCommand, InjectedFault
 

@@ -5,8 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_audits import MakePlan
-from test_federation_engines import assert_same
 
 from fl_audit.federation.contributions import RoundContext, contributed, contributed_together, trains_together
 from fl_audit.federation.loaded_federation import load_federation
@@ -17,6 +15,8 @@ from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.runs import run as runs
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
+from tests.federation.test_federation_engines import assert_same
+from tests.small_audits import MakePlan
 
 _CLIENTS = {
     "data": {"clients": 8, "records": 80, "test-records": 40},

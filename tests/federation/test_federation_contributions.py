@@ -5,8 +5,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message
-from mechanisms import MECHANISMS, Changes
-from small_audits import MakePlan
 
 import fl_audit.clients.app
 from fl_audit.federation.loaded_federation import load_federation
@@ -19,6 +17,8 @@ from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, remaining_batches
+from tests.federation.mechanisms import MECHANISMS, Changes
+from tests.small_audits import MakePlan
 
 TRIALS = 4
 SPOILED = ("clients", "cohorts", "sampled clients", "adaptive", "adaptive, sampled", "distributed", "banded")

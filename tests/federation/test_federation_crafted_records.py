@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.federation.initial_weights import InitialWeightsSource, pretraining_examples, starting_models
@@ -18,6 +17,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import run_audit
+from tests.small_audits import MakePlan
 
 NORM = 3.0
 PRIVACY: dict[str, Any] = {"sensitivity": "global", "clipping-norm": NORM, "accountant": "gdp"}

@@ -9,7 +9,6 @@ import torch
 from flwr.app import Context, RecordDict, UserConfig
 from flwr.superlink.grid import InMemoryGrid
 from safetensors.torch import load_file
-from small_audits import MakePlan, small_toml
 
 from fl_audit import trial_batches
 from fl_audit.clients.app import app as client_app
@@ -25,6 +24,7 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.small_audits import MakePlan, small_toml
 
 SMALL_TOML = small_toml(run={"seed": 0})
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from faults import faulty_app
-from small_audits import MakePlan
 
 from fl_audit import trial_batches
 from fl_audit.runs.cluster import call_scheduling
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
+from tests.federation.faults import faulty_app
+from tests.small_audits import MakePlan
 
 IN_PROCESS_FAULTS = {
     "raises": "client 2 failed: disk full",

@@ -8,14 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from faults import faulty_app
-from few_examples import examples
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_audits import MakePlan
-from test_federation_engines import assert_same
 from torch import nn
 
 from fl_audit.device import Device
@@ -27,6 +23,10 @@ from fl_audit.runs.ray_engine import local_calls
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.simulated_grid import Settle, SimulatedGrid
+from tests.federation.faults import faulty_app
+from tests.federation.test_federation_engines import assert_same
+from tests.few_examples import examples
+from tests.small_audits import MakePlan
 
 
 def test_as_many_calls_run_at_the_same_time_as_there_are_cores(

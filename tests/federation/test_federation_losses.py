@@ -13,7 +13,6 @@ import torch
 from flwr.app import Array, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from small_audits import MakePlan
 from torch.nn.functional import cross_entropy
 
 import fl_audit.clients.app
@@ -32,6 +31,7 @@ from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trial_batches import remaining_batches
+from tests.small_audits import MakePlan
 
 FEDERATED: dict[str, Any] = {"epsilon-star-losses": "federated"}
 

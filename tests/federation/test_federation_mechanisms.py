@@ -12,14 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from elsewhere import AppElsewhere
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from learning.gradient_truth import clip_and_sum, example_gradients
-from mechanisms import MECHANISMS
 from safetensors.torch import load_file
-from small_audits import MakePlan
 from torch import Tensor
 
 import fl_audit.clients.app
@@ -44,6 +40,10 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay, stored_rounds
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.federation.elsewhere import AppElsewhere
+from tests.federation.mechanisms import MECHANISMS
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
+from tests.small_audits import MakePlan
 
 TRIALS = 6
 ROUNDING = 1e-5

@@ -8,7 +8,6 @@ import pytest
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from secret_noise import HalvedNoise
 
 from fl_audit.clients.app import build_app
 from fl_audit.federation.federation import Federation
@@ -18,6 +17,7 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
+from tests.federation.secret_noise import HalvedNoise
 
 Changes = dict[str, dict[str, Any]]
 

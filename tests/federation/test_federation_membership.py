@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy.stats import binomtest
-from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
+from tests.small_audits import MakePlan
 
 FALSE_ALARM = 0.001
 

@@ -10,7 +10,6 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from small_audits import MakePlan, small_settings
 
 import fl_audit.clients.app
 from fl_audit.errors import InputError
@@ -29,6 +28,7 @@ from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, remaining_batches
+from tests.small_audits import MakePlan, small_settings
 
 Transcript = list[tuple[str, int, set[str], set[str]]]
 

@@ -14,13 +14,13 @@ import pytest
 from flwr.app import Array, ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
+from tests.small_audits import MakePlan
 
 CLIENT, ROUND = 2, 3
 Spoil = Callable[[Message, list[Message]], None]

@@ -10,7 +10,6 @@ import pytest
 import torch
 from dp_accounting.pld import PLDAccountant
 from scipy import stats
-from small_audits import MakePlan
 
 from fl_audit.clients import app
 from fl_audit.errors import InputError
@@ -24,6 +23,7 @@ from fl_audit.runs.planned_limits import planned_noise, planned_of_signal
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import run_audit
 from fl_audit.verdict.sections_verdict import verdict_of
+from tests.small_audits import MakePlan
 
 TRAINING: dict[str, Any] = {
     "strategy": "dp-sgd-clients", "rounds": 3, "local-steps": 1, "local-batch": 100, "learning-rate": None,

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from small_audits import MakePlan
 from torch import Tensor
 
 from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
@@ -24,6 +23,7 @@ from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.verdict import Verdict
+from tests.small_audits import MakePlan
 
 AVERAGED = {"strategy": "dp-fedavg", "rounds": 40, "learning-rate": 1.0}
 PRIVATE = {"strategy": "dp-sgd-clients", "rounds": 12, "local-steps": 4, "local-batch": 10}

@@ -10,7 +10,6 @@ import pytest
 import torch
 from PIL import Image
 from scipy.special import ndtr, ndtri
-from small_audits import small_settings
 
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
@@ -23,6 +22,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable, run_audit
 from fl_audit.runs.run_report import rebuild_report
+from tests.small_audits import small_settings
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict, UserConfig
 from ray.exceptions import ObjectStoreFullError, RayTaskError
-from small_audits import MakePlan
 
 from fl_audit.array_packing import pack, unpack
 from fl_audit.clients.app import build_app
@@ -29,6 +28,7 @@ from fl_audit.runs.cluster.nodes import RayMachine
 from fl_audit.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
 from fl_audit.runs.cluster.process_data_and_code import CallContextPacker, UnsentCallContext, compartment_of
 from fl_audit.runs.local_engine import local_grid
+from tests.small_audits import MakePlan
 
 HERE, THERE = RayMachine("1", "10.0.0.1", 2), RayMachine("2", "10.0.0.2", 1)
 

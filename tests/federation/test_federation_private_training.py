@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from elsewhere import AppElsewhere
-from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
@@ -18,6 +16,8 @@ from fl_audit.runs.replay import replay
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import _read
+from tests.federation.elsewhere import AppElsewhere
+from tests.small_audits import MakePlan
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None, "clipping-norm": 1.0}

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from federation.test_federation_randomised_records import ALONE, MEMBERS, NOT_PRIVATE, bits, carts_plan
 from numpy.typing import NDArray
-from small_audits import MakePlan
 from torch import nn
 
 from fl_audit.audits.common.findings_record_guarantee import advantage_of, measured_advantage
@@ -30,6 +28,8 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.trial_batches import TrialBatch
+from tests.federation.test_federation_randomised_records import ALONE, MEMBERS, NOT_PRIVATE, bits, carts_plan
+from tests.small_audits import MakePlan
 
 
 def _graph(nodes: int, source: np.random.Generator) -> NDArray[np.bool_]:

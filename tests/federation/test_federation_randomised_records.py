@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from scipy import stats
 from scipy.special import softmax
-from small_audits import MakePlan
 
 import fl_audit.clients.request
 from fl_audit.clients.app import build_app
@@ -29,6 +28,7 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.small_audits import MakePlan
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
 FALSE_ALARM = 1e-6

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import ndtr, softmax
-from secret_noise import HalvedNoise
-from small_audits import small_settings
 
 from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.candidate_ranks import true_candidates
@@ -25,6 +23,8 @@ from fl_audit.strategies.release_scoring import TargetLogOddsCollector
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
+from tests.federation.secret_noise import HalvedNoise
+from tests.small_audits import small_settings
 
 DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
 PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}

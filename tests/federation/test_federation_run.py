@@ -17,7 +17,6 @@ import torch
 from safetensors.torch import load_file
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
-from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
@@ -30,6 +29,7 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.verdict.noise_statistics import NoiseStatistics
+from tests.small_audits import MakePlan
 
 
 def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_path: Path) -> None:

@@ -12,10 +12,8 @@ import pytest
 import torch
 from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
-from learning.gradient_truth import clip_and_sum, example_gradients
 from safetensors.torch import load_file
 from scipy.stats import binomtest, norm
-from small_audits import MakePlan
 from torch import Tensor, nn
 
 from fl_audit.clients.app import build_app
@@ -30,6 +28,8 @@ from fl_audit.runs.replay import replay
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
+from tests.small_audits import MakePlan
 
 ALONE: dict[str, Any] = {"trials": 6, "insider": False}
 SAMPLED: dict[str, Any] = {

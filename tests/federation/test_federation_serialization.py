@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.federation import loaded_federation as federations
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
 from fl_audit.sent_modules import sent_modules
+from tests.small_audits import MakePlan
 
 
 def brought(federation: LoadedFederation, client: int, knows_all: bool, knows_differing: bool) -> LoadedFederation:

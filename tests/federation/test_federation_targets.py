@@ -7,11 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from elsewhere import AppElsewhere
 from scipy.stats import kstest
-from secret_noise import HalvedNoise
-from small_audits import MakePlan
-from test_federation_engines import assert_same
 
 from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.attribute_of_plan import attribute_of
@@ -36,6 +32,10 @@ from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
+from tests.federation.elsewhere import AppElsewhere
+from tests.federation.secret_noise import HalvedNoise
+from tests.federation.test_federation_engines import assert_same
+from tests.small_audits import MakePlan
 
 _CONFIDENCE = 0.999
 

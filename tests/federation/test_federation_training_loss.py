@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
@@ -19,6 +18,7 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
+from tests.small_audits import small_settings
 
 _ALL = {"class-weights": [4.0, 0.5], "label-smoothing": 0.1, "learning-rate-decay": 0.7}
 _LOCAL = {"strategy": "dp-fedavg", "local-learning-rate": 0.3, "learning-rate": 1.0}

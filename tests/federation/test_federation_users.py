@@ -11,7 +11,6 @@ import pytest
 import torch
 from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
-from hospital import write_hospital
 from scipy.stats import kstest
 from torch import Tensor
 
@@ -37,6 +36,7 @@ from fl_audit.runs.run import run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
+from tests.hospital import write_hospital
 
 Changes = dict[str, dict[str, Any]]
 

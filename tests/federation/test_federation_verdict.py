@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from secret_noise import HalvedNoise
-from small_audits import MakePlan, small_settings
 
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
@@ -14,6 +12,8 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
+from tests.federation.secret_noise import HalvedNoise
+from tests.small_audits import MakePlan, small_settings
 
 SECTIONS: dict[str, dict[str, Any]] = {
     "data": {"name": "breast-cancer", "records": 60, "clients": 2},

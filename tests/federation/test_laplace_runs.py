@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from small_audits import MakePlan
 
 from fl_audit.clients import owner_contributions
 from fl_audit.errors import InputError
@@ -20,6 +19,7 @@ from fl_audit.privacy.accounting_enums import VectorNorm
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import run_audit
+from tests.small_audits import MakePlan
 
 LAPLACE = {"belief": None, "sensitivity": None, "accountant": None, "noise": "laplace", "noise-multiplier": 0.4}
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from small_audits import MakePlan
 
 from fl_audit import torch_device
 from fl_audit.device import Device
@@ -19,6 +18,7 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device
+from tests.small_audits import MakePlan
 
 
 @pytest.fixture(autouse=True)

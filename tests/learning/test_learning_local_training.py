@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learning.test_learning_stacked_model import NETS
-from learning.test_learning_ways import FAST, GENERIC
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
@@ -23,6 +20,9 @@ from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
+from tests.few_examples import examples
+from tests.learning.test_learning_stacked_model import NETS
+from tests.learning.test_learning_ways import FAST, GENERIC
 
 Batches = Sequence[np.ndarray]
 SIGMOIDS = nn.Sequential(nn.Linear(7, 6), nn.Sigmoid(), nn.Linear(6, 5, bias=False), nn.Tanh(), nn.Linear(5, 3))

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from learning import test_learning_local_training as training
-from learning.gradient_truth import clip_and_sum, example_gradients
-from learning.test_learning_stacked_model import NETS
 from torch import Tensor
 
 from fl_audit.learning import dense_chain_training, microbatching, pass_budgets
 from fl_audit.learning.local_training import LocalSchedule, local_updates
 from fl_audit.learning.microbatching import ClippedSumInputs
 from fl_audit.learning.stacked_model import StackedModel
+from tests.learning import test_learning_local_training as training
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
+from tests.learning.test_learning_stacked_model import NETS
 
 TRIALS, RECORDS = 4, 6
 SAMPLES = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [1, 0, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]]).bool()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from learning.gradient_truth import clip_and_sum, example_gradients
 from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
@@ -14,6 +13,7 @@ from fl_audit.learning import fast_path_checks, layers, pass_budgets
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
 Shape = tuple[int, ...]
 

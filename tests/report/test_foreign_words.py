@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_audits import MakePlan
 
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
@@ -16,6 +15,7 @@ from fl_audit.mechanisms.noises.registry import names_of_noises
 from fl_audit.privacy.accounting_enums import NoiseDistribution, VectorNorm
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
+from tests.small_audits import MakePlan
 
 OF_CLIENTS = {"strategy": "dp-fedavg", "local-batch": 5}
 CASES: dict[str, dict[str, Mapping[str, Any]]] = {

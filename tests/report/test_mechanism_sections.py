@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_guarantee import AdaptiveClippingFinding, ColludersFinding
@@ -25,6 +24,7 @@ from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict_messages import title_of
 from fl_audit.words import percent
+from tests.report.undrawn_pages import undrawn
 
 
 def opening_of(contents):

@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 
 import pytest
 from rich.console import Console
-from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
@@ -29,8 +28,9 @@ from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_text, title_of
+from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, title_of
 from fl_audit.words import number_text
+from tests.report.undrawn_pages import undrawn
 
 
 def opening_of(contents):
@@ -231,7 +231,7 @@ def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
 def test_every_test_is_named_in_words_with_its_level(make_contents):
     contents = make_contents(trials=20)
     tests = contents.find(NoiseFinding).judgement.tests
-    rows = [TestMessage(test, contents.words) for test in verdict_of(contents).judgement.tests]
+    rows = [message_of(test, contents.words) for test in verdict_of(contents).judgement.tests]
     assert [row.test.p_value for row in rows] == [test.p_value for test in tests]
     assert {test.name for test in tests} <= set(TestName) - {TestName.SCORES}
     assert sum(row.test.level for row in rows) <= FAMILY_LEVEL * (1 + 1e-9)

@@ -7,7 +7,6 @@ from io import StringIO
 import numpy as np
 import pytest
 from rich.console import Console
-from test_claim_standing import KINDS
 
 from fl_audit.audits.common.findings_released_model import FEW_NATS, EpsilonStarFinding
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, cautions_for_reader
@@ -21,6 +20,7 @@ from fl_audit.federation.run_tables import NonPrivateAccuracy
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
 from fl_audit.words import percent
+from tests.report.test_claim_standing import KINDS
 
 
 def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -> ReportContents:

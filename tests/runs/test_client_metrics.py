@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn import metrics as reference
-from small_audits import MakePlan
 from torch import nn
 
 from fl_audit.federation.loaded_federation import load_federation
@@ -17,6 +16,7 @@ from fl_audit.runs.exports.trackers import series_of
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
 from fl_audit.server.client_metrics import worst_client
+from tests.small_audits import MakePlan
 
 ONE_CLASS = {
     "clients": 4,

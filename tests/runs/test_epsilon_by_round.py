@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
@@ -23,6 +22,7 @@ from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.epsilon_by_round import rounds_within
 from fl_audit.runs.run import run_audit
+from tests.small_audits import MakePlan
 
 ROUNDS = 6
 NOISES: dict[str, dict[str, dict[str, Any]]] = {

@@ -4,10 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from few_examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_audits import MakePlan, small_settings
 from typer.testing import CliRunner
 
 import fl_audit as fa
@@ -17,6 +15,8 @@ from fl_audit.data.record_selection import select_records
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.mechanism_of_config import mechanism_of
 from fl_audit.runs.planning import calibrated_multiplier
+from tests.few_examples import examples
+from tests.small_audits import MakePlan, small_settings
 
 SPLIT = select_records(load_source(DataSpec("breast-cancer")), 60, 50, 0)
 RELATIONS = ("replace-record", "add-remove-record")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from own_tables import LABEL, write_table
 from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
@@ -24,6 +23,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
+from tests.own_tables import LABEL, write_table
 
 _MOST_REFUSALS = 5
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_audits import small_settings
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.federation.run_plan import RunPlan
@@ -19,6 +18,7 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.time_probe import TimeAndMemoryEstimate
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
+from tests.small_audits import small_settings
 
 # In 30 rounds of large steps a record is learned, so that its contributions become far shorter than the clipping norm.
 LEARNED = {

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant
 from opacus.accountants.analysis.rdp import compute_rdp
-from small_audits import MakePlan, small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.renyi import RDP_ORDERS
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.mechanism_of_config import rounds_of, sampling_rate
+from tests.few_examples import examples
+from tests.small_audits import MakePlan, small_settings
 
 GLOBAL = {"sensitivity": "global", "adjacency": "add-remove-record", "accountant": "rdp"}
 ALONE = {"insider": False}

@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 import psutil
 import pytest
-from small_audits import MakePlan, small_settings, small_toml
 from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
@@ -27,6 +26,7 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory_checks import require_new_run_path
 from fl_audit.runs.time_probe import probe
+from tests.small_audits import MakePlan, small_settings, small_toml
 
 CONFIG = small_toml(data={"name": "csv", "path": "patients.csv", "label": "outcome"}, privacy={"accountant": "gdp"})
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_audits import MakePlan, small_settings
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
@@ -16,6 +15,7 @@ from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.privacy.events import local_events
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
+from tests.small_audits import MakePlan, small_settings
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}

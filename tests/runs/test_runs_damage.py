@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
@@ -19,6 +18,7 @@ from fl_audit.runs.provenance import read_provenance
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_report import rebuild_report
+from tests.small_audits import small_settings
 
 Damage = Callable[[Path], object]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_audits import MakePlan
 
 from fl_audit import trial_batches
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
+from tests.small_audits import MakePlan
 
 
 def _mount(place: Path, options: str) -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from small_audits import small_toml
 
 from fl_audit.cli.interrupts import flags_of, printing_continuation, without_seed
 from fl_audit.cli.main import main
 from fl_audit.runs.process_guard import marked_processes, nothing_outlives
+from tests.small_audits import small_toml
 
 CONFIG = small_toml(
     data={"test-records": 50},

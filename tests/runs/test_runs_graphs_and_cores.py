@@ -6,10 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from data.test_data_graph_records import collab, random_graphs
-from learning.test_learning_frozen_cores import PUBLISHED
 from safetensors.torch import save_file
-from small_audits import MakePlan, small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
@@ -21,6 +18,9 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import require_runnable, run_audit
 from fl_audit.runs.run_directory import read_public
+from tests.data.test_data_graph_records import collab, random_graphs
+from tests.learning.test_learning_frozen_cores import PUBLISHED
+from tests.small_audits import MakePlan, small_settings
 
 DGCNN = "fl_audit.experiments.papers.bernau2019.graph_convolutions:dgcnn"
 SMALL = {"training": {"rounds": 2}, "audit": {"trials": 3}, "privacy": {"clipping-norm": 3.0}}

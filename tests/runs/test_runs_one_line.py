@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from safetensors import SafetensorError
-from small_audits import MakePlan
 
 from fl_audit import trial_batches
 from fl_audit.atomic_files import atomic_file
@@ -25,6 +24,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.verbosity import printable
 from fl_audit.strategies.errors import FederationError
+from tests.small_audits import MakePlan
 
 STRANGE = ("a$b$c_{x", "[red]x[bold]", "one\x1b[31mtwo\nthree")
 

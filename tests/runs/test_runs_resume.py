@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from small_audits import MakePlan, small_settings
 
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.record_selection import select_records
@@ -19,6 +18,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory, read_public
+from tests.small_audits import MakePlan, small_settings
 
 QUICK = {"epsilon-star": False, "membership": False}
 

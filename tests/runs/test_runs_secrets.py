@@ -14,8 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image, PngImagePlugin
-from small_audits import MakePlan, small_settings
-from untold import assert_untold, content_of, files_outside_the_challenger, spellings
 
 from fl_audit.audits.page import report_files
 from fl_audit.audits.page.report_files import why_no_pdf, write_pdf
@@ -26,6 +24,8 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.sweeps.grid import Axis, grid
+from tests.small_audits import MakePlan, small_settings
+from tests.untold import assert_untold, content_of, files_outside_the_challenger, spellings
 
 SEED = 0x9E3779B97F4A7C15  # 64 bits that turn up nowhere by chance
 

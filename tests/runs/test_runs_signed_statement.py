@@ -23,10 +23,9 @@ from fl_audit.verdict.verdict import Verdict
 
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from small_audits import small_settings
-
     from fl_audit.runs.config import parse_config
     from fl_audit.runs.planning import plan_run
+    from tests.small_audits import small_settings
 
     place = tmp_path_factory.mktemp("signed")
     run_audit(plan_run(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)

@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_audits import MakePlan
 
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report_contents import summarise
+from tests.small_audits import MakePlan
 
 
 @pytest.mark.long

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.federation.federation_records import split_of
@@ -17,6 +16,7 @@ from fl_audit.runs.non_private_run import note_unprotected, unprotected_config, 
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
+from tests.small_audits import small_settings
 
 # One worker plays the runs that tests of this file share.
 pytestmark = pytest.mark.xdist_group("without privacy")

@@ -7,7 +7,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
-from small_audits import MakePlan
 from torch import nn
 
 from fl_audit.errors import InputError
@@ -19,6 +18,7 @@ from fl_audit.runs.progress import progress_bar
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.stored_run import read_run
+from tests.small_audits import MakePlan
 
 OWN = """
 import torch

@@ -30,8 +30,8 @@ from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures
 from fl_audit.released_model.normal_mixture import NormalMixture, choose_mixture
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, scores_of_pair
-from fl_audit.released_model.star_estimate import fit_is_rejected, fit_p_value
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT, StarMethod
+from fl_audit.released_model.star_warnings import fit_is_rejected, fit_p_value
 from fl_audit.runs.expected_errors import guarded
 
 DELTA, LOSSES, REPETITIONS, QUICK_REPETITIONS = 1e-5, 1000, 20, 2

@@ -313,21 +313,28 @@ def _confidences(axes: Axes, local: Sequence[AttackedModels], panel: int) -> Non
 
 
 def _remarks(study: str, datasets: Sequence[DatasetModels]) -> Iterator[str]:
+    titles_by_size = dict[str, list[str]]()
     for dataset in datasets:
-        size = dataset.original.config
-        trials = [run.trials for run in dataset.settings]
-        alike = min(trials) == max(trials)
-        played_trials = f"{min(trials)} trials" if alike else f"{min(trials)} to {max(trials)} trials a setting"
-        yield (
-            f"{dataset.data.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
-            f"{played_trials}, {most_epochs(size):.0f} epochs at most."
-        )
+        titles_by_size.setdefault(_size(dataset), []).append(dataset.data.title)
+    yield from (f"{'; '.join(titles)}: {size}" for size, titles in titles_by_size.items())
     yield from _REMARKS[study]
 
 
+def _size(dataset: DatasetModels) -> str:
+    """Return how many targets, trials and epochs the models of a data set have."""
+    original = dataset.original.config
+    trials = [run.trials for run in dataset.settings]
+    alike = min(trials) == max(trials)
+    played_trials = f"{min(trials)} trials" if alike else f"{min(trials)} to {max(trials)} trials a setting"
+    return (
+        f"{original.data.records // 2:,} members on average of {original.data.records:,} targets, "
+        f"{played_trials}, {most_epochs(original):.0f} epochs at most."
+    )
+
+
 _STAND_IN = (
-    "Location-30: it has 446 bits, 30 classes and 5,010 records, and comes from the same authors (Shokri et al. 2017). "
-    "Its numbers are no check of the paper's for this data set, only of what it says in general."
+    "Stand-in: Location-30 of the same authors (Shokri et al. 2017) has 446 bits, 30 classes and 5,010 records. Its "
+    "numbers are no check of the paper's for this data set, only of what it says in general."
 )
 _REMARKS = {
     TEXAS: (
@@ -342,9 +349,8 @@ _REMARKS = {
         "The paper shows accuracy and white-box AUC only; the other panels are ours.",
     ),
     LFW: (
-        "The paper trains the last layer on VGG-16 with weights learned from faces, which cannot be had. Here a small "
-        "convolutional network is trained from random weights, at learning rate .003, on images of 64 x 64 instead of "
-        "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played.",
+        "A small convolutional network is trained from random weights, at learning rate .003, where the paper trains "
+        "the last layer of VGG-16 on images of 250 x 250. 100 people cannot be played.",
         "Pixels are perturbed as the paper says. Epsilon counts 4,096 of them, where the paper counts 62,500.",
     ),
     SKEWED: (

@@ -52,9 +52,9 @@ SLIPS: dict[str, str] = {
         "global sensitivity alone."
     ),
     "stand-in": (
-        "Purchase-100: it is not in the data directory. Location-30 of the same authors stands in for it, with "
-        "the same hidden layer of 128, 446 binary features and 30 classes. Where its other sensitivities matter, "
-        "its numbers need not agree with the published ones."
+        "Stand-in: Location-30 of the authors of Purchase-100 has 446 binary features and 30 classes, and gets the "
+        "same hidden layer of 128. Where its other sensitivities matter, its numbers need not agree with the "
+        "published ones."
     ),
     "precision": (
         "Precision: the authors' code multiplies probabilities in single precision. At epsilon = 0.12 on "

@@ -57,22 +57,22 @@ def read_app(directory: Path) -> AppDescription:
     options = federations.get(federations.get("default", "local-simulation"), {}).get("options", {})
     name = project.get("project", {}).get("name", directory.name)
     client = str(components.get("clientapp", ""))
-    config = _flat_settings(path, flower.get("app", {}).get("config", {}))
+    config = flat_settings(f"{path}: tool.flwr.app.config", flower.get("app", {}).get("config", {}))
     return AppDescription(name, directory, server, client, config, options.get("num-supernodes"))
 
 
-def _flat_settings(path: Path, settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | int | str]:
+def flat_settings(source: str, settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | int | str]:
     """Return the settings of an app by dotted names, as Flower hands them over: `{"a": {"b": 1}}` as `{"a.b": 1}`."""
     flat: dict[str, bool | float | int | str] = {}
     for key, value in settings.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            flat |= _flat_settings(path, value, f"{name}.")
+            flat |= flat_settings(source, value, f"{name}.")
         elif isinstance(value, bool | float | int | str):
             flat[name] = value
         else:
             accepted = "accepted are numbers, texts, true and false, and tables of them"
-            raise InputError(f"{path}: tool.flwr.app.config.{name} is {value!r}: {accepted}")
+            raise InputError(f"{source}, {name} is {value!r}: {accepted}")
     return flat
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from apps import with_strategy, write_app
 
 from fl_audit.app_audits.launchers.isolated_process import ProcessResult, run_isolated
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions, audit_in_subprocess
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
+from tests.app_audits.review.apps import with_strategy, write_app
 
 SECONDS_TO_END, SECONDS_TO_BEGIN = 15.0, 120.0
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_audits import small_settings
 
 from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit, canary_detection_limit
 from fl_audit.audits.canaries.epsilon_from_scores import certify
@@ -26,6 +25,7 @@ from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import number_text
+from tests.small_audits import small_settings
 
 ROUNDS = 40
 CLAIM: Claim = StatedReleases("add-remove-client", noise_multiplier=1.0, rounds=ROUNDS).claim(1e-3)

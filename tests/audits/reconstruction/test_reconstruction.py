@@ -6,7 +6,6 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.stats import binom
-from small_audits import small_settings
 
 from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.candidate_hits import judge_hits, ranks_of_truth
@@ -21,6 +20,7 @@ from fl_audit.runs.run import require_runnable
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.verdict import Verdict
+from tests.small_audits import small_settings
 
 SETTINGS = list(product((2, 10, 100, 1000, 10_000), (0.3, 1.0, 2.0, 6.0)))
 

@@ -1,6 +1,6 @@
-"""Notes that several sections of a page have stand once on it."""
+"""Notes, sentences and commits that several sections of a page have stand once on it."""
 
-from fl_audit.experiments.papers.published_page import TITLE, with_shared_notes
+from fl_audit.experiments.papers.published_page import TITLE, origins, with_shared_notes, with_shared_sentences
 
 
 def _section(title: str, *notes: str) -> str:
@@ -37,3 +37,21 @@ def test_a_section_whose_only_notes_are_shared_loses_its_empty_list() -> None:
     first, second, _ = with_shared_notes([_section("Table 1", SHARED[0]), _section("Figure 2", SHARED[0])])
     assert first.endswith("<li>one number</li></ul>\n</details>")
     assert "<ul></ul>" not in first + second
+
+
+def test_a_sentence_of_two_captions_stands_in_the_first() -> None:
+    first = "## Figure 1. A\n\n![Figure 1](a.svg)\n\nDots: ours. Grey: guessing. [All rows](a.csv).\n\nFive runs."
+    second = "## Figure 2. B\n\n![Figure 2](b.svg)\n\nBars: ours. Grey: guessing. [All rows](b.csv).\n\nFive runs."
+    own, later = with_shared_sentences([first, second])
+    assert own == first
+    assert "Bars: ours. Otherwise as in Figure 1. [All rows](b.csv)." in later
+    assert later.endswith("\n\nAs in Figure 1.")
+    assert later.count("Grey") == 0
+
+
+def test_the_commit_of_most_results_is_named_once_and_others_beside_their_results() -> None:
+    def record(title: str, commit: str) -> dict[str, object]:
+        return {"title": title, "extent": "full", "run_commits": [], "commit": commit}
+
+    records = [record("Table 1. A", "abc"), record("Table 2. B", "def"), record("Figure 1. C", "def")]
+    assert origins(records) == "*Full form, commit def. Table 1: full form, commit abc.*"

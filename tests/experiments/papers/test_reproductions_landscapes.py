@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy import stats
-from small_audits import small_settings
 
 from fl_audit.experiments.papers import run_scheduling, runner
 from fl_audit.experiments.papers.claims import ClaimVerdict
@@ -41,6 +40,7 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import read_public
 from fl_audit.runs.sweeps.grid import grid, without_privacy
+from tests.small_audits import small_settings
 
 
 def test_the_settings_are_those_of_the_paper() -> None:

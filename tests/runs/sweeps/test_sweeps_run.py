@@ -15,8 +15,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from small_audits import small_settings
-from untold import assert_untold
 
 from fl_audit.cli.main import main
 from fl_audit.errors import InputError
@@ -44,6 +42,8 @@ from fl_audit.runs.sweeps.sweep import SweepResults, run_sweep
 from fl_audit.runs.sweeps.tables import UNTRAINED, choose_utility, models_table, points_table
 from fl_audit.strategies.errors import FederationError
 from fl_audit.words import number_text
+from tests.small_audits import small_settings
+from tests.untold import assert_untold
 
 VALUES = small_settings(
     training={"rounds": 2},

@@ -1,0 +1,231 @@
+"""Mutants of the source: which share of small changes to it do the tests notice?
+
+    python -m tests.validation.mutants --out mutants.jsonl [--count 100] [--seed 0] [--folder fl_audit/privacy]
+    python -m tests.validation.mutants --out later.jsonl --again mutants.jsonl
+
+A mutant is a module in which one operator, number or condition is another. The tests that import the module are run on
+it, in a copy of the repository. `--again` plays the mutants of an earlier campaign whose modules are unchanged since:
+two states of the tests are so compared on the same mutants.
+"""
+
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+_ROOT = Path(__file__).parents[2]
+_FOLDERS = ("fl_audit", "clients", "server", "strategies")
+_COPIED = (*_FOLDERS, "experiments", "tests", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
+_MOST_TEST_FILES = 5
+_SECONDS = 200
+_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change to one module, and what the tests said of it."""
+
+    module: str  # path of the module in the repository
+    digest: str  # SHA-256 of the module's text without the change
+    place: int  # number of the place in the module, in the order of the syntax tree
+    line: int  # line of the change
+    before: str  # code at the place
+    after: str  # code in its stead
+    outcome: str = ""  # "killed", "survived" or "untested", where no test imports the module
+    tests: Sequence[str] = ()  # files of tests that were run
+
+
+class _Change(ast.NodeTransformer):
+    """Changes the place with one number, and counts the places; annotations and docstrings are none."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.places = 0
+        self.changed: tuple[int, str, str] | None = None  # line, code before, code after
+
+    def visit(self, node: ast.AST) -> Any:
+        changed = _changed(node)
+        if changed is not None:
+            self.places += 1
+            if self.places - 1 == self.place:
+                self.changed = (cast(ast.expr, node).lineno, ast.unparse(node), ast.unparse(changed))
+                return ast.copy_location(changed, node)
+        return super().visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        return node
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        node.defaults = [self.visit(default) for default in node.defaults]
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.args = self.visit(node.args)
+        node.body = [self.visit(statement) for statement in node.body]
+        return node
+
+
+def _changed(node: ast.AST) -> ast.AST | None:
+    """Return what takes the place of a node in a mutant; None if it is not changed."""
+    match node:
+        case ast.Compare(ops=[operator]) if type(operator) in _COMPARISONS:
+            return ast.Compare(node.left, [_COMPARISONS[type(operator)]()], node.comparators)
+        case ast.BinOp(op=operator) if type(operator) in _OPERATORS and not _is_text(node):
+            return ast.BinOp(node.left, _OPERATORS[type(operator)](), node.right)
+        case ast.BoolOp():
+            return ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+        case ast.UnaryOp(op=ast.Not()):
+            return node.operand
+        case ast.Constant(value=bool(value)):
+            return ast.Constant(not value)
+        case ast.Constant(value=int(value)):
+            return ast.Constant(value + 1)
+        case ast.Constant(value=float(value)):
+            return ast.Constant(value * 1.5 if value else 1.0)
+        case ast.IfExp():
+            return ast.IfExp(node.test, node.orelse, node.body)
+    return None
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    sides = (node.left, node.right)
+    return any(isinstance(side, ast.JoinedStr) or isinstance(getattr(side, "value", None), str) for side in sides)
+
+
+def mutated(text: str, place: int) -> tuple[str, _Change]:
+    """Return a module's text with the change at one place, and the change."""
+    change = _Change(place)
+    tree = change.visit(ast.parse(text))
+    return ast.unparse(ast.fix_missing_locations(tree)), change
+
+
+def sample(count: int, seed: int, folders: Sequence[str]) -> list[Mutant]:
+    """Return mutants of modules in the given folders, drawn evenly from all places without replacement."""
+    places = list[tuple[Path, int]]()
+    for folder in folders:
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            if not any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(_ROOT)):
+                places += [(path, place) for place in range(mutated(path.read_text(), -1)[1].places)]
+    chosen = random.Random(seed).sample(places, min(count, len(places)))
+    mutants = list[Mutant]()
+    for path, place in chosen:
+        text = path.read_text()
+        changed = mutated(text, place)[1].changed
+        if changed is not None:
+            module = str(path.relative_to(_ROOT))
+            mutants.append(Mutant(module, sha256(text.encode()).hexdigest(), place, *changed))
+    return mutants
+
+
+def test_files(module: str) -> list[str]:
+    """Return the files of tests that import a module: those of its own name first, then those that mention it most."""
+    name = "fl_audit." + module.removesuffix("/__init__.py").removesuffix(".py").removeprefix("fl_audit/")
+    name = name.replace("/", ".")
+    parent, _, last = name.rpartition(".")
+    mentions = dict[str, int]()
+    for path in sorted((_ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text()
+        count = text.count(name) + text.count(f"from {parent} import {last}")
+        if count:
+            mentions[str(path.relative_to(_ROOT))] = count + 100 * (last in path.stem)
+    if not mentions:
+        folder = _ROOT / "tests" / Path(module.removeprefix("fl_audit/")).parent
+        mentions = {str(path.relative_to(_ROOT)): 1 for path in sorted(folder.glob("test_*.py"))}
+    return sorted(mentions, key=lambda path: -mentions[path])[:_MOST_TEST_FILES]
+
+
+def play(mutant: Mutant, copy: Path) -> Mutant:
+    """Return a mutant with the outcome of its tests, run in a copy of the repository that is left as it was."""
+    files = test_files(mutant.module)
+    if not files:
+        return Mutant(**asdict(mutant) | {"outcome": "untested"})
+    target = copy / mutant.module
+    text = target.read_text()
+    target.write_text(mutated(text, mutant.place)[0])
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", "not long and not ray", *files]
+    environment = os.environ | {"PYTHONPATH": str(copy)}
+    try:
+        status = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=_SECONDS).returncode
+    except subprocess.TimeoutExpired:
+        status = 1
+    finally:
+        target.write_text(text)
+    # Status 5: no test was selected.
+    outcome = {0: "survived", 5: "untested"}.get(status, "killed")
+    return Mutant(**asdict(mutant) | {"outcome": outcome, "tests": files})
+
+
+def _again(path: Path) -> Iterator[Mutant]:
+    for line in path.read_text().splitlines():
+        mutant = Mutant(**json.loads(line))
+        module = _ROOT / mutant.module
+        if module.is_file() and sha256(module.read_bytes()).hexdigest() == mutant.digest:
+            yield mutant
+
+
+def main() -> None:
+    """Play a campaign, write a line of JSON for each mutant, and print the share that the tests noticed."""
+    parser = ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--again", type=Path, help="file of an earlier campaign whose mutants are played again")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", action="append", help="folders of the mutants; all source by default")
+    options = parser.parse_args()
+    mutants = (
+        list(_again(options.again))
+        if options.again
+        else sample(options.count, options.seed, options.folder or _FOLDERS)
+    )
+    outcomes = list[str]()
+    with TemporaryDirectory() as directory, options.out.open("w") as out:
+        copy = Path(directory)
+        for name in _COPIED:
+            source = _ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, copy / name)
+        for number, mutant in enumerate(mutants, 1):
+            played = play(mutant, copy)
+            outcomes.append(played.outcome)
+            out.write(json.dumps(asdict(played)) + "\n")
+            out.flush()
+            print(f"{number} of {len(mutants)}: {played.outcome}, {played.module}:{played.line}: {played.before}")
+    for outcome in sorted(set(outcomes)):
+        print(f"{outcome}: {outcomes.count(outcome)} of {len(outcomes)}")
+
+
+if __name__ == "__main__":
+    main()
