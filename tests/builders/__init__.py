@@ -1,0 +1,1 @@
+"""What many tests start from: configurations, plans, runs, mechanisms, strategies and tables."""
