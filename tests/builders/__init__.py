@@ -1,1 +1,1 @@
-"""What many tests start from: configurations, plans, runs, mechanisms, strategies and tables."""
+"""Configurations, plans, runs, mechanisms, strategies and tables that many tests start from."""
