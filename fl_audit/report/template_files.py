@@ -5,6 +5,7 @@ its name and a bar before it. Jinja2 fills in the facts. Names of templates end 
 no other files of prose along with an app.
 """
 
+import math
 from functools import cache
 from html import escape
 from typing import Any
@@ -30,6 +31,7 @@ def _environment() -> Environment:
     environment.filters |= {"percent": percent, "number": number_text, "one_in": one_in, "capital": capital}
     environment.filters |= {"times": ratio_text, "count": _count, "signed": _signed, "three_digits": _three_digits}
     environment.filters["uncapital"] = uncapital
+    environment.tests["finite"] = math.isfinite
     environment.filters |= {"t": _text, "e": _attribute}
     environment.globals["plural"] = plural
     return environment

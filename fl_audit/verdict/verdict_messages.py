@@ -1,6 +1,7 @@
 """Put the results of tests of a guarantee into words for a report."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from fl_audit.array_types import finite
 from fl_audit.report.template_files import template_texts
 from fl_audit.report.unit_words import UnitWords
 from fl_audit.verdict.declared_tests import Look, NotTestedReason, TestName, TestResult, leading_first
+from fl_audit.verdict.exact_questions import ExactAnswer, broken_answers
 from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.words import capital, one_in
 
@@ -74,6 +76,11 @@ def reason_text(reason: NotTestedReason) -> str:
 def broken_tests(details: VerdictDetails | None, unit: UnitWords) -> list[TestMessage]:
     """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested."""
     return [] if details is None else [message_of(test, unit) for test in leading_first(details.broken)]
+
+
+def exact_sentences(answers: Sequence[ExactAnswer]) -> str:
+    """Return one sentence for each exact question by which the claim is broken; empty if there is none."""
+    return " ".join(f"{capital(answer.text)}." for answer in broken_answers(answers))
 
 
 def p_text(p_value: float) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 
@@ -11,6 +12,7 @@ from jinja2 import meta
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.reconstruction.candidate_hits import judge_hits
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -27,9 +29,10 @@ from fl_audit.verdict.declared_tests import (
     TestResult,
     clearest_of,
 )
+from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.judging import judge, judge_scores, run_family
+from fl_audit.verdict.scope import scope_text
 from fl_audit.verdict.sections_noise import excess_text
-from fl_audit.verdict.sections_verdict import _detection_text
 from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.verdict.verdict_messages import broken_tests, message_of, reason_text, title_of
 from tests.validation.breach_kinds import BREACHES, Breach
@@ -102,16 +105,21 @@ def test_a_limit_that_no_size_reaches_is_no_number(name: TestName) -> None:
     assert message_of(replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0)), WORDS).limit == ""
 
 
-def test_the_limit_of_detection_is_told_in_trials() -> None:
+def test_the_limit_of_detection_is_told_in_trials(make_run: Callable[..., FinishedRun]) -> None:
+    run = make_run(trials=5)
     kept = judge(synthetic_run(BREACHES[-1], 0), GUARANTEE, 0.95)
-    text = _detection_text(kept, GUARANTEE, WORDS)
+    text = _scope_of(kept, run)
     for part in ("size of the noise", f"{kept.limit_of_detection:.3g}", f"{kept.trials_needed} trial"):
         assert part in text
     nothing = judge_scores(np.zeros(5), np.zeros(5), GUARANTEE, 0.95)
     assert math.isinf(nothing.limit_of_detection)
-    unknown = _detection_text(nothing, GUARANTEE, WORDS)
+    unknown = _scope_of(nothing, run)
     assert "not known" in unknown
     assert not re.search(r"\binf|times the guarantee", unknown)
+
+
+def _scope_of(details: VerdictDetails, run: FinishedRun) -> str:
+    return scope_text(VerdictFinding(details.verdict, details), run, "It covers this run.", "")
 
 
 def _of_one(name: TestName, look: Look) -> TestResult:

@@ -16,8 +16,8 @@ from fl_audit.report.report_elements import ReportContents, Section, Table, Tabl
 from fl_audit.report.template_files import template_table
 from fl_audit.verdict.claim_standing import name_with_standing, standing_of_claim
 from fl_audit.verdict.findings_verdict import VerdictFinding
+from fl_audit.verdict.scope import short_scope
 from fl_audit.verdict.sections_verdict import banner
-from fl_audit.verdict.short_scope import short_scope
 from fl_audit.words import is_certainty, limit_text, number_text, one_in, percent, plural
 
 TO_FILL_IN = "_" * 48

@@ -42,10 +42,9 @@ from fl_audit.statistics.claim_comparisons import finding_text
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import OF_NOISE
-from fl_audit.verdict.exact_messages import exact_sentences
 from fl_audit.verdict.sections_verdict import banner, unanswered_text, verdict_of
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.verdict.verdict_messages import broken_tests
+from fl_audit.verdict.verdict_messages import broken_tests, exact_sentences
 from fl_audit.words import is_certainty, plural
 
 _FACTS = ("protected", "surer", "chance", "model")
