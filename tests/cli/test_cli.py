@@ -28,7 +28,7 @@ from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run_directory import public_part
-from tests.small_audits import small_toml
+from tests.builders.settings import small_toml
 
 CONFIG = small_toml(
     model={"name": "logistic"},

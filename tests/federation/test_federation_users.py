@@ -29,14 +29,13 @@ from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.replay import replay
-from fl_audit.runs.run import run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
-from tests.hospital import write_hospital
+from tests.builders.hospital import write_hospital
+from tests.builders.runs import run_locally
 
 Changes = dict[str, dict[str, Any]]
 
@@ -178,7 +177,7 @@ def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, tab
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
 def test_public_files_alone_give_the_same_log_odds(clipping: str, table: Path, tmp_path: Path) -> None:
     plan = plan_of(table, audit={"trials": 6}, privacy={"clipping": clipping})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)  # releases of 4 of 6 trials are kept
+    run_locally(plan, tmp_path / "run")  # releases of 4 of 6 trials are kept
     found = replay(tmp_path / "run")
     match = found.agreement(tmp_path / "run")
     assert match is not None

@@ -26,6 +26,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
+from tests.builders.runs import run_locally
 
 ROWS, PATIENTS = 300, 80
 FLAGS = (
@@ -223,7 +224,7 @@ def test_report_console_and_summary_say_it_with_the_number() -> None:
         plan = plan_run(load_config(Path("audit.toml"), ["run.seed=1"]))
         (caution,) = data_warnings_of(plan)
         place = Path(f"run{len(flags)}")
-        contents = run_audit(plan, place, Engine.LOCAL, with_report=False)
+        contents = run_locally(plan, place)
         assert caution.text in contents.summary["look_at"]
         assert caution.text in json.loads((place / "summary.json").read_text())["look_at"]
         assert caution.text[:60] in shown(contents)

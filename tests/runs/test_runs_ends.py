@@ -18,7 +18,7 @@ import pytest
 from fl_audit.cli.interrupts import flags_of, printing_continuation, without_seed
 from fl_audit.cli.main import main
 from fl_audit.runs.process_guard import marked_processes, nothing_outlives
-from tests.small_audits import small_toml
+from tests.builders.settings import small_toml
 
 CONFIG = small_toml(
     data={"test-records": 50},

@@ -24,7 +24,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.verbosity import printable
 from fl_audit.strategies.errors import FederationError
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 STRANGE = ("a$b$c_{x", "[red]x[bold]", "one\x1b[31mtwo\nthree")
 
@@ -43,24 +43,24 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.long
 def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
-    small_plan: MakePlan, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
     plan = small_plan(audit={"trials": 60})
     with pytest.raises(FederationError, match=r"No space left .*finished batches") as caught:
-        run_audit(plan, small_disk / "run", Engine.LOCAL, with_report=False)
+        run_locally(plan, small_disk / "run")
     assert "\n" not in str(caught.value)
     kept = sorted((small_disk / "run" / "challenger" / "batches").glob("batch-*"))
     assert 0 < len(kept) < 20
     subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
     written = [(path / "trials.parquet").stat().st_mtime_ns for path in kept]
-    resumed = run_audit(plan, small_disk / "run", Engine.LOCAL, resume=True, with_report=False)
+    resumed = run_locally(plan, small_disk / "run", resume=True)
     assert [(path / "trials.parquet").stat().st_mtime_ns for path in kept] == written
-    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
+    undisturbed = run_locally(plan, tmp_path / "undisturbed")
     pd.testing.assert_frame_equal(resumed.trials, undisturbed.trials, check_exact=True)
 
 
-def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_plan: MakePlan, small_disk: Path) -> None:
+def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(b"0" * 198_000)
     with pytest.raises(InputError, match="be made: No space"):
         run_audit(small_plan(), small_disk / "run", Engine.LOCAL)
@@ -83,9 +83,7 @@ def test_a_writer_that_fails_names_the_file_that_was_to_be_written(raised: Excep
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_ray_that_does_not_start_gets_one_line(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ray_that_does_not_start_gets_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray raises an exception of no particular kind where its raylet dies while it starts."""
     import ray
 
@@ -102,11 +100,11 @@ def test_a_ray_that_does_not_start_gets_one_line(
 
 @pytest.mark.long
 def test_names_of_runs_are_shown_and_drawn_as_they_are(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A dollar sign begins no formula, brackets no style, and nothing moves the cursor."""
     for name in STRANGE:
-        run_audit(small_plan(audit={"epsilon-star": False}), tmp_path / name, Engine.LOCAL, with_report=False)
+        run_locally(small_plan(audit={"epsilon-star": False}), tmp_path / name)
     monkeypatch.setenv("COLUMNS", "200")
     said = _status(
         monkeypatch, "compare", *(str(tmp_path / name) for name in STRANGE), "--plot", str(tmp_path / "x.png")

@@ -10,9 +10,9 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     DistinguisherTest,
     OthersNoiseShareReason,
     TrialErrorShares,
+    broken_estimates,
 )
 from fl_audit.app_audits.claim_audit.distinguishers import least_shift
-from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import broken_estimates, estimate_gaussian_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.verdict.verdict import Verdict
@@ -104,7 +104,7 @@ def _step_to_decide(claim_audit: ClaimAudit, more_time: str) -> str:
     """Return advice that removes what left an audit open; `more_time` is what to do if time ran out, or empty."""
     if claim_audit.bare_rounds:
         return f"Have trials play the rounds without noise: --rounds {claim_audit.bare_rounds[0]}."
-    if broken_estimates(claim_audit.claim, claim_audit.attempts):
+    if broken_estimates(claim_audit.attempts):
         return "Decide between the two readings by more trials: leave out --quick, and raise --minutes."
     if more_time:
         return more_time
@@ -203,11 +203,12 @@ def evidence_words(claim_audit: ClaimAudit) -> str:
         or not claim_audit.attempts
     ):
         return ""
-    readings = [(attempt, estimate_gaussian_mu(claim_audit.claim, attempt)) for attempt in claim_audit.attempts]
     # The proven lack of Gaussian noise comes first, then the share of right guesses.
-    attempt, noise = max(
-        readings, key=lambda reading: (reading[1].mu_low if reading[1] else 0.0, reading[0].right / reading[0].trials)
+    attempt = max(
+        claim_audit.attempts,
+        key=lambda attempt: (attempt.noise.mu_low if attempt.noise else 0.0, attempt.right / attempt.trials),
     )
+    noise = attempt.noise
     text = (
         f"The strongest evidence: {attempt.right} of {attempt.trials} trials of the kind "
         f"'{attempt.distinguisher.kind}' were "
@@ -240,7 +241,7 @@ def _claim_words(claim_audit: ClaimAudit) -> str:
             return (
                 f"the claim ({claim_audit.claim.words}) is not kept by later rounds. {bare_rounds_words(claim_audit)}"
             )
-        case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(claim_audit.claim, claim_audit.attempts):
+        case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(claim_audit.attempts):
             return (
                 "two readings disagree: no trial was guessed better than the claim allows "
                 f"({claim_audit.claim.words}), and "

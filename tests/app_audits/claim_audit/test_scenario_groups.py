@@ -67,8 +67,8 @@ def test_a_number_beside_the_model_is_not_explained_by_the_noise() -> None:
     (finding,) = findings(replace(result, attempts=tuple(of_numbers)), {"removed": "words"}, {"removed": "more noise"})
     assert "noise" not in finding.cause
     assert "more noise" not in finding.fix
-    assert finding.noise is not None
-    assert finding.noise.ratio > 2
+    assert finding.attempt.noise is not None
+    assert finding.attempt.noise.ratio > 2
 
 
 def test_what_a_number_tells_of_an_unusual_reply_is_a_matter_of_this_reply() -> None:

@@ -1,12 +1,8 @@
-"""Small audits for tests."""
+"""Configurations of small audits."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from fl_audit.federation.run_plan import RunPlan
-
-MakePlan = Callable[..., RunPlan]
 
 
 def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
