@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fl_audit.html_tables import Markup
-from fl_audit.words import capital, number_text, one_in, percent, plural, ratio_text, uncapital
+from fl_audit.words import capital, limit_text, number_text, one_in, percent, plural, ratio_text, uncapital
 
 _BAR = " | "
 
@@ -30,7 +30,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {"percent": percent, "number": number_text, "one_in": one_in, "capital": capital}
     environment.filters |= {"times": ratio_text, "count": _count, "signed": _signed, "three_digits": _three_digits}
-    environment.filters["uncapital"] = uncapital
+    environment.filters |= {"uncapital": uncapital, "limit": limit_text}
     environment.tests["finite"] = math.isfinite
     environment.filters |= {"t": _text, "e": _attribute}
     environment.globals["plural"] = plural
