@@ -19,6 +19,7 @@ from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from tests.builders.runs import small_plan
+from tests.builders.settings import changed_settings
 from tests.toy_participation.two_halves import TwoHalves
 
 _HALVES: dict[str, dict[str, object]] = {
@@ -35,7 +36,7 @@ def _plan(**sections: dict[str, object]) -> RunPlan:
         "audit": {"trials": 12, "epsilon-star": False},
         "run": {"trials-per-batch": 12},
     }
-    merged = {name: usual.get(name, {}) | sections.get(name, {}) for name in usual | sections}
+    merged = changed_settings(usual, sections)
     return small_plan(**(merged | {"privacy": stated | merged["privacy"]}))
 
 

@@ -35,6 +35,13 @@ def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def changed_settings(
+    settings: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return settings with changes; a section keeps what is not changed."""
+    return {name: {**settings.get(name, {}), **changes.get(name, {})} for name in {**settings, **changes}}
+
+
 def toml_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
     """Return settings as the text of a configuration; those that are None are left out."""
     lines = list[str]()

@@ -22,6 +22,7 @@ from fl_audit.runs.planned_limits import planned_noise, planned_of_signal
 from fl_audit.runs.replay import replay
 from fl_audit.verdict.sections_verdict import verdict_of
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 
 TRAINING: dict[str, Any] = {
     "strategy": "dp-sgd-clients", "rounds": 3, "local-steps": 1, "local-batch": 100, "learning-rate": None,
@@ -33,7 +34,7 @@ ALL, SOME = 100, 4  # batches larger than every shard, and such that a step samp
 
 def plan_of(**changes: dict[str, Any]) -> Any:
     settings = {"training": TRAINING, "privacy": PRIVACY, "audit": AUDIT}
-    return small_plan(**{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
+    return small_plan(**changed_settings(settings, changes))
 
 
 def played(place: Path, batch: int, adversary: str, trials: int, **privacy: Any) -> ReportContents:

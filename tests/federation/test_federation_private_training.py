@@ -17,6 +17,7 @@ from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import _read
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.federation.elsewhere import AppElsewhere
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None}
@@ -27,7 +28,7 @@ AUDIT: dict[str, Any] = {"epsilon-star": False, "membership": False}
 
 def plan_of(**changes: dict[str, Any]) -> Any:
     settings = {"training": TRAINING, "privacy": PRIVACY, "data": UNEVEN, "audit": AUDIT}
-    return small_plan(**{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
+    return small_plan(**changed_settings(settings, changes))
 
 
 @pytest.mark.long

@@ -29,6 +29,7 @@ from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.trial_batches import TrialBatch
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.federation.test_federation_randomised_records import ALONE, MEMBERS, NOT_PRIVATE, bits, carts_plan
 
 
@@ -73,7 +74,7 @@ def graphs_plan(directory: Path, **changes: dict[str, Any]) -> RunPlan:
         "audit": ALONE | {"trials": 2},
         "run": {"trials-per-batch": 2},
     }
-    return small_plan(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
+    return small_plan(**changed_settings(base, changes))
 
 
 def images_plan(path: Path, **changes: dict[str, Any]) -> RunPlan:
@@ -84,7 +85,7 @@ def images_plan(path: Path, **changes: dict[str, Any]) -> RunPlan:
         "privacy": NOT_PRIVATE | pixels,
         "audit": ALONE,
     }
-    return small_plan(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
+    return small_plan(**changed_settings(base, changes))
 
 
 def test_clients_train_on_graphs_with_randomised_edges(collab: Path, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.secret_draws import SeededChallenger
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
 FALSE_ALARM = 1e-6
@@ -58,7 +59,7 @@ def carts_plan(**changes: dict[str, Any]) -> RunPlan:
         "audit": ALONE,
         "run": {"trials-per-batch": TRIALS, "seed": SEED},
     }
-    return small_plan(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
+    return small_plan(**changed_settings(base, changes))
 
 
 @pytest.fixture

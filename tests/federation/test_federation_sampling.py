@@ -29,6 +29,7 @@ from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import SeededChallenger
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
 ALONE: dict[str, Any] = {"trials": 6, "insider": False}
@@ -50,7 +51,7 @@ WITHOUT_GUARANTEE = {"private": False, **dict.fromkeys(("belief", "epsilon", "cl
 
 def _plan(**changes: dict[str, Any]) -> RunPlan:
     """Return the plan of the sampled setting with changes; a change to None removes a setting."""
-    sections = {name: SAMPLED.get(name, {}) | changes.get(name, {}) for name in {*SAMPLED, *changes}}
+    sections = changed_settings(SAMPLED, changes)
     return small_plan(**sections)
 
 

@@ -33,6 +33,7 @@ from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.builders.strategies import HalvedNoise
 from tests.federation.elsewhere import AppElsewhere
 from tests.federation.test_federation_engines import assert_same
@@ -407,7 +408,7 @@ def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch() -> None:
 def test_what_cannot_be_played_is_refused_in_one_line(changes: dict[str, dict[str, Any]], said: str) -> None:
     base = {"privacy": _GUARANTEE, "audit": AUDIT}
     with pytest.raises(InputError, match=said) as caught:
-        small_plan(**{name: base.get(name, {}) | changes.get(name, {}) for name in {*base, *changes}})
+        small_plan(**changed_settings(base, changes))
     assert "\n" not in str(caught.value)
 
 

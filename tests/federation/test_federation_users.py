@@ -36,6 +36,7 @@ from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
 from tests.builders.hospital import write_hospital
 from tests.builders.runs import run_locally
+from tests.builders.settings import changed_settings
 
 Changes = dict[str, dict[str, Any]]
 
@@ -302,7 +303,7 @@ def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch)
         "audit": {"trials": 100},
         "run": {"trials-per-batch": 100, "keep-releases": 0, "seed": 5},
     }
-    merged = {one: settings.get(one, {}) | changes.get(one, {}) for one in {**settings, **changes}}
+    merged = changed_settings(settings, changes)
     measured = measured_in(results_of_run(plan_of(table, **merged)).run)
     return [str(test.name) for test in run_family(measured)[0] if test.violated]
 

@@ -3,18 +3,16 @@
 import json
 import re
 import shlex
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.common.sections_guarantee import person_text
-from fl_audit.audits.page.first_screen import first_screen, summary_table
+from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.federation.federation_records import split_of
@@ -26,6 +24,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
+from tests.builders.pages import console_text
 from tests.builders.runs import run_locally
 
 ROWS, PATIENTS = 300, 80
@@ -212,9 +211,7 @@ def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(
 
 
 def shown(contents: ReportContents) -> str:
-    screen = StringIO()
-    Console(file=screen, width=400).print(summary_table(contents))
-    return screen.getvalue()
+    return console_text(contents, width=400)
 
 
 @pytest.mark.long

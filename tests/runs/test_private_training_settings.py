@@ -16,7 +16,7 @@ from fl_audit.privacy.events import local_events
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
 from tests.builders.runs import small_plan
-from tests.builders.settings import small_settings
+from tests.builders.settings import changed_settings, small_settings
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}
@@ -90,7 +90,7 @@ def test_the_smallest_shard_may_have_a_smaller_epsilon() -> None:
 )
 def test_what_does_not_go_together_is_refused_with_the_reason(changes: dict[str, Any], reason: str) -> None:
     base = {"training": TRAINING, "privacy": PRIVACY}
-    settings = small_settings(**{name: base.get(name, {}) | changes.get(name, {}) for name in {*base, *changes}})
+    settings = small_settings(**changed_settings(base, changes))
     with pytest.raises(InputError, match=reason) as error:
         plan_run(parse_config(settings))
     assert "\n" not in str(error.value)

@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from safetensors import SafetensorError
 
 from fl_audit import trial_batches
 from fl_audit.atomic_files import atomic_file
-from fl_audit.cli.main import main
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.encoding import min_max
 from fl_audit.errors import InputError
@@ -24,6 +22,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.verbosity import printable
 from fl_audit.strategies.errors import FederationError
+from tests.builders.commands import exit_status
 from tests.builders.runs import run_locally, small_plan
 
 STRANGE = ("a$b$c_{x", "[red]x[bold]", "one\x1b[31mtwo\nthree")
@@ -106,23 +105,14 @@ def test_names_of_runs_are_shown_and_drawn_as_they_are(
     for name in STRANGE:
         run_locally(small_plan(audit={"epsilon-star": False}), tmp_path / name)
     monkeypatch.setenv("COLUMNS", "200")
-    said = _status(
-        monkeypatch, "compare", *(str(tmp_path / name) for name in STRANGE), "--plot", str(tmp_path / "x.png")
-    )
+    said = exit_status("compare", *(str(tmp_path / name) for name in STRANGE), "--plot", str(tmp_path / "x.png"))
     out, err = capsys.readouterr()
     assert (said, err) == (0, "")
     assert all(printable(name) in out for name in STRANGE)
     assert "\x1b[31m" not in out
     assert (tmp_path / "x.png").stat().st_size > 0
-    assert _status(monkeypatch, "report", str(tmp_path / "no\x1b[31mne\n")) == 2
+    assert exit_status("report", str(tmp_path / "no\x1b[31mne\n")) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def _status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
-    monkeypatch.setattr(sys, "argv", ["fl-audit", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code or 0
 
 
 def test_an_archive_that_claims_more_than_memory_holds_gets_one_line(tmp_path: Path) -> None:

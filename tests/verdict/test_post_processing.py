@@ -31,6 +31,7 @@ from fl_audit.verdict.exact_questions import ExactAnswer, ExactQuestion
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.runs import run_locally
+from tests.builders.settings import changed_settings
 from tests.validation import post_processing
 from tests.validation.engine_runs import breach_plan
 from tests.validation.opened_breaches import ADAPTIVE, DISTRIBUTED, SAMPLED, LastBitOfRelease
@@ -72,7 +73,7 @@ def verdict_of(
         "training": {"rounds": 5}, "audit": {"trials": trials},
         "run": {"trials-per-batch": batch, "keep-releases": 2},
     }  # fmt: skip
-    plan = breach_plan(3, **{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
+    plan = breach_plan(3, **changed_settings(settings, changes))
     parties = ClientAppAndStrategy(client_app, HONEST.strategy if strategy is None else strategy)
     contents = run_locally(plan, place / "run", parties=parties)
     found = contents.find(VerdictFinding)
