@@ -51,6 +51,8 @@ def template_table(name: str, **facts: Any) -> tuple[tuple[str, ...], ...]:
 def template_texts(name: str, **facts: Any) -> dict[str, str]:
     """Return the texts of a template by name; a line without a name continues the text before it."""
     texts = dict[str, str]()
+    # A fact of several lines, such as the message of an error, must not pass for further texts.
+    facts = {key: " ".join(fact.splitlines()) if isinstance(fact, str) else fact for key, fact in facts.items()}
     for line in template_lines(name, **facts):
         key, bar, text = line.partition(_BAR)
         if bar:
