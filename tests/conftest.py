@@ -2,7 +2,6 @@
 
 import gc
 import hashlib
-import importlib
 import os
 import random
 import shutil
@@ -15,24 +14,18 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-from few_examples import ALL, examples
-from one_pixel import ONE_PIXEL
-from small_audits import MakePlan, small_settings
 from threadpoolctl import threadpool_limits
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.page import drawn_pictures, report_files
 from fl_audit.report import figure_style
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
+from tests.builders.runs import run_locally, small_plan
+from tests.few_examples import ALL, examples
+from tests.one_pixel import ONE_PIXEL
 
-# What checks the auditor is found in the repository, and nothing else of it is: it has folders with names of modules
-# that users have, such as `server`.
+# The repository is not searched for modules: it has folders with names of modules that users have, such as `server`.
+# pytest imports `tests` by its path.
 _ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(_ROOT))
-importlib.import_module("tests.validation")
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _ROOT]
 
 # A busy machine takes longer than a fifth of a second for anything now and then. The fast suite draws the same examples
@@ -149,16 +142,10 @@ def published_data() -> Path:
     return directory
 
 
-@pytest.fixture
-def small_plan() -> MakePlan:
-    """Return a function that resolves the small configuration with some changes."""
-    return lambda **changes: plan_run(parse_config(small_settings(**changes)))
-
-
 @pytest.fixture(scope="session")
 def _small_run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("small") / "run"
-    run_audit(plan_run(parse_config(small_settings())), place, Engine.LOCAL, with_report=False)
+    run_locally(small_plan(), place)
     return place
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from small_audits import tiny_toml
+
+from tests.builders.settings import tiny_toml
 
 NAMES = ("server", "clients", "strategies", "experiments", "tests")
 CONFIG = tiny_toml(data={"name": "experiments.loading:load"}, model={"name": "server.nets:build"})

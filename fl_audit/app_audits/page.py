@@ -187,8 +187,8 @@ def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
         ),
         paragraph_html("What differs most in the transcript:") if attempt.lines else "",
         list_html(attempt.lines),
-        paragraph_html(f"{finding.noise.words} A broken reading keeps a verdict from being consistent.")
-        if finding.noise
+        paragraph_html(f"{attempt.noise.words} A broken reading keeps a verdict from being consistent.")
+        if attempt.noise
         else "",
         paragraph_html(f"Usual fix: {finding.fix}") if attempt.is_broken else "",
     ]

@@ -6,7 +6,7 @@ fifths of the trials, and each time tested on the next fifth. If the features do
 each fifth are random, whatever was learned. So the sum of the three Mann-Whitney statistics has an exact null
 distribution, as in a permutation test.
 
-The script `tests/verdict/distinguisher_rates.py` measured false alarms and power. In 2,000 honest runs of 40 trials and
+`python -m tests.verdict.distinguisher_rates` measured false alarms and power. In 2,000 honest runs of 40 trials and
 3 rounds, everything differed between D and D' that may differ in an honest run. The p-value was under .05 in 3.6 % of
 these runs, under .01 in .85 % of them, and never under the significance level of the test. Power was measured with
 breaches for which the features had not been designed, in 20 runs of 100 trials and 30 rounds each. The test found three

@@ -8,10 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import Any
 
 
 class ExactQuestion(StrEnum):
@@ -27,21 +24,6 @@ class ExactQuestion(StrEnum):
     SECOND_SEED = "second-seed"
     MODELS = "changed-models"
     CONTRIBUTIONS = "changed-contributions"
-
-
-TITLES = {
-    ExactQuestion.SUM: "sum before noise, recomputed from the data",
-    ExactQuestion.LENGTH: "length of every single contribution",
-    ExactQuestion.BITS: "sum of the quantile bits, recomputed from the data",
-    ExactQuestion.START: "initial model, recomputed from public values",
-    ExactQuestion.STEP: "release, compared with the sum and the claimed noise",
-    ExactQuestion.MOVED: "difference of D and D' after the server's step, under the same noise",
-    ExactQuestion.EPSILON: "epsilon, recomputed by another accountant",
-    ExactQuestion.SECOND_SEED: "noise and samples of the first rounds, drawn again with another secret seed",
-    ExactQuestion.MODELS: "models, compared with those of the optimizer's step",
-    ExactQuestion.CONTRIBUTIONS: "what clients send, compared with their contributions and the claimed noise",
-}
-"""Title of each question."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,9 @@ def _consequence(opened: OpenedSecrets, result: TestResult, real: float | None) 
     epsilon = epsilon_if_participation_known(claim) if real is None else epsilon_at_rate(claim, real)
     claimed = _epsilon(claim)
     return (
-        replace(result, more={**result.more, "epsilon": epsilon, "claimed": claimed}) if epsilon > claimed else result
+        replace(result, more={**result.more, "epsilon": epsilon, "claimed_epsilon": claimed})
+        if epsilon > claimed
+        else result
     )
 
 

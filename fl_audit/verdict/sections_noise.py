@@ -19,7 +19,7 @@ from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate, ratio_interval
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.verdict import VerdictDetails, depends_on_secret, has_open_shares
-from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage
+from fl_audit.verdict.verdict_messages import message_of, reason_text
 from fl_audit.words import percent, rounded
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
@@ -147,8 +147,8 @@ def _said(finding: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
     judgement = finding.judgement
     values = {
         "excess": excess_text(judgement),
-        "tests": [TestMessage(test, words).to_json() for test in judgement.tests],
-        "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
+        "tests": [message_of(test, words).to_json() for test in judgement.tests],
+        "not_offered": [{"name": str(name), "reason": reason_text(reason)} for name, reason in judgement.not_offered],
     }
     return {"noise": finding.to_json()["noise"] | values}
 

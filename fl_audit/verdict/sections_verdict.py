@@ -1,28 +1,27 @@
 """Define the report's section on the verdict: the tests of the guarantee, their results and what they cover."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner
 from fl_audit.report.guarantee_warnings import is_weak_guarantee, weakness_warning
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
-from fl_audit.report.unit_words import UnitWords, unit_words
+from fl_audit.report.template_files import template_texts
+from fl_audit.report.unit_words import UnitWords
 from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict.audit_result import AuditScope, scope_json
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
-from fl_audit.verdict.exact_messages import exact_scope, exact_sentences, exact_table
-from fl_audit.verdict.exact_questions import open_answers
+from fl_audit.verdict.exact_questions import ExactAnswer, open_answers
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
-from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
-from fl_audit.verdict.scope import questions_text
+from fl_audit.verdict.noise_estimate import BREACH
+from fl_audit.verdict.scope import looks_text, scope_text
 from fl_audit.verdict.signal_detection_limit import RARE_SHARE, RARE_TIMES, SignalDetectionLimit
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
-from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, broken_tests, p_text, title_of
+from fl_audit.verdict.verdict_messages import broken_tests, exact_sentences, message_of, p_text, reason_text, title_of
 from fl_audit.words import DASH, capital, duration, number_text, one_in, percent, plural, uncapital
 
 _BREACH_OF_SIZE = f"a breach of {BREACH:g} times the guarantee, if it lies in the size of the noise alone"
@@ -79,7 +78,7 @@ def _broken(contents: ReportContents) -> str:
     told_too = [
         message for message in reversed(messages) if message.kind != first.kind and message.test.name not in follows
     ]
-    kinds = {message.kind: uncapital(message.words.breach) for message in told_too}
+    kinds = {message.kind: uncapital(message.breach) for message in told_too}
     kinds_named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(kinds_named)}." if kinds_named else ""
     sentence = f"{exact} {first.sentence}".strip()
@@ -212,7 +211,8 @@ def _sentence(finding: VerdictFinding, contents: ReportContents) -> str:
             text = "We came to no verdict: no insider took part, so nothing was held against the guarantee."
         case _:
             assert_never(finding.verdict)
-    text += looks_text(finding.judgement, contents.run)
+    if judged_before := looks_text(finding.judgement, contents.run):
+        text += f" {judged_before}"
     if not contents.plan.federation.mechanism.is_private_release:
         text += " The models of this run are test pieces and must not be handed out: their noise depends on the data."
     return text
@@ -226,104 +226,6 @@ def _unseen(finding: VerdictFinding, words: UnitWords) -> str:
 def _alarms(details: VerdictDetails, run: FinishedRun) -> str:
     """Return a phrase such as "1 in 1,000 audits" for the false-positive rate of the tests."""
     return f"{one_in(details.level)} audits{' at one look' if len(run.looks) > 1 else ''}"
-
-
-def looks_text(details: VerdictDetails | None, run: FinishedRun) -> str:
-    """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once."""
-    # If the numbers of trials depend on earlier results, the rate of two looks is up to 3.1 times that of one (for a
-    # test whose statistic is a sum of normal numbers).
-    often = len(run.looks)
-    if details is None or often < 2:
-        return ""
-    earlier = ", ".join(f"{trials:,}" for trials in run.looks[:-1])
-    return (
-        f" This run was judged before, after {earlier} trials. A kept guarantee fails at any of the {often} looks in "
-        "at "
-        f"most {often} in {round(1 / details.level):,} audits if the numbers of trials were fixed before the "
-        "first look, "
-        "and in more if they followed from what was seen. Intervals and bounds hold with their confidence at one look "
-        "that was chosen beforehand."
-    )
-
-
-def _scope(finding: VerdictFinding, plan: RunPlan, covers: str) -> str:
-    """Return the text for the key `scope` of `summary.json`: what the verdict covers, and its limits."""
-    details = finding.judgement
-    guarantee = plan.guarantee
-    if details is None or guarantee is None:
-        why = "No insider took part, so nothing was held against the guarantee."
-        if guarantee is None:
-            of_training = "" if plan.federation.local_randomizer is None else " of the training"
-            why = f"The models were trained without clipping and noise: nothing was claimed{of_training}."
-        seen_text = "What was measured of the released models, from their outputs and losses"
-        return f"{why} {seen_text}, is no test of a guarantee."
-    seen_text = _detection_text(details, guarantee, unit_words(plan.adjacency))
-    smaller = " A smaller breach may pass." if math.isfinite(details.limit_of_detection) else ""
-    questions = f" {questions_text(details, unit_words(plan.adjacency))}" if details.words.lists_questions else ""
-    return f"{covers} {seen_text}{smaller}{questions}{exact_scope(details.exact)}"
-
-
-def _detection_text(details: VerdictDetails, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return sentences on the epsilon of the smallest detectable breach, and on the number of trials needed."""
-    if details.tests and details.tests[0].name is TestName.SCORES:
-        return (
-            f"{_largest_detectable_epsilon_text(details.tests[0], guarantee.epsilon)} How far they would "
-            "separate under "
-            "less noise is not known, so it is not known either which breach would have been found."
-        )
-    if details.tests and details.tests[0].name is TestName.CANARIES and not math.isfinite(details.limit_of_detection):
-        return f"No breach of any size would have been found with probability {DETECTION_POWER:g}."
-    if details.tests and details.tests[0].name is TestName.CANARIES:
-        return (
-            f"{capital(TestMessage(details.tests[0], unit).words.limit)} would have been found with probability "
-            f"{DETECTION_POWER:g}; {guarantee.epsilon:.3g} is claimed."
-        )
-    if details.trials_needed is None:
-        return "D and D' hardly differed in any round, so no breach of epsilon could have been found there."
-    epsilon_once = epsilon_at(guarantee.claim, 1.0)
-    sentences = (
-        "Along the direction in which D and D' differ, noise so small that epsilon is "
-        f"{details.limit_of_detection:.3g} would have been found with probability {DETECTION_POWER:g}, where the "
-        "claimed "
-        f"noise keeps {epsilon_once:.3g} ({mechanism_in_words(guarantee.claim)}, delta {guarantee.delta:g}) and "
-        f"{guarantee.epsilon:.3g} is claimed."
-    )
-    trials = plural(details.trials_needed, "trial")
-    signal_sentence = _signal_text(details.signal, guarantee, unit)
-    signal_sentence += (
-        "Breaches of another kind, such as noise that repeats or follows the data, may take more trials or pass."
-    )
-    if details.conclusive:
-        return f"{sentences} {trials} would be enough to find {_BREACH_OF_SIZE}. {signal_sentence}"
-    return (
-        f"{sentences} That is too little to tell: {trials} with as many rounds would find {_BREACH_OF_SIZE}. "
-        f"{signal_sentence}"
-    )
-
-
-def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return sentences on the limit of detection for a target that is counted more than once.
-
-    The text ends with a space.
-    """
-    if signal is None:
-        return ""
-    if signal.trials_needed is None:
-        return f"How often the {unit.one} counts could not be tested: it contributed hardly anything. "
-    sentence = (
-        f"A {unit.one} as long as the clipping norm that counts {_counted(signal.limit)} in every round, and is to "
-        f"count once, would have been found with probability {DETECTION_POWER:g}; this one, by what it contributes, "
-        f"from {_counted(signal.times)} on. "
-    )
-    if not signal.conclusive:
-        sentence += f"That is too little to tell: {plural(signal.trials_needed, 'trial')} would find {BREACH:g} times. "
-    rarely = f"{RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"
-    trials = "no number of trials" if signal.rare_trials is None else plural(signal.rare_trials, "trial")
-    return (
-        f"{sentence}One that counts {rarely} is found from {trials} on; delta {guarantee.delta:g} lets a "
-        "guarantee fail in "
-        f"{percent(guarantee.delta)} of them at most. "
-    )
 
 
 def _finding_of(test: TestResult) -> Reading:
@@ -342,13 +244,13 @@ def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
         (
             message.title,
             str(_finding_of(message.test)),
-            message.words.measured,
-            message.words.claimed,
-            message.words.limit or DASH,
+            message.measured,
+            message.claimed,
+            message.limit or DASH,
             p_text(message.test.p_value),
             f"{message.test.level:.3g}",
         )
-        for message in (TestMessage(test, words) for test in details.tests)
+        for message in (message_of(test, words) for test in details.tests)
     )
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "
@@ -358,10 +260,26 @@ def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
         Table(f"{title}{_alarms(details, contents.run)}", columns, rows, TableKind.TESTS),
     ]
     if details.exact:
-        tables.append(exact_table(details.exact))
-    if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in details.not_offered):
+        tables.append(_exact_table(details.exact))
+    if missing := tuple((title_of(name, words), reason_text(reason)) for name, reason in details.not_offered):
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
     return tables
+
+
+def _exact_table(answers: Sequence[ExactAnswer]) -> Table:
+    """Return the table of exact questions, with what was found and what was checked."""
+    titles = template_texts("exact_questions.md")
+    rows = tuple(
+        (capital(titles[answer.question]), _standing(answer), answer.text or answer.reason, answer.checked or DASH)
+        for answer in answers
+    )
+    return Table("Exact questions, which need no statistics", ("Question", "Finding", "Found", "Checked"), rows)
+
+
+def _standing(answer: ExactAnswer) -> str:
+    if not answer.is_asked:
+        return "not asked"
+    return str(Reading.NO_CONTRADICTION if answer.is_kept else Reading.BROKEN)
 
 
 def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list[Table]:
@@ -393,7 +311,7 @@ def _checks(finding: VerdictFinding, plan: RunPlan) -> AuditScope:
     answers = judgement.exact
     not_offered = judgement.not_offered
     asked_questions = [str(answer.question) for answer in answers if answer.is_asked]
-    reasons = {str(name): MISSING_WORDS[reason] for name, reason in not_offered}
+    reasons = {str(name): reason_text(reason) for name, reason in not_offered}
     reasons |= {str(answer.question): answer.reason for answer in answers if not answer.is_asked}
     questions_made = (*(str(test.name) for test in judgement.tests), *asked_questions)
     return AuditScope(rounds, rounds, questions_made, reasons, (_OTHER_RUNS,))
@@ -414,9 +332,8 @@ def verdict_section(
     """
 
     def said(finding: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:
-        scope = _scope(finding, run.plan, covers(run.plan))
         return {
-            "scope": scope + why_not_compared(run) + looks_text(finding.judgement, run),
+            "scope": scope_text(finding, run, covers(run.plan), why_not_compared(run)),
             "looks": None if finding.judgement is None else list(run.looks),
             "checks": scope_json(_checks(finding, run.plan)),
             "warning": None if run.plan.guarantee is None else weakness_warning(run.plan.guarantee),

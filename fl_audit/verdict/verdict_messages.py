@@ -1,182 +1,86 @@
 """Put the results of tests of a guarantee into words for a report."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from fl_audit.array_types import finite
+from fl_audit.report.template_files import template_texts
 from fl_audit.report.unit_words import UnitWords
-from fl_audit.verdict.declared_tests import OF_NOISE, Look, NotTestedReason, TestName, TestResult, leading_first
-from fl_audit.verdict.noise_messages import LOOK_WORDS, NOISE_WORDS
-from fl_audit.verdict.opened_secret_messages import MORE_WORDS
-from fl_audit.verdict.signal_messages import SIGNAL_WORDS
+from fl_audit.verdict.declared_tests import Look, NotTestedReason, TestName, TestResult, leading_first
+from fl_audit.verdict.exact_questions import ExactAnswer, broken_answers
 from fl_audit.verdict.verdict import VerdictDetails
-from fl_audit.words import capital, number_text, one_in, percent, ratio_text
-
-
-@dataclass(frozen=True)
-class TestMessageTemplates:
-    """Message templates of one test, with fields such as "{measured:percent}" and "{one}", the word for the unit."""
-
-    __test__ = False  # it is no test of pytest's
-
-    title: str  # title of the test
-    breach: str  # the breach that a failed test has found, for a reader who does not know the test
-    measured: str  # the measured value
-    claimed: str  # the claimed value
-    limit: str  # the smallest breach that is found in 9 of 10 runs
-    remedy: str  # where to look for the cause of a breach
-
-
-TEST_WORDS = {name: TestMessageTemplates(*texts) for name, texts in (NOISE_WORDS | SIGNAL_WORDS | MORE_WORDS).items()}
-"""Message templates by test."""
-
-MISSING_WORDS = {
-    NotTestedReason.NOT_MEASURED: (
-        "The noise was not measured everywhere: the model or what clients see does not allow it."
-    ),
-    NotTestedReason.NO_DIFFERENCE: "D and D' differed by less than a billionth of the noise in every round.",
-    NotTestedReason.NO_OTHER_DIRECTION: "No direction but that in which D and D' differ is left.",
-    NotTestedReason.NO_DIRECTIONS: "The model has too few parameters to project the noise.",
-    NotTestedReason.NO_NOISE: "There is no noise at the places looked at.",
-    NotTestedReason.NO_SHARED_SUM: "The contributions that D and D' share are 0 in every round.",
-    NotTestedReason.ONE_TRIAL: "There is one trial: no other can share its noise.",
-    NotTestedReason.ONE_ROUND: "There is one round: none follows it.",
-    NotTestedReason.ONE_SIDE: "All trials hold the same data set.",
-    NotTestedReason.TOO_FEW: "There are too few trials, rounds or parameters to tell anything from chance.",
-    NotTestedReason.ROUNDING: "The rounding of 32-bit numbers hides so fine a structure.",
-    NotTestedReason.NOT_COMPUTED: "It could not be computed: some number of the run is missing or not finite.",
-    NotTestedReason.SCORES_ALONE: "What the insider sees has no distribution that it could weigh exactly: its scores "
-    "alone are judged.",
-    NotTestedReason.TARGETS_ALONE: (
-        "Of many targets the log-odds alone are kept, and in each trial the noise along one target."
-    ),
-    NotTestedReason.NOT_OPENED: "Nothing was kept that could be opened, or the challenger's directory was not read.",
-    NotTestedReason.NOT_SAMPLED: "Everybody takes part in every round, or a public order says who does.",
-    NotTestedReason.NO_SHARES: "No client adds a share of the noise.",
-    NotTestedReason.UNOPENED_SHARES: "The clients' shares of the noise were not opened.",
-    NotTestedReason.NO_BITS: "The clipping norm is fixed: there are no quantile bits.",
-    NotTestedReason.NOT_A_SUM: "The release is not a sum with noise: tests of noise say nothing of it.",
-    NotTestedReason.CANDIDATES_ALONE: (
-        "Which of many candidates was in is guessed here: how often that is right is judged."
-    ),
-}
-"""Sentence for each reason why a test was not made."""
-_OF_LOOKS = ("measured", "claimed", "limit")  # templates that each question of a test has for itself
-
-
-class _Number(float):
-    """A float with named formats (percent, times, signed, count) for use in message templates.
-
-    A number that is almost 1 or 0, such as a correlation of 0.99998, gets the digits that tell it from 1 or 0.
-    """
-
-    def __format__(self, format_spec: str) -> str:
-        value = float(self)
-        match format_spec:
-            case "percent":
-                return percent(value)
-            case "times":
-                return ratio_text(value)
-            case "signed":
-                return f"{value:+.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:+.2g}"
-            case "count":
-                return f"{value:,.0f}"
-            case _:
-                text = number_text(value, 3)
-                if abs(value) == 1 or text not in ("1", "-1"):
-                    return text
-                return f"{'-' * (value < 0)}{ratio_text(abs(value))}".rstrip("0").removesuffix(".")
+from fl_audit.words import capital, one_in
 
 
 @dataclass(frozen=True)
 class TestMessage:
-    """The result of one test in words, for reports."""
+    """The result of one test in words, for reports; the template `test_messages.md` explains the texts."""
+
+    __test__ = False  # it is no test of pytest's
 
     test: TestResult  # the result of the test in numbers
-    unit: UnitWords  # the report's words for the protected unit
-
-    @cached_property
-    def words(self) -> TestMessageTemplates:
-        """Messages of the test with its numbers filled in.
-
-        The limit of detection is "nothing" if it is infinite, and empty if it is unknown (NaN).
-        """
-        test = self.test
-        templates = vars(TEST_WORDS[self.test.name])
-        looks = [_filled(dict(zip(_OF_LOOKS, LOOK_WORDS[look.question], strict=True)), look, {}) for look in test.looks]
-        filled = _filled(templates, test, vars(self.unit) | {"at_epsilon": _consequence(test)})
-        if looks:
-            filled |= looks[0] | {"limit": ", or ".join(look["limit"] for look in looks if look["limit"])}
-        return TestMessageTemplates(**filled)
-
-    @property
-    def title(self) -> str:
-        """Title of the test, beginning with a capital letter."""
-        return title_of(self.test.name, self.unit)
-
-    @property
-    def sentence(self) -> str:
-        """A sentence on the breach that a failed test found, with the measured and the claimed value."""
-        if self.test.name not in OF_NOISE:
-            words = self.words
-            return f"{words.breach}: we measured {words.measured}; the guarantee was {words.claimed}."
-        where = {
-            TestName.NOISE_TOTAL: "",
-            TestName.NOISE_ALONG_RECORD: f", just where it has to hide the {self.unit.one}",
-            TestName.NOISE_TENSOR: f", on {self.test.place}",
-        }
-        share = "half" if abs(self.test.statistic - 0.5) < 0.005 else percent(self.test.statistic)
-        return f"The noise is {share} of what was claimed{where[self.test.name]}."
+    title: str  # title of the test, beginning with a capital letter
+    breach: str
+    measured: str
+    claimed: str
+    limit: str  # "nothing" if no breach is found for sure; empty if unknown
+    remedy: str
+    sentence: str  # the breach that a failed test found, with the measured and the claimed value
 
     @property
     def kind(self) -> str:
         """A string that is equal for tests that find the same kind of breach; a report names each kind once."""
         if self.test.name.is_about_secret:
             return "secret"
-        return "noise" if self.test.name.startswith("noise") else self.words.remedy
+        return "noise" if self.test.name.startswith("noise") else self.remedy
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of this test in `summary.json` as a dictionary."""
         test = self.test
-        words = self.words
         values = {"statistic": finite(test.statistic), "p_value": finite(test.p_value), "level": test.level}
-        sentences = {"measured": words.measured, "claimed": words.claimed, "limit": words.limit}
+        sentences = {"measured": self.measured, "claimed": self.claimed, "limit": self.limit}
         return {"name": str(test.name)} | values | sentences | {"where": test.place, "violated": test.violated}
 
 
-def _filled(templates: Mapping[str, str], result: TestResult | Look, names: Mapping[str, Any]) -> dict[str, str]:
-    """Return message templates with the numbers of a test, or of one of its questions, and other names filled in."""
-    place = result.place
-    limit = result.limit
-    values = {"measured": result.measured, "claimed": result.claimed, "limit": limit, **result.more}
-    words = {**names, **{name: _Number(value) for name, value in values.items()}, "place": place}
-    words |= {"at_place": f", on '{place}'" if place else "", "with_place": f" ({place})" if place else ""}
-    unknown = {} if math.isfinite(limit) else {"limit": "" if math.isnan(limit) else "nothing"}
-    return {name: template.format(**words) for name, template in {**templates, **unknown}.items()}
+def message_of(test: TestResult, unit: UnitWords) -> TestMessage:
+    """Return the result of a test in words; of a test that asks several questions, with the values of the clearest."""
+    texts = {"measured": "", "claimed": "", "limit": ""} | _texts(test.name, test, unit)
+    if looks := [_texts(look.question, look, unit) for look in test.looks]:
+        limits = [look["limit"] for look in looks if look["limit"]]
+        texts |= looks[0] | {"limit": ", or ".join(limits)}
+    texts.setdefault("sentence", "{breach}: we measured {measured}; the guarantee was {claimed}.".format(**texts))
+    return TestMessage(test, title_of(test.name, unit), **texts)
 
 
-def _consequence(test: TestResult) -> str:
-    """Return a clause such as ": epsilon is 3.2 then, where 2 is claimed with Poisson amplification".
-
-    It is empty if the result has no such epsilon.
-    """
-    if "epsilon" not in test.more:
-        return ""
-    real, claimed = (number_text(test.more[name], 3) for name in ("epsilon", "claimed"))
-    return f": epsilon is {real} then, where {claimed} is claimed with Poisson amplification"
+def _texts(section: str, result: TestResult | Look, unit: UnitWords) -> dict[str, str]:
+    """Return the texts on a test, or on one of its questions, from its section in the template."""
+    numbers = {**result.more, "measured": result.measured, "claimed": result.claimed, "limit": result.limit}
+    texts = template_texts("test_messages.md", **vars(unit), **numbers, test=section, place=result.place)
+    if not math.isfinite(result.limit):
+        texts["limit"] = "" if math.isnan(result.limit) else "nothing"
+    return texts
 
 
 def title_of(name: TestName, unit: UnitWords) -> str:
     """Return the title of a test, beginning with a capital letter."""
-    return capital(TEST_WORDS[name].title.format(**vars(unit)))
+    return capital(template_texts("test_titles.md", **vars(unit))[name])
+
+
+def reason_text(reason: NotTestedReason) -> str:
+    """Return a sentence on the reason why a test was not made."""
+    return template_texts("untested_reasons.md")[reason]
 
 
 def broken_tests(details: VerdictDetails | None, unit: UnitWords) -> list[TestMessage]:
     """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested."""
-    return [] if details is None else [TestMessage(test, unit) for test in leading_first(details.broken)]
+    return [] if details is None else [message_of(test, unit) for test in leading_first(details.broken)]
+
+
+def exact_sentences(answers: Sequence[ExactAnswer]) -> str:
+    """Return one sentence for each exact question by which the claim is broken; empty if there is none."""
+    return " ".join(f"{capital(answer.text)}." for answer in broken_answers(answers))
 
 
 def p_text(p_value: float) -> str:

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 import torch
-from small_audits import toml_text
 from typer.testing import CliRunner
 
 import fl_audit as fa
 from fl_audit.cli.main import app
 from fl_audit.runs import verbosity
 from fl_audit.strategies.errors import FederationError
+from tests.builders.settings import toml_text
 
 pytestmark = pytest.mark.xdist_group("api")
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -14,7 +14,6 @@ from click import Group
 from PIL import Image
 from typer.main import get_command
 from typer.testing import CliRunner
-from workbooks import write_workbook
 
 import fl_audit
 from fl_audit.cli.main import app
@@ -23,6 +22,7 @@ from fl_audit.errors import InputError
 from fl_audit.runs import federation_of_config
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.init_error_messages import OPTIONS, READING
+from tests.builders.workbooks import write_workbook
 
 ROWS = 40
 FLAGS = ("--epsilon", "2", "--clients", "3", "--rounds", "3")

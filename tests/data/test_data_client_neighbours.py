@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from fl_audit.data.neighbours import (
 )
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
+from tests.few_examples import examples
 
 REMOVE, REPLACE = Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT
 MOST, LEAST, RANDOM = NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR, NeighbourChoice.RANDOM

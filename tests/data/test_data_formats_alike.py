@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from few_examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from workbooks import write_workbook
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
+from tests.builders.workbooks import write_workbook
+from tests.few_examples import examples
 
 ROWS = 24
 Cells = list[Any]

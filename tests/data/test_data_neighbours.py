@@ -3,7 +3,6 @@ import math
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from fl_audit.data.dissimilarity_totals import approximate_totals, total_dissimi
 from fl_audit.data.neighbours import NeighbourChoice, NeighbourRule, choose_neighbour, ranked_neighbours
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
+from tests.few_examples import examples
 
 REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD
 EUCLIDEAN = Dissimilarity.EUCLIDEAN

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from datasets import Dataset
-from few_examples import examples
 from flwr_datasets.partitioner import IidPartitioner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from fl_audit.data.partition import Parameter, PartitionScheme, partition_records
 from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
+from tests.few_examples import examples
 
 LABELS = np.random.default_rng(0).integers(0, 10, 500)
 DRAWN = [scheme for scheme in PartitionScheme if scheme is not PartitionScheme.NATURAL]

@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -21,6 +20,7 @@ from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedR
 from fl_audit.privacy.identifiability_bounds import response_advantage, truth_probability
 from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
 from fl_audit.randomness import Purpose, generator
+from tests.few_examples import examples
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
 FALSE_ALARM = 1e-6

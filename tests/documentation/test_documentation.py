@@ -17,13 +17,13 @@ import pandas as pd
 import pictures
 import pytest
 import yaml
-from pages import BLOCKS, FILES, KINDS, PAGES, PAGES_OF_THE_SITE, PROGRAMS, ROOT, commands_that_make
 from typer.main import get_command
-from workspace import Workspace, read
 
 from fl_audit.cli.main import app
 from fl_audit.runs.config.settings_reference import settings as described
 from fl_audit.user_modules import searched_last
+from tests.documentation.pages import BLOCKS, FILES, KINDS, PAGES, PAGES_OF_THE_SITE, PROGRAMS, ROOT, commands_that_make
+from tests.documentation.workspace import Workspace, read
 
 NOT_RUN = 32
 """Setting up (3), another builder of the site, the tests themselves, Jupyter, MLflow, a cluster (4), Flower's own

@@ -9,10 +9,10 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from notebooks import write_pages
-from pages import DOCS, PAGES, Block
-from workspace import check_configuration
 
 from fl_audit.runs.config.settings_reference import settings as described
+from tests.documentation.pages import DOCS, PAGES, Block
+from tests.documentation.workspace import check_configuration
 
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 _SETTING = re.compile(r"`\[([a-z]+)\] ([a-z-]+)(?: = ([^`]+))?`")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import BLOCKS
 
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import Run, read_run
+from tests.documentation.pages import BLOCKS
 
 PAGE = BLOCKS["docs/tutorials/simulation.md"]
 

@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from elsewhere import AppElsewhere
+from ray import cloudpickle
+
+import tests
+from tests.federation.elsewhere import AppElsewhere
+
+# Other processes cannot import `tests`: its functions and classes are sent to them with their code.
+cloudpickle.register_pickle_by_value(tests)
 
 
 @pytest.fixture(scope="session")

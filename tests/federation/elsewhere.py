@@ -2,8 +2,9 @@
 
 import multiprocessing
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from multiprocessing.connection import Connection
+from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -43,12 +44,22 @@ def serve(calls: Connection) -> None:
         calls.send_bytes(cloudpickle.dumps(outcome))
 
 
+class _SentFunction:
+    """A function of a module that another process cannot import: it is pickled with its code."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return cloudpickle.loads, (cloudpickle.dumps(self.function),)
+
+
 class _Compartment:
     """A process, with the keys of all parts that it has been sent."""
 
     def __init__(self) -> None:
         self.calls, theirs = PROCESSES.Pipe()
-        self.process = PROCESSES.Process(target=serve, args=(theirs,), daemon=True)
+        self.process = PROCESSES.Process(target=_SentFunction(serve), args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
         self.given: set[Hashable] = set()

@@ -13,7 +13,6 @@ from pathlib import Path
 import grpc
 import psutil
 import pytest
-from hosts import other_hosts
 
 from fl_audit.errors import InputError
 from fl_audit.runs import process_guard
@@ -21,6 +20,7 @@ from fl_audit.runs.cluster import embedded_ray
 from fl_audit.runs.cluster.embedded_ray import read_credentials_anew
 from fl_audit.runs.cluster.ray_connection import cluster_at, ray_for
 from fl_audit.runs.cluster.ray_options import RayOptions
+from tests.federation.hosts import other_hosts
 
 CALLS = (
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
@@ -143,9 +143,10 @@ def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatc
             import ray
 
             head = ray.get_runtime_context().gcs_address
-            asked = "import sys; sys.path[:0] = sys.argv[2].split(':'); import test_federation_doors as t; "
+            asked = "import sys; sys.path[:0] = sys.argv[2].split(':'); "
+            asked += "from tests.federation import test_federation_doors as t; "
             asked += "print(t.grpc_answer(sys.argv[1], t.CALLS[0], None))"
-            paths = os.pathsep.join(sys.path)
+            paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
             reached = subprocess.run(
                 host.command(sys.executable, "-c", asked, head, paths), capture_output=True, text=True
             )

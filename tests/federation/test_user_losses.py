@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hospital import write_hospital
 
 from fl_audit.audits.common.findings_released_model import UserEpsilonStarFinding
 from fl_audit.audits.common.report_cautions import cautions_for_reader
@@ -25,6 +24,7 @@ from fl_audit.server.release_evaluation import ReleaseMetrics, ReleaseWithOutput
 from fl_audit.server.user_epsilon_star import means_by_unit, of_users
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
+from tests.builders.hospital import write_hospital
 
 STAR = StarSettings(1e-3, 0.01)
 

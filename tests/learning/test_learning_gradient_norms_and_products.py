@@ -2,9 +2,6 @@
 
 import pytest
 import torch
-from learning.gradient_truth import example_gradients
-from learning.test_learning_stacked_model import NETS, _budget_for, _setting
-from learning.test_learning_ways import FAST, GENERIC
 from torch import Tensor
 
 from fl_audit.errors import InputError
@@ -12,6 +9,9 @@ from fl_audit.learning import pass_budgets
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.stacked_model import StackedModel
+from tests.learning.gradient_truth import example_gradients
+from tests.learning.test_learning_stacked_model import NETS, _budget_for, _setting
+from tests.learning.test_learning_ways import FAST, GENERIC
 
 CLOSE = 5e-6
 """Largest error of a norm relative to the norm, and of a product relative to both norms. (2.1e-6 was seen, at a record

@@ -10,7 +10,6 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from learning import library_models as library
 from torch import Tensor, nn
 
 from fl_audit.data.texts import read_vocabulary
@@ -22,6 +21,7 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
 from fl_audit.learning.stacked_model import StackedModel
+from tests.learning import library_models as library
 
 pytest.importorskip("transformers", reason="the extra `text` is not installed")
 pytest.importorskip("peft", reason="the extra `text` is not installed")

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from learning.gradient_truth import clip_and_sum, example_gradients
 from torch import nn
 
 from fl_audit.errors import InputError
@@ -21,6 +20,7 @@ from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
 FACTORIES = """
 import torch

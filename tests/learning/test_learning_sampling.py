@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from learning.gradient_truth import clip_and_sum, example_gradients
-from learning.test_learning_stacked_model import NETS, _assert_close, _setting
 from torch import Tensor
 
 from fl_audit.learning import microbatching, pass_budgets
 from fl_audit.learning.microbatching import ClippedSumInputs
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
+from tests.learning.test_learning_stacked_model import NETS, _assert_close, _setting
 
 # Trial by trial: nothing, a single example, some, all.
 SAMPLES = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [1, 0, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]]).bool()

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from learning.test_learning_ways import FAST, GENERIC
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
@@ -21,6 +20,7 @@ from fl_audit.learning.private_training import LocalDPSGDSettings, private_updat
 from fl_audit.learning.rate_decay import CosineDecay, ExponentialDecay, RateDecay, share_of_rate
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.accounting_enums import VectorNorm
+from tests.learning.test_learning_ways import FAST, GENERIC
 
 LOSSES = [TrainingLoss((0.5, 4.0, 1.5)), TrainingLoss(label_smoothing=0.2), TrainingLoss((0.5, 4.0, 1.5), 0.2)]
 RECORDS = 11

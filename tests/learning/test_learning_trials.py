@@ -1,12 +1,12 @@
 """Batches of trials and the waves in which they travel."""
 
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_audit.errors import InputError
 from fl_audit.trial_batches import BATCHES_IN_FLIGHT, TrialBatch, remaining_batches, waves
+from tests.few_examples import examples
 
 
 @given(st.integers(1, 300), st.integers(1, 320))

@@ -5,10 +5,10 @@ from collections import OrderedDict
 import pytest
 import torch
 import torch.nn.functional as F
-from learning.gradient_truth import clip_and_sum, example_gradients
 from torch import Tensor, nn
 
 from fl_audit.learning.stacked_model import StackedModel
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
 
 class Flattening(nn.Module):

@@ -5,7 +5,6 @@ import pytest
 from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants.analysis.rdp import compute_rdp
@@ -15,6 +14,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta, gdp_epsilon, gdp_mu
 from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu
+from tests.few_examples import examples
 
 
 def log_delta_by_integral(eps: float, mu: float) -> float:

@@ -9,11 +9,9 @@ import math
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from passing import gaussian_passing_probability, passing_probability, survival
 from scipy.special import ndtr
 from scipy.stats import norm
 
@@ -28,6 +26,8 @@ from fl_audit.privacy.identifiability_bounds import (
     mu_from_belief,
 )
 from fl_audit.privacy.pld import loss_curves
+from tests.few_examples import examples
+from tests.privacy.passing import gaussian_passing_probability, passing_probability, survival
 
 FIXED, ADAPTIVE = SignalToNoiseAdaptivity.FIXED, SignalToNoiseAdaptivity.ADAPTIVE
 Array = NDArray[np.float64]

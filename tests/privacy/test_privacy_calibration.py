@@ -4,10 +4,8 @@ import time
 from typing import Any
 
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from passing import belief_survival
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
@@ -18,6 +16,8 @@ from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
+from tests.few_examples import examples
+from tests.privacy.passing import belief_survival
 
 ACCOUNTANTS = st.sampled_from(list(Accountant))
 

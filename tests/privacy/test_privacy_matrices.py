@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -29,6 +28,7 @@ from fl_audit.privacy.strategy_matrices import (
     sensitivity,
     strategy_matrix,
 )
+from tests.few_examples import examples
 
 TREE, BANDED = StrategyMatrixKind.TREE, StrategyMatrixKind.BANDED
 

@@ -8,10 +8,8 @@ import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from passing import survival
 from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
@@ -29,6 +27,8 @@ from fl_audit.privacy.events import (
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
+from tests.few_examples import examples
+from tests.privacy.passing import survival
 
 ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
 DELTAS = (1e-8, 1e-5, 1e-3, 0.1)

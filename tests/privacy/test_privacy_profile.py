@@ -5,10 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from passing import belief_survival
 from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
@@ -23,6 +21,8 @@ from fl_audit.privacy.events import (
 )
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
+from tests.few_examples import examples
+from tests.privacy.passing import belief_survival
 
 ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
 FIXED, ADAPTIVE = SignalToNoiseAdaptivity.FIXED, SignalToNoiseAdaptivity.ADAPTIVE

@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant
@@ -18,6 +17,7 @@ from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account, eps
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse, SampledGaussianRelease
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
+from tests.few_examples import examples
 
 NOISE = (0.5, 2.0, 4.0, 6.0, 16.0)
 

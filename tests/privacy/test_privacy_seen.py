@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from passing import survival
 from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
@@ -30,6 +28,8 @@ from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
+from tests.few_examples import examples
+from tests.privacy.passing import survival
 
 SETTINGS = [(1.0, 0.3, 1), (2.0, 0.1, 8), (0.5, 0.7, 3), (4.0, 0.02, 30), (30.0, 0.5, 12)]
 

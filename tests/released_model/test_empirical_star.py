@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, norm
@@ -11,6 +10,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from fl_audit.errors import InputError
 from fl_audit.released_model.empirical_star import empirical_epsilon_star, loss_attacks, within_cut
 from fl_audit.released_model.star_intervals import empirical_interval
+from tests.few_examples import examples
 from tests.released_model.rates import epsilon_star_of_rates
 
 LOSSES = st.lists(st.integers(0, 12), min_size=1, max_size=30)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from fl_audit.released_model.loss_moments import (
     range_of,
 )
 from fl_audit.released_model.parametric_star import parametric_epsilon_star
+from tests.few_examples import examples
 
 DELTA = 1e-3
 

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
@@ -16,6 +15,7 @@ from fl_audit.released_model.mechanism_star import (
     mechanism_star_gaussian,
     parametric_mechanism_star,
 )
+from tests.few_examples import examples
 
 
 def test_nothing_is_certified_where_nothing_leaks_and_the_estimate_errs() -> None:

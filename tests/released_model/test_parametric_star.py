@@ -4,7 +4,6 @@ import time
 import numpy as np
 import pytest
 import torch
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from fl_audit.errors import InputError
 from fl_audit.learning.metrics import TestOutputs
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
+from tests.few_examples import examples
 
 Array = NDArray[np.float64]
 

@@ -5,7 +5,6 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures
 from fl_audit.released_model.normal_mixture import normal
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, parametric_epsilon_star
+from tests.few_examples import examples
 
 Array = NDArray[np.float64]
 Distribution = tuple[float, float, float, float]

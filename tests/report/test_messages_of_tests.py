@@ -2,18 +2,22 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from string import Formatter
+from importlib.resources import files
 
 import numpy as np
 import pytest
+from jinja2 import meta
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.reconstruction.candidate_hits import judge_hits
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.report.template_files import _environment
 from fl_audit.report.unit_words import unit_words
 from fl_audit.verdict.declared_tests import (
     OF_NOISE,
@@ -25,11 +29,12 @@ from fl_audit.verdict.declared_tests import (
     TestResult,
     clearest_of,
 )
+from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.judging import judge, judge_scores, run_family
+from fl_audit.verdict.scope import scope_text
 from fl_audit.verdict.sections_noise import excess_text
-from fl_audit.verdict.sections_verdict import _detection_text
 from fl_audit.verdict.verdict import VerdictDetails
-from fl_audit.verdict.verdict_messages import MISSING_WORDS, TEST_WORDS, TestMessage, broken_tests, title_of
+from fl_audit.verdict.verdict_messages import broken_tests, message_of, reason_text, title_of
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import synthetic_run
 from tests.validation.opened_breaches import measured_of
@@ -57,17 +62,17 @@ def found() -> tuple[TestResult, ...]:
 def test_every_test_says_what_it_measured_and_what_was_claimed(found: tuple[TestResult, ...]) -> None:
     assert {test.name for test in found} >= set(TestName) - {TestName.DISTINGUISHER}
     for test in found:
-        told = TestMessage(test, WORDS)
-        said = [told.words.measured, told.words.claimed, told.words.breach, told.sentence]
-        said += [] if test.name is TestName.SCORES else [told.words.limit]
+        told = message_of(test, WORDS)
+        said = [told.measured, told.claimed, told.breach, told.sentence]
+        said += [] if test.name is TestName.SCORES else [told.limit]
         assert all(said), test.name
         assert not any(re.search(r"[{}]|nan|not determined", text) for text in said), said
-        assert told.words.remedy.endswith(".")
+        assert told.remedy.endswith(".")
 
 
 def test_every_name_and_reason_has_words() -> None:
     assert all(title_of(name, WORDS) for name in TestName)
-    assert all(MISSING_WORDS[reason].endswith(".") for reason in NotTestedReason)
+    assert all(reason_text(reason).endswith(".") for reason in NotTestedReason)
 
 
 def test_noise_that_depends_on_the_secret_is_said_first() -> None:
@@ -93,22 +98,28 @@ def test_missing_noise_is_said_before_what_follows_from_it() -> None:
 @pytest.mark.parametrize("name", TestName)
 def test_a_limit_that_no_size_reaches_is_no_number(name: TestName) -> None:
     test = TestResult(name, 1.0, 1.0, 1.0, 1.0, math.inf)
-    fields = {field for text in vars(TEST_WORDS[name]).values() for _, field, *_ in Formatter().parse(text) if field}
-    other = fields - set(vars(WORDS)) - {"measured", "claimed", "limit", "place", "at_place"}
-    assert TestMessage(replace(test, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == "nothing"
-    assert TestMessage(replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == ""
+    template = files("fl_audit.report").joinpath("templates", "test_messages.md").read_text()
+    fields = meta.find_undeclared_variables(_environment().parse(template))
+    other = fields - set(vars(WORDS)) - {"measured", "claimed", "limit", "place", "test"}
+    assert message_of(replace(test, more=dict.fromkeys(other, 1.0)), WORDS).limit == "nothing"
+    assert message_of(replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0)), WORDS).limit == ""
 
 
-def test_the_limit_of_detection_is_told_in_trials() -> None:
+def test_the_limit_of_detection_is_told_in_trials(make_run: Callable[..., FinishedRun]) -> None:
+    run = make_run(trials=5)
     kept = judge(synthetic_run(BREACHES[-1], 0), GUARANTEE, 0.95)
-    text = _detection_text(kept, GUARANTEE, WORDS)
+    text = _scope_of(kept, run)
     for part in ("size of the noise", f"{kept.limit_of_detection:.3g}", f"{kept.trials_needed} trial"):
         assert part in text
     nothing = judge_scores(np.zeros(5), np.zeros(5), GUARANTEE, 0.95)
     assert math.isinf(nothing.limit_of_detection)
-    unknown = _detection_text(nothing, GUARANTEE, WORDS)
+    unknown = _scope_of(nothing, run)
     assert "not known" in unknown
     assert not re.search(r"\binf|times the guarantee", unknown)
+
+
+def _scope_of(details: VerdictDetails, run: FinishedRun) -> str:
+    return scope_text(VerdictFinding(details.verdict, details), run, "It covers this run.", "")
 
 
 def _of_one(name: TestName, look: Look) -> TestResult:
@@ -124,13 +135,13 @@ def test_a_number_that_is_almost_1_or_0_shows_by_how_much() -> None:
     result = _of_one(
         TestName.REPEATED_NOISE, Look("used-twice", 0.5, 1.0, 0.9999, 0.9998, 0.99987, "here", {"pairs": 7})
     )
-    words = TestMessage(result, WORDS).words
+    words = message_of(result, WORDS)
     assert [re.search(r"[.\d]{4,}", text)[0] for text in (words.measured, words.claimed, words.limit)] == [
         "0.9999",
         "0.9998",
         "0.99987",
     ]
     result = _of_one(TestName.CORRELATED_NOISE, Look("next-round", 0.5, 1.0, -0.00004, 0.0, 1.0))
-    words = TestMessage(result, WORDS).words
+    words = message_of(result, WORDS)
     assert "-4e-05" in words.measured
     assert re.search(r"of 1\b(?!\.)", words.limit)

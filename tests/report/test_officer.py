@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from small_audits import small_settings
-
 from fl_audit.audits.common.officer_answers import ANSWERED, UNKNOWN, Framework, answers_of
 from fl_audit.audits.common.sections_data_protection_officer import TO_FILL_IN
 from fl_audit.audits.page.report_page import render_html
@@ -12,6 +10,7 @@ from fl_audit.report.template_files import template_table
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
 from fl_audit.verdict.claim_standing import ClaimStanding
+from tests.builders.settings import small_settings
 
 PUBLISHED = template_table("published_epsilons.md")
 

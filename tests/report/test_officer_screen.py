@@ -4,8 +4,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from conftest import MakeContents
-from test_claim_standing import KINDS
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.page.engineer_part import next_step
@@ -16,6 +14,8 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.report.template_files import template_table
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import one_in, percent
+from tests.report.conftest import MakeContents
+from tests.report.test_claim_standing import KINDS
 
 EXPLAINED = tuple(word for word, _ in template_table("words.md", unit="record"))
 TECHNICAL = (

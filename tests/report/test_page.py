@@ -1,22 +1,19 @@
 """The page and its appendix: what stands where, that every number is there, that nothing is too long."""
 
 import html
-import io
 import json
 import re
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
 import pytest
-from rich.console import Console
-from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
 from fl_audit.audits.common.sections_mechanism import _flat
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.page.drawn_pictures import DrawnPicture
-from fl_audit.audits.page.first_screen import first_screen, summary_table
+from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.report_files import write_report
 from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, paragraphs, render_html
 from fl_audit.audits.sections import SECTIONS, page_rows, report_contents, sections_with_findings
@@ -29,8 +26,10 @@ from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_text, title_of
+from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, title_of
 from fl_audit.words import number_text
+from tests.builders.pages import console_text, text_of
+from tests.report.undrawn_pages import undrawn
 
 
 def opening_of(contents):
@@ -82,13 +81,7 @@ def page_and_appendix(contents):
 
 
 def words_of(html):
-    return re.sub(r"<[^>]+>", " ", html).split()
-
-
-def console_text(contents):
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(summary_table(contents))
-    return console.export_text()
+    return text_of(html).split()
 
 
 @pytest.mark.few_cases(1)
@@ -231,7 +224,7 @@ def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
 def test_every_test_is_named_in_words_with_its_level(make_contents):
     contents = make_contents(trials=20)
     tests = contents.find(NoiseFinding).judgement.tests
-    rows = [TestMessage(test, contents.words) for test in verdict_of(contents).judgement.tests]
+    rows = [message_of(test, contents.words) for test in verdict_of(contents).judgement.tests]
     assert [row.test.p_value for row in rows] == [test.p_value for test in tests]
     assert {test.name for test in tests} <= set(TestName) - {TestName.SCORES}
     assert sum(row.test.level for row in rows) <= FAMILY_LEVEL * (1 + 1e-9)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_report_cautions import shown
 
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding
 from fl_audit.audits.page.report_page import render_html
@@ -16,6 +15,7 @@ from fl_audit.released_model.parametric_star import parametric_epsilon_star
 from fl_audit.released_model.star_estimate import least_of_few
 from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.report.report_elements import ReportContents
+from tests.report.test_report_cautions import shown
 
 TRIALS = 40
 

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.config_errors import shortened_toml
 from fl_audit.runs.config_file import load_config
+from tests.builders.settings import small_settings
+from tests.few_examples import examples
 
 FIELDS = [
     (section, str(field.alias), field)

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
-from small_audits import toml_text
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
@@ -18,6 +17,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import Run, read_run
+from tests.builders.settings import toml_text
 
 MEMBERSHIP = {"kind": "membership", "trials": 70}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_audit.runs import verbosity
 from fl_audit.runs.terminal import EscapingConsole
+from tests.few_examples import examples
 
 CLEAR, CLIPBOARD = "\x1b[2J", "\x1b]52;c;aGk=\x07"
 

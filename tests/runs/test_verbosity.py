@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from click.shell_completion import ShellComplete
-from small_audits import small_toml
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -18,6 +17,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.runs import progress, verbosity
+from tests.builders.settings import small_toml
 
 CONFIG = small_toml(privacy={"accountant": "gdp"}, run={"seed": 0})
 

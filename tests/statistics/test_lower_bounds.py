@@ -4,7 +4,6 @@ import time
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -18,6 +17,7 @@ from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistributi
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
 from fl_audit.statistics.shift_bound import gaussian_shift
 from fl_audit.statistics.threshold_bounds import CountsAboveThreshold, bound_of, gdp_mu
+from tests.few_examples import examples
 
 Array = NDArray[np.float64]
 BY_THRESHOLD = (BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC, BoundMethod.GDP)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from fl_audit.errors import InputError
 from fl_audit.statistics.advantage import MeanBettingTest, mean_interval
+from tests.few_examples import examples
 
 
 @pytest.mark.parametrize(

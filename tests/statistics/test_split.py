@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -12,6 +11,7 @@ from scipy.stats import binom, chi2
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.score_split import ScoreSplit, number_that_chooses, split_scores
+from tests.few_examples import examples
 
 Array = NDArray[np.float64]
 BY_THRESHOLD = tuple(method for method in BoundMethod if method is not BoundMethod.GAUSSIAN_SHIFT)

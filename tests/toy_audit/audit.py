@@ -16,13 +16,13 @@ class FirstTargetAudit(TargetsAudit):
     @property
     def guarantee_tests(self) -> GuaranteeTests:
         """The tests of the guarantee of this kind."""
-        from toy_audit.guarantee_tests import FirstTargetGuaranteeTests
+        from tests.toy_audit.guarantee_tests import FirstTargetGuaranteeTests
 
         return FirstTargetGuaranteeTests()
 
     def sections(self) -> tuple[Section[Any], ...]:
         """Return the section of the first target."""
-        from toy_audit.sections import FIRST_TARGET
+        from tests.toy_audit.sections import FIRST_TARGET
 
         return (FIRST_TARGET,)
 

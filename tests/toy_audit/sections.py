@@ -6,7 +6,7 @@ from typing import Any
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.report_elements import ReportNumber, Section
-from toy_audit.guarantee_tests import first_target
+from tests.toy_audit.guarantee_tests import first_target
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fl_audit.verdict.noise_estimate import epsilon_limit
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.target_contribution_tests import limit_of_run
 from fl_audit.verdict.verdict import verdict_on
-from fl_audit.verdict.verdict_messages import TestMessage
+from fl_audit.verdict.verdict_messages import message_of
 from tests.validation.breach_kinds import Breach
 from tests.validation.breach_truths import DELTA, MULTIPLIER, ROUNDS, claimed, true_epsilon
 from tests.validation.opened_breaches import OpenedBreach
@@ -86,7 +86,7 @@ def _limit(line: Line) -> str:
     if not line.by:
         return ""
     made: tuple[TestResult, ...] = run_family(line.measured, (TestName(line.by),))[0]
-    return TestMessage(made[0], _WORDS).words.limit if made else ""
+    return message_of(made[0], _WORDS).limit if made else ""
 
 
 _TITLES = ("breach", "claimed", "true", "verdict", "made-up runs", "real runs", "test", "would have been found",

@@ -1,16 +1,16 @@
 """Rates at which the learned distinguisher finds each breach, and at which it errs.
 
-`python tests/verdict/distinguisher_rates.py [HONEST_RUNS] [RUNS_OF_EACH_BREACH]` prints
+`python -m tests.verdict.distinguisher_rates [HONEST_RUNS] [RUNS_OF_EACH_BREACH]` prints
 two tables, of honest runs and of breaches. In honest runs everything differs between D and D' that may.
 """
 
 import sys
 
 import numpy as np
-from opened_noise import BREACHES, HELD_BACK, SIGNS, UNSEEN, play
 
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.distinguisher import distinguisher
+from tests.verdict.opened_noise import BREACHES, HELD_BACK, SIGNS, UNSEEN, play
 
 
 def _p_values(breach: str, runs: int, trials: int, rounds: int) -> np.ndarray:

@@ -10,7 +10,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from opened_noise import BREACHES, HELD_BACK, SIGNS, play
 from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom, mannwhitneyu
@@ -21,6 +20,7 @@ from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestNotAp
 from fl_audit.verdict.distinguisher import distinguisher
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.trial_features import direction_features, sample_features
+from tests.verdict.opened_noise import BREACHES, HELD_BACK, SIGNS, play
 
 
 def _tested(measured: NoiseMeasurements) -> TestResult:

@@ -22,11 +22,11 @@ from fl_audit.statistics.exact_counts import (
     sum_tails,
     table_p,
 )
-from fl_audit.verdict.declared_tests import OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
+from fl_audit.verdict.declared_tests import OF_OPENED, NotTestedReason, TestName, TestNotApplicableError, TestResult
 from fl_audit.verdict.judging import OPENED_TESTS, run_family
 from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
 from fl_audit.verdict.participation_tests import epsilon_at_rate, epsilon_if_participation_known
-from fl_audit.verdict.verdict_messages import TestMessage
+from fl_audit.verdict.verdict_messages import message_of
 from tests.validation.opened_breaches import OPENED_BREACHES, OpenedBreach, measured_of
 from tests.validation.synthetic_opened import OpenedSetting, draw, opened_of
 
@@ -110,7 +110,7 @@ def test_a_breach_of_what_is_opened_is_found(breach: OpenedBreach) -> None:
         return
     assert {test.name for test in broken} & set(breach.tests)
     for test in broken:
-        assert TestMessage(test, WORDS).sentence.endswith(".")
+        assert message_of(test, WORDS).sentence.endswith(".")
 
 
 def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
@@ -118,10 +118,18 @@ def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
     (test, *_) = _with(breach, breach.setting)
     claim = Claim("add-remove-record", gaussian_rounds(2.0, 30, 0.2), 1e-2)
     assert test.name is TestName.SAMPLE_SIZES
-    assert test.more["claimed"] == pytest.approx(claim.profile.epsilon(claim.delta), rel=1e-9)
+    assert test.more["claimed_epsilon"] == pytest.approx(claim.profile.epsilon(claim.delta), rel=1e-9)
     assert test.more["epsilon"] == pytest.approx(epsilon_if_participation_known(claim), rel=1e-9)
-    said = TestMessage(test, WORDS).sentence
-    assert re.search(rf"epsilon is {test.more['epsilon']:.3g}\b.* {test.more['claimed']:.3g}\b.* Poisson", said)
+    said = message_of(test, WORDS).sentence
+    assert re.search(rf"epsilon is {test.more['epsilon']:.3g}\b.* {test.more['claimed_epsilon']:.3g}\b.* Poisson", said)
+
+
+def test_a_rate_is_held_against_the_claimed_rate_and_not_against_an_epsilon() -> None:
+    """A target that takes part in half of the rounds, where a fifth is claimed."""
+    numbers = {"draws": 30.0, "epsilon": 7.0, "claimed_epsilon": 2.0}
+    message = message_of(TestResult(TestName.TARGET_TURNS, 15.0, 1e-9, 0.5, 0.2, 0.1, "", numbers), WORDS)
+    assert "20\xa0%" in message.claimed
+    assert re.search(r"epsilon is 7\b.* 2 is claimed", message.measured)
 
 
 def test_without_doubt_about_participation_epsilon_is_a_mean_over_binomial_turns() -> None:

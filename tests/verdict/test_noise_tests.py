@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from noise_distributions import DIRECTIONS, PLACES, draw_measured
 from numpy.typing import NDArray
 from scipy import special, stats
 
@@ -40,6 +39,7 @@ from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import _study_breach, synthetic_run
 from tests.validation.synthetic_noise import NoiseSetting, play
 from tests.validation.verdicts import NEVER_TOO_SMALL, NOT_RANDOM
+from tests.verdict.noise_distributions import DIRECTIONS, PLACES, draw_measured
 
 LEVEL = TestName.CORRELATED_NOISE.level / 5  # of one of its questions
 

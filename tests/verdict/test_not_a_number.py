@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from noise_distributions import draw_measured
 
 from fl_audit.errors import InputError
 from fl_audit.privacy.claim import Claim
@@ -15,6 +14,7 @@ from fl_audit.verdict.judging import FAMILY, judge, judge_scores, run_family
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import Verdict
+from tests.verdict.noise_distributions import draw_measured
 
 GUARANTEE = derive_guarantee(Claim("replace-record", gaussian_rounds(8.0, 30), 0.01))
 OF_RUN = ("increments", "sensitivity", "sigma", "scores")

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from noise_distributions import draw_measured
 from numpy.typing import NDArray
 from scipy.stats import binom
 
@@ -27,6 +26,7 @@ from fl_audit.verdict.noise_estimate import (
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum, record_squares, total_squares
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
+from tests.verdict.noise_distributions import draw_measured
 
 
 def guarantee_of(accountant: Accountant, noise_multiplier: float) -> Guarantee:

@@ -7,17 +7,18 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from flwr.app import Message
+import torch
+from flwr.app import Array, Message
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, initial_model
-from fl_audit.app_audits.black_box.message_tags import Observer as Observer
+from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function
@@ -78,7 +79,8 @@ class AuditedSystem:
     # Whether strategy or mods clip updates. If not, clients are trusted to clip, and no trial sends longer updates.
     is_clipped: bool = True
     observer: Observer = Observer.CLIENT  # the adversary: another client or the server
-    # The initial tensors of an app's own model, by name; None runs trials only on small built-in models.
+    # The initial tensors of an app's own model, by name: arrays of numpy, tensors of torch, or an `ArrayRecord` of
+    # Flower. None runs trials only on small built-in models.
     model: Mapping[str, NDArray[np.generic]] | None = None
     weight: str = "num-examples"  # name of the metric in which clients report their number of examples
     # Other metrics that the strategy looks up; clients report their loss under these names too.
@@ -94,6 +96,11 @@ class AuditedSystem:
         return adapted_strategy(self.strategy(clients) if self.takes_client_count else self.strategy())
 
     def __post_init__(self) -> None:
+        require(
+            callable(self.strategy),
+            f"strategy is a {type(self.strategy).__name__}: accepted is a function or class that makes a new one for "
+            "each trial",
+        )
         require_number("clients are", self.clients, "whole numbers from 2")
         require_number("norm is", self.norm, "numbers above 0 and below 1000000")
         require_switch("is_clipped", self.is_clipped)
@@ -102,8 +109,34 @@ class AuditedSystem:
                 isinstance(functions, (tuple, list)),
                 f"{name} is {functions!r}: accepted are tuples, such as ({functions!r},)",
             )
+        if self.model is not None:
+            object.__setattr__(self, "model", _numpy_arrays(self.model))
         # Accepts the string "server" for Observer.SERVER.
         object.__setattr__(self, "observer", choice(Observer, "observer", self.observer))
+
+
+def _numpy_arrays(model: object) -> dict[str, NDArray[np.generic]]:
+    """Return the tensors of a model as arrays of numpy; raises `InputError` if it is no mapping of names to tensors."""
+    accepted = "accepted are a mapping from names to arrays of numpy or tensors of torch, and an ArrayRecord"
+    require(
+        isinstance(model, Mapping) and len(model) > 0, f"model is a {type(model).__name__} without tensors: {accepted}"
+    )
+    arrays = dict[str, NDArray[np.generic]]()
+    for name, value in cast(Mapping[str, Any], model).items():
+        match value:
+            case torch.Tensor():
+                arrays[name] = value.detach().cpu().numpy()
+            case Array():
+                arrays[name] = value.numpy()
+            case _:
+                arrays[name] = np.asarray(value)
+        kind = arrays[name].dtype
+        require(kind.kind in "fiub", f"model has {name!r} of type {kind}: {accepted}")
+    require(
+        any(array.dtype.kind == "f" and array.size > 0 for array in arrays.values()),
+        "model has no tensor of floats, and trials need one that updates change: accepted are models with one",
+    )
+    return arrays
 
 
 def made_by(factory: str, clients: int) -> tuple[Callable[..., Any], Any]:

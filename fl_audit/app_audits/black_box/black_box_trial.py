@@ -11,10 +11,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, with_mods
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Local, clipped_sum, with_mods
+from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.app_audits.black_box.message_tensors import record_of, records_of, shapes_of, with_names
 from fl_audit.app_audits.black_box.metric_lookups import LookupRecordingMetricRecord, numbers_over_rounds
-from fl_audit.app_audits.black_box.recorder import TrialRecorder, TrialRecorderSettings, recorded_trial
+from fl_audit.app_audits.black_box.recorder import TrialRecorder, recorded_trial
 from fl_audit.app_audits.black_box.scenario import (
     RECORDS_OF_OTHERS,
     ClientContribution,
@@ -127,7 +128,7 @@ class BlackBoxTrial:
         rounds = self._claim.rounds
         arrays = self._model.arrays
         is_of_client = system.observer is Observer.CLIENT
-        scene = TrialRecorderSettings(
+        recorder = TrialRecorder(
             model=arrays,
             rounds=rounds,
             target=self._target,
@@ -139,8 +140,7 @@ class BlackBoxTrial:
             own=(lambda: self._contributed) if is_of_client and system.mods else None,
             released_numbers=_all_numbers if is_of_client else lambda _: {},
         )
-
-        return recorded_trial(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
+        return recorded_trial(start, InProcessGrid(self._clients, self._reply), recorder)
 
     def _reply(self, message: Message) -> Message | None:
         """Return a client's reply to a message, after the client's mods; None if the client stays silent."""

@@ -72,11 +72,11 @@ class TrialTag:
     is_about_records: bool = False  # whether the claim is about records, so that the target's client changes a record
 
     def written(self) -> str:
-        """Return the tag as a string for a message's group ID; `read_note` is the inverse."""
+        """Return the tag as a string for a message's group ID; `read_tag` is the inverse."""
         return _PREFIX + json.dumps(asdict(self))
 
 
-def read_note(message: Message) -> TrialTag | None:
+def read_tag(message: Message) -> TrialTag | None:
     """Return the audit's tag on a message and restore the message's original group ID; None without a valid tag."""
     written = message.metadata.group_id
     if not written.startswith(_PREFIX):
@@ -88,11 +88,11 @@ def read_note(message: Message) -> TrialTag | None:
             "replies": UpdateFormat(entries["replies"]),
             "numbers": AbsentTargetMetrics(entries["numbers"]),
         }
-        note = TrialTag(**(entries | kinds))
+        tag = TrialTag(**(entries | kinds))
     except (ValueError, KeyError, TypeError):  # a tag of another version is ignored, so that the app goes on
         return None
-    message.metadata.group_id = note.group
-    return note
+    message.metadata.group_id = tag.group
+    return tag
 
 
 @dataclass(frozen=True)

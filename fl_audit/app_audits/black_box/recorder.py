@@ -1,4 +1,4 @@
-"""Recorders of the messages between server and clients; a transcript holds the recorded results of one trial."""
+"""Recorder of the messages between server and clients; a transcript holds the recorded results of one trial."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,18 +17,10 @@ from fl_audit.app_audits.black_box.message_tags import (
     TargetAction,
     TrialTag,
     UpdateFormat,
-    read_note,
+    read_tag,
     taken_answer,
 )
-from fl_audit.app_audits.black_box.message_tensors import (
-    Arrays,
-    arrays_of,
-    base_of,
-    flat,
-    records_of,
-    shapes_of,
-    with_names,
-)
+from fl_audit.app_audits.black_box.message_tensors import Arrays, arrays_of, flat, records_of, with_names
 from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
 from fl_audit.app_audits.claim_audit.transcript import (
     FORM,
@@ -52,32 +44,6 @@ in such a trial counts as right.
 _WEIGHT = "num-examples"  # name of the metric by which Flower's strategies weight replies by default
 
 
-@dataclass(frozen=True)
-class TrialRecorderSettings:
-    """Settings of a trial that its recorder needs: the model, the clients, the adversary and the tag for messages."""
-
-    model: Arrays  # tensors of the initial model, keyed by name
-    rounds: int  # number of rounds of a trial
-    target: int  # node ID of the target's client, whose contribution differs between D and D'
-    watcher: int | None  # node ID of the client that observes; None if there is none
-    observer: Observer  # the adversary: a client or the server
-    # Function of the round, from 0, and of the learned update of the target's client, None if unknown. Returns the
-    # client's contribution under D minus that under D', shape (parameters,), as far as the observer knows it. It must
-    # not depend on whether the trial is under D or D'.
-    difference: Callable[[int, Floats | None], Floats]
-    sketch: LinearSketch | None = None  # sketch of the model's parameters, sorted by name; None stores all parameters
-    note: TrialTag | None = None  # tag on messages to clients; None for no tag
-    # Crafted actions of other clients, keyed by node ID, in trials in which clients repeat earlier replies. A client
-    # without an entry repeats its reply unchanged.
-    pulls: Mapping[int, TargetAction] = field(default_factory=dict)
-    knows_others: bool = False  # whether the mean contribution of all clients except the target's is recorded
-    # Function that returns the observing client's last contribution before its mods, shape (parameters,). None if the
-    # noise that these mods add is not recorded.
-    own: Callable[[], Floats] | None = None
-    # Function from the strategy's result to the metrics that the claim covers: for each name, its values over rounds.
-    released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
-
-
 @dataclass
 class _RecordedRound:
     """Recorded data of one round of a trial; each vector has the shape (parameters,)."""
@@ -94,118 +60,97 @@ class _RecordedRound:
 
 
 @dataclass
-class AppTrainingRecorder:
-    """Recorder of the app's own training that stores each client's partition, first update, record count and code."""
-
-    model: Arrays  # tensors of the app's initial model, keyed by name
-    replies: UpdateFormat  # whether clients reply with models or with updates
-    # The next four are keyed by the client's node ID.
-    partitions: dict[int, int | None] = field(init=False, default_factory=dict)  # partition ID; None if there is none
-    updates: dict[int, Floats] = field(init=False, default_factory=dict)  # the client's first update, (parameters,)
-    records: dict[int, int] = field(init=False, default_factory=dict)  # number of records passed to `held`
-    faults: dict[int, str] = field(init=False, default_factory=dict)  # reason why `held` was passed no data set
-    codes: set[str] = field(init=False, default_factory=set)  # digests of the code of all clients
-    _sent: dict[int, Arrays] = field(init=False, default_factory=dict)  # last model sent to each client, by node ID
-
-    def record_sent(self, message: Message) -> None:
-        """Store the model in a message to a client, and mark the message as part of the app's own training."""
-        sent = with_names(records_of(message), set(self.model))
-        if sent is not None:
-            self._sent[message.metadata.dst_node_id] = sent
-        message.metadata.group_id = TrialTag(0, group=message.metadata.group_id).written()
-
-    def record_received(self, reply: Message) -> None:
-        """Remove a client's answer to the audit from its reply, and store the answer and the client's first update."""
-        read_note(reply)
-        answer = taken_answer(reply)
-        node = reply.metadata.src_node_id
-        if answer is None:
-            return
-        self.partitions[node] = answer.partition
-        self.codes.add(answer.code)
-        if answer.records is not None:
-            self.records[node] = answer.records
-        if answer.fault:
-            self.faults[node] = answer.fault
-        arrays = with_names(records_of(reply), set(self.model))
-        if arrays is not None and node in self._sent and node not in self.updates:
-            base = base_of(arrays, self._sent[node], self.replies)
-            if shapes_of(base) == shapes_of(arrays):
-                self.updates[node] = flat(arrays) - flat(base)
-
-
 class TrialRecorder:
     """Recorder of all messages of one trial, from which the trial's transcript is made."""
 
-    def __init__(self, settings: TrialRecorderSettings) -> None:
-        self._scene, self._rounds, self._numbers = settings, list[_RecordedRound](), defaultdict[str, list[float]](list)
-        self.errors, self.outside = list[str](), set[str]()
-        # Digest of the reply in the first round, keyed by the client's node ID; only of clients that repeat replies.
-        self.arrived: dict[int, str] = {}
+    model: Arrays  # tensors of the initial model, keyed by name
+    rounds: int  # number of rounds of a trial
+    target: int  # node ID of the target's client, whose contribution differs between D and D'
+    watcher: int | None  # node ID of the client that observes; None if there is none
+    observer: Observer  # the adversary: a client or the server
+    # Function of the round, from 0, and of the learned update of the target's client, None if unknown. Returns the
+    # client's contribution under D minus that under D', shape (parameters,), as far as the observer knows it. It must
+    # not depend on whether the trial is under D or D'.
+    difference: Callable[[int, Floats | None], Floats]
+    sketch: LinearSketch | None = None  # sketch of the model's parameters, sorted by name; None stores all parameters
+    tag: TrialTag | None = None  # tag on messages to clients; None for no tag
+    # Crafted actions of other clients, keyed by node ID, in trials in which clients repeat earlier replies. A client
+    # without an entry repeats its reply unchanged.
+    pulls: Mapping[int, TargetAction] = field(default_factory=dict)
+    knows_others: bool = False  # whether the mean contribution of all clients except the target's is recorded
+    # Function that returns the observing client's last contribution before its mods, shape (parameters,). None if the
+    # noise that these mods add is not recorded.
+    own: Callable[[], Floats] | None = None
+    # Function from the strategy's result to the metrics that the claim covers: for each name, its values over rounds.
+    released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
+    errors: list[str] = field(init=False, default_factory=list)  # error messages of clients
+    outside: set[str] = field(init=False, default_factory=set)  # paths outside of the working copy that were written
+    # Digest of the reply in the first round, keyed by the client's node ID; only of clients that repeat replies.
+    arrived: dict[int, str] = field(init=False, default_factory=dict)
+    _rounds: list[_RecordedRound] = field(init=False, default_factory=list)
+    # Recorded numbers, by name.
+    _numbers: defaultdict[str, list[float]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def record_sent(self, message: Message) -> None:
         """Record the model in a message to a client as a release, and tag the message with its trial."""
         node = message.metadata.dst_node_id
-        note = self._scene.note
         if message.metadata.message_type.startswith("train"):
-            self._asked(node, message)
-        if note is not None:
-            action = note.action if node == self._scene.target else None  # only the target's client may know it
+            self._record_request(node, message)
+        if self.tag is not None:
+            action = self.tag.action if node == self.target else None  # only the target's client may know it
             group = message.metadata.group_id
             number = max(0, len(self._rounds) - 1)
-            tag = replace(note, group=group, action=action, round=number, pull=self._scene.pulls.get(node))
+            tag = replace(self.tag, group=group, action=action, round=number, pull=self.pulls.get(node))
             message.metadata.group_id = tag.written()
 
     def record_received(self, reply: Message) -> None:
         """Record a client's reply, and remove the audit's own data from it."""
-        read_note(reply)
+        read_tag(reply)
         if reply.has_error():
             self.errors.append(" ".join((reply.error.reason or "no reason").split()))
             return
         answer = taken_answer(reply)
         self.outside |= set(answer.outside if answer else ())
         if reply.metadata.message_type.startswith("train") and self._rounds:
-            self._answered(reply, answer)
+            self._record_reply(reply, answer)
 
-    def _asked(self, node: int, message: Message) -> None:
-        scene = self._scene
+    def _record_request(self, node: int, message: Message) -> None:
         # A second message to the same node begins the next round, because strategies need not number their rounds.
         if not self._rounds or node in self._rounds[-1].asked:
             received = records_of(message)
-            model = with_names(received, set(scene.model)) or next(iter(received.values()), None)
+            model = with_names(received, set(self.model)) or next(iter(received.values()), None)
             if model is None:
                 return
             self._rounds.append(_RecordedRound(model))
         self._rounds[-1].asked.add(node)
-        if node == scene.watcher and scene.observer is Observer.CLIENT:
+        if node == self.watcher and self.observer is Observer.CLIENT:
             for name, record in message.content.config_records.items():
                 self._note(name, record)
 
-    def _answered(self, reply: Message, answer: ClientAnswer | None) -> None:
-        scene = self._scene
-        heard = self._rounds[-1]
+    def _record_reply(self, reply: Message, answer: ClientAnswer | None) -> None:
+        recorded_round = self._rounds[-1]
         node = reply.metadata.src_node_id
-        heard.answered.add(node)
-        if node == scene.target:
-            heard.has_arrived = bool(reply.content.array_records)
-            heard.difference = None if answer is None else answer.update
-        elif scene.note is not None and scene.note.is_still and len(self._rounds) == 1:
+        recorded_round.answered.add(node)
+        if node == self.target:
+            recorded_round.has_arrived = bool(reply.content.array_records)
+            recorded_round.difference = None if answer is None else answer.update
+        elif self.tag is not None and self.tag.is_still and len(self._rounds) == 1:
             self.arrived[node] = _digest(reply)
-        is_own = node == scene.watcher and scene.own is not None
-        is_seen = node == scene.target and scene.observer is Observer.SERVER
-        if not (is_own or is_seen or scene.knows_others):
+        is_own = node == self.watcher and self.own is not None
+        is_seen = node == self.target and self.observer is Observer.SERVER
+        if not (is_own or is_seen or self.knows_others):
             return
-        arrays = with_names(records_of(reply), set(scene.model))
+        arrays = with_names(records_of(reply), set(self.model))
         if arrays is None:
             return
-        is_model = scene.note is None or scene.note.replies is UpdateFormat.MODELS
-        update = flat(arrays, scene.model) - (flat(heard.sent, scene.model) if is_model else 0.0)
-        if node == scene.target:
-            heard.reply = update
+        is_model = self.tag is None or self.tag.replies is UpdateFormat.MODELS
+        update = flat(arrays, self.model) - (flat(recorded_round.sent, self.model) if is_model else 0.0)
+        if node == self.target:
+            recorded_round.reply = update
         elif np.all(np.isfinite(update)):
-            heard.others.append((_weight(reply), update))
-        if is_own and scene.own is not None:
-            heard.own = np.nan_to_num(update - scene.own())
+            recorded_round.others.append((_weight(reply), update))
+        if is_own and self.own is not None:
+            recorded_round.own = np.nan_to_num(update - self.own())
         if is_seen:
             for record in reply.content.metric_records.values():
                 self._note("reply", record)
@@ -216,40 +161,40 @@ class TrialRecorder:
             for label, number in () if name == "server-round" else plain_numbers(name, value):
                 self._numbers[f"{quantity}: {label}"].append(number)
 
-    def _seen(self, result: Result | None, refusal: str | None) -> Transcript:
+    def transcript(self, result: Result | None, refusal: str | None) -> Transcript:
         """Return the trial's transcript. If the strategy raised, `result` is None and `refusal` is the reason."""
-        scene = self._scene
-        rounds = self._scene.rounds
-        is_of_server = scene.observer is Observer.SERVER
-        size = sum(value.size for value in scene.model.values())
-        heard = self._rounds[:rounds]
-        models = [recorded_round.sent for recorded_round in heard]
-        if result is not None and len(heard) == rounds and result.arrays:
+        is_of_server = self.observer is Observer.SERVER
+        size = sum(value.size for value in self.model.values())
+        recorded_rounds = self._rounds[: self.rounds]
+        models = [recorded_round.sent for recorded_round in recorded_rounds]
+        if result is not None and len(recorded_rounds) == self.rounds and result.arrays:
             models.append(arrays_of(result.arrays))
         for released in () if is_of_server else models[1:]:
             self._note_form(released)
         if result is not None:
-            for name, numbers in scene.released_numbers(result).items():
+            for name, numbers in self.released_numbers(result).items():
                 self._numbers[name] += numbers
-        sent = _stacked([flat(model, scene.model) for model in models], rounds + 1, size, np.nan)
+        sent = _stacked([flat(model, self.model) for model in models], self.rounds + 1, size, np.nan)
         values = sent[1:]
         steps = sent[1:] - sent[:-1]
         if is_of_server:
-            steps = _stacked([recorded_round.reply for recorded_round in heard], rounds, size, np.nan)
+            steps = _stacked([recorded_round.reply for recorded_round in recorded_rounds], self.rounds, size, np.nan)
             values = steps + sent[:-1]
-        differences = [*(recorded_round.difference for recorded_round in heard), *[None] * (rounds - len(heard))]
-        difference = np.stack(
-            [scene.difference(index, round_difference) for index, round_difference in enumerate(differences)]
+        learned = [recorded_round.difference for recorded_round in recorded_rounds]
+        learned += [None] * (self.rounds - len(recorded_rounds))
+        difference = np.stack([self.difference(index, update) for index, update in enumerate(learned)])
+        other_means = _stacked(
+            [_mean(recorded_round.others) for recorded_round in recorded_rounds], self.rounds, size, 0.0
         )
-        other_means = _stacked([_mean(recorded_round.others) for recorded_round in heard], rounds, size, 0.0)
-        own_updates = _stacked([recorded_round.own for recorded_round in heard], rounds, size, 0.0)
+        own_updates = _stacked([recorded_round.own for recorded_round in recorded_rounds], self.rounds, size, 0.0)
         # A reply that does not change the model contributes nothing.
         contributed = any(
-            recorded_round.has_arrived and np.any(difference[index]) for index, recorded_round in enumerate(heard)
+            recorded_round.has_arrived and np.any(difference[index])
+            for index, recorded_round in enumerate(recorded_rounds)
         )
-        arrived = (recorded_round.has_arrived for recorded_round in heard)
+        arrived = (recorded_round.has_arrived for recorded_round in recorded_rounds)
         has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
-        sketch = scene.sketch
+        sketch = self.sketch
         direction = difference
         if sketch is not None:  # otherwise all parameters are stored
             for there in (step[np.isfinite(step)] for step in steps):  # two numbers that a sketch does not contain
@@ -262,8 +207,8 @@ class TrialRecorder:
                 sketch.of_vectors(array, difference) for array in (steps, other_means, own_updates)
             )
         beside = _summarised(self._numbers, self.errors, refusal)
-        if scene.note is not None and any(
-            scene.target in recorded_round.asked - recorded_round.answered for recorded_round in heard
+        if self.tag is not None and any(
+            self.target in recorded_round.asked - recorded_round.answered for recorded_round in recorded_rounds
         ):
             beside[FAILED] = 1.0
         return Transcript(steps, values, direction, other_means, own_updates, contributed, has_release, beside, refusal)
@@ -273,7 +218,7 @@ class TrialRecorder:
 
         Of tensors that the initial model lacks, the values are recorded as well.
         """
-        beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
+        beside = {name: array.ravel() for name, array in released.items() if name not in self.model}
         self._note("array", {f"{name}[{n}]": float(x) for name, array in beside.items() for n, x in enumerate(array)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
         self._note(FORM, {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
@@ -305,7 +250,7 @@ def recorded_trial(start: Callable[[Grid], Result], grid: Grid, recorder: TrialR
     # An exception of a strategy is a result of the trial, and must not end the audit.
     except (Exception, SystemExit) as error:
         refusal = in_a_line(error)
-    return recorder._seen(result, refusal)
+    return recorder.transcript(result, refusal)
 
 
 def _is_same(before: Arrays, after: Arrays) -> bool:

@@ -1,4 +1,4 @@
-"""A scenario (the conditions of black-box trials) and its parts: contributions, other clients, model and rounds."""
+"""A scenario (the conditions of black-box trials) and its parts: contributions, environment, model and rounds."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -103,6 +103,26 @@ class OtherClientsAndModel:
             f"a model {self.model.value}" if self.model else "",
         ]
         return "; ".join(phrase for phrase in phrases if phrase)
+
+
+FEW = 4
+MANY = 20
+"""Numbers of clients of environments with few and with many clients."""
+STAGES = (
+    OtherClientsAndModel("others spread", OtherContributions.SPREAD),
+    OtherClientsAndModel("others in pairs", OtherContributions.PAIRS),
+    OtherClientsAndModel("around a median", OtherContributions.MEDIAN),
+    OtherClientsAndModel("around a median, few", OtherContributions.MEDIAN, FEW),
+    OtherClientsAndModel("around a median, many", OtherContributions.MEDIAN, MANY),
+    OtherClientsAndModel("others spread, many", OtherContributions.SPREAD, MANY),
+    OtherClientsAndModel("large model", model=ModelKind.LARGE),
+    OtherClientsAndModel("own model", model=ModelKind.OWN),
+    OtherClientsAndModel("own model, around a median", OtherContributions.MEDIAN, model=ModelKind.OWN),
+    OtherClientsAndModel("lengths around a median", OtherContributions.LENGTHS),
+    OtherClientsAndModel("lengths around a median, many", OtherContributions.LENGTHS, MANY),
+    OtherClientsAndModel("non-zero model", model=ModelKind.NON_ZERO),
+)
+"""Environments other than the default one, in which the simplest scenarios are run again."""
 
 
 class UpdateSignSchedule(Enum):

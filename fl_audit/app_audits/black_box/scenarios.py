@@ -7,6 +7,7 @@ from fl_audit.adjacency import Relation, Unit
 from fl_audit.app_audits.black_box.scenario import (
     OF_FEW_TENSORS,
     RECORDS_OF_OTHERS,
+    STAGES,
     ClientContribution,
     Direction,
     ModelKind,
@@ -16,7 +17,6 @@ from fl_audit.app_audits.black_box.scenario import (
     Scenario,
     UpdateSignSchedule,
 )
-from fl_audit.app_audits.black_box.scenario_environments import STAGES
 
 HUGE = 1000.0  # norm of an update that must be clipped, as a multiple of the clipping norm
 

@@ -22,7 +22,7 @@ from fl_audit.app_audits.black_box.message_tags import (
     ClientAnswer,
     TargetAction,
     TrialTag,
-    read_note,
+    read_tag,
 )
 from fl_audit.app_audits.black_box.message_tensors import (
     Arrays,
@@ -56,29 +56,29 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
 
     The reply is unchanged if the server runs no audit.
     """
-    note = read_note(message)
-    with _kept_apart(context, 0 if note is None else note.trial, is_noted=note is not None) as state:
-        if note is None:
+    tag = read_tag(message)
+    with _kept_apart(context, 0 if tag is None else tag.trial, is_tagged=tag is not None) as state:
+        if tag is None:
             return call_next(message, context)
-        is_target = note.action is not None and message.metadata.message_type.startswith("train")
-        received = records_of(message) if is_target or note.pull else {}
-        is_still = note.is_still and note.action is None and message.metadata.message_type.startswith("train")
+        is_target = tag.action is not None and message.metadata.message_type.startswith("train")
+        received = records_of(message) if is_target or tag.pull else {}
+        is_still = tag.is_still and tag.action is None and message.metadata.message_type.startswith("train")
         with (
-            applying_action(note.action if is_target and note.is_about_records else None) as shard,
-            _in_a_copy(note.trial) as outside,
+            applying_action(tag.action if is_target and tag.is_about_records else None) as shard,
+            _in_a_copy(tag.trial) as outside,
         ):
-            content = _reply_to_repeat(state, note.round) if is_still else None
+            content = _reply_to_repeat(state, tag.round) if is_still else None
             reply = call_next(message, context) if content is None else Message(content, reply_to=message)
         if is_still and content is None and not reply.has_error():
-            state |= {f"{_STILL}{note.round}.{name}": deepcopy(record) for name, record in reply.content.items()}
+            state |= {f"{_STILL}{tag.round}.{name}": deepcopy(record) for name, record in reply.content.items()}
     if reply.has_error():
         return reply
-    update = _played(reply, received, note) if is_target else None
-    if is_still and note.pull is not None:
-        _played(reply, received, replace(note, action=note.pull))
-    with _spared(note.trial):
+    update = _played(reply, received, tag) if is_target else None
+    if is_still and tag.pull is not None:
+        _played(reply, received, replace(tag, action=tag.pull))
+    with _spared(tag.trial):
         partition = context.node_config.get("partition-id")
-        code = "" if note.trial else client_fingerprint(call_next, context.run_config)
+        code = "" if tag.trial else client_fingerprint(call_next, context.run_config)
         number = partition if isinstance(partition, int) else None
         answer = ClientAnswer(number, update, shard.records, code, tuple(outside), shard.fault or "")
         reply.content[ANSWER] = answer.record()
@@ -134,16 +134,16 @@ def _played(reply: Message, received: dict[str, Arrays], tag: TrialTag) -> Float
 
 
 @contextmanager
-def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[str, Any]]:
+def _kept_apart(context: Context, trial: int, is_tagged: bool) -> Iterator[dict[str, Any]]:
     """Give a client the state of the current trial in a `with` block; yield the audit's own entries of the state.
 
-    `is_noted` says whether the message has the tag of a trial. Without a tag, a client that was never in a trial keeps
+    `is_tagged` says whether the message has the tag of a trial. Without a tag, a client that was never in a trial keeps
     its state.
     """
     ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
     if not trial:  # a new training of the app discards the replies that clients repeat in trials
         ours = {key: record for key, record in ours.items() if not key.startswith(_STILL)}
-    if not ours and not is_noted:
+    if not ours and not is_tagged:
         yield ours
         return
     with _spared(trial):

@@ -99,6 +99,8 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirection
     )
     learned = {name for name, value in ordered.items() if value.ndim > 0 and value.dtype.kind == "f"}
     learned -= {name for name, value in ordered.items() if is_moved_by(Direction.RUNNING, name, value)}
+    # A model may have nothing but scalars, or running statistics, that can be learned.
+    learned = learned or {name for name, value in ordered.items() if value.dtype.kind == "f"}
     positions = [np.arange(coordinates.start, coordinates.stop) for name, coordinates in tensors if name in learned]
     trained = np.concatenate([np.zeros(0, np.int64), *positions])
     directions = np.zeros((2, int(ends[-1])))

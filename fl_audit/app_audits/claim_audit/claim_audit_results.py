@@ -1,6 +1,9 @@
-"""Result types of a black-box audit, and the number of its trials; a distinguisher is a rule that tells D from D'."""
+"""Results of a black-box audit, the verdict on them, and the number of trials.
 
-from collections.abc import Callable, Mapping
+A distinguisher is a rule that tells D from D'.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -8,11 +11,12 @@ from typing import NamedTuple
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort
 from fl_audit.app_audits.claim_audit.features import summed_projections
-from fl_audit.app_audits.claim_audit.leak_causes import NO_CAUSE, LeakCause, cause_of, telling_lines
+from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import GaussianMuEstimate, estimate_gaussian_mu
+from fl_audit.app_audits.claim_audit.leak_causes import LeakCause, cause_of, telling_lines
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict import Verdict, without_contradiction
 
 Tell = Callable[[str], None]
 """A function that takes progress messages."""
@@ -78,7 +82,8 @@ class DistinguisherTest:
     present: Flags  # true for trials with D, false for trials with D', shape (trials,)
     along: Floats  # releases projected on the differing contribution, summed over rounds, shape (trials,)
     lines: tuple[str, ...]  # lines of text on the values that differ most between D and D'
-    cause: LeakCause = NO_CAUSE  # the likely cause of a difference, if known
+    cause: LeakCause | None = None  # the likely cause of a difference, if known
+    noise: GaussianMuEstimate | None = None  # the estimated noise; None if the noise does not look Gaussian
 
     @property
     def is_beside_model(self) -> bool:
@@ -170,6 +175,7 @@ class ClaimAudit:
 
 def attempt_of(
     distinguisher: Distinguisher,
+    claim: StatedClaim,
     bound: float,
     ceiling: float,
     confidence: float,
@@ -187,6 +193,8 @@ def attempt_of(
     ----------
     distinguisher
         The tested distinguisher.
+    claim
+        The audited claim.
     bound
         Lower bound on epsilon that the trials prove.
     ceiling
@@ -205,17 +213,51 @@ def attempt_of(
         Number of first trials, which are not counted.
     """
     counted_transcripts = transcripts.select_trials(slice(lessons, None))
+    counted_present = present[lessons:]
+    along = summed_projections(counted_transcripts)
     return DistinguisherTest(
         distinguisher=distinguisher,
         bound=bound,
         confidence=confidence,
         ceiling=ceiling,
         trials=len(scores),
-        share_of_trials=counted_transcripts.share_of_trials(present[lessons:]),
+        share_of_trials=counted_transcripts.share_of_trials(counted_present),
         right=int(right.sum()),
         scores=scores,
-        present=present[lessons:],
-        along=summed_projections(counted_transcripts),
+        present=counted_present,
+        along=along,
         lines=telling_lines(transcripts, present, distinguisher.group),
         cause=cause_of(transcripts, present, distinguisher.group),
+        noise=estimate_gaussian_mu(along, counted_present, claim.allowed_mu),
     )
+
+
+def verdict_of(attempts: Sequence[DistinguisherTest]) -> Verdict:
+    """Return the verdict on a claim from the tests of distinguishers.
+
+    It is VIOLATED if a test refutes the claim. It is CONSISTENT if no test refutes the claim, at least one test would
+    have refuted it if all guesses had been right, and no reading of Gaussian noise beside the tests contradicts the
+    claim. Otherwise it is INCONCLUSIVE.
+    """
+    if any(attempt.is_broken for attempt in attempts):
+        return Verdict.VIOLATED
+    can_refute = any(attempt.ceiling > attempt.distinguisher.limit.epsilon for attempt in attempts)
+    return without_broken_readings(Verdict.CONSISTENT if can_refute else Verdict.INCONCLUSIVE, attempts)
+
+
+def without_broken_readings(verdict: Verdict, attempts: Sequence[DistinguisherTest]) -> Verdict:
+    """Return a verdict that agrees with the readings of Gaussian noise in tests.
+
+    Parameters
+    ----------
+    verdict
+        The verdict before; if it is CONSISTENT and a reading is broken, INCONCLUSIVE takes its place.
+    attempts
+        The tests with the readings.
+    """
+    return without_contradiction(verdict, [estimate.reading.reading for estimate in broken_estimates(attempts)])
+
+
+def broken_estimates(attempts: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:
+    """Return the estimates of the noise in tests whose lower bound on mu exceeds the claim."""
+    return [attempt.noise for attempt in attempts if attempt.noise is not None and attempt.noise.is_broken]

@@ -1,6 +1,6 @@
 """Findings of a black-box audit, one for each tested distinguisher, and the result as JSON values.
 
-A finding includes an estimate of the noise scale if the noise looks Gaussian.
+A finding adds the texts of the scenario to a test.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,6 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     trials_words,
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
-from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import GaussianMuEstimate, estimate_gaussian_mu
 from fl_audit.array_types import finite
 from fl_audit.words import capital
 
@@ -27,7 +26,6 @@ class DistinguisherFinding:
     attempt: DistinguisherTest  # the test
     words: str  # description of the scenario
     usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
-    noise: GaussianMuEstimate | None  # the estimated noise; None if the noise does not look Gaussian
     claimed_success: float  # the largest probability of a right guess that the claim allows, from 0.5 to 1
     proviso: str = ""  # a sentence on when the update of this scenario can occur; empty if every client can send it
 
@@ -67,17 +65,18 @@ class DistinguisherFinding:
     @property
     def cause(self) -> str:
         """Sentences on the probable cause of a difference between trials with D and with D'."""
-        phrases = [self.attempt.cause.words]
-        noise = self.noise
+        leak = self.attempt.cause
+        noise = self.attempt.noise
+        phrases = [leak.words] if leak is not None else []
         if noise is not None and self._is_short:
             what_changes = (
                 "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
             )
             short = f"There is {noise.ratio:.1f} times too little noise for what {what_changes}"
             phrases.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
-        if not any(phrases):
+        if not phrases:
             phrases.append(f"What told is {self.attempt.distinguisher.group}.")
-        if self._is_short or not self.attempt.cause.words:
+        if self._is_short or leak is None:
             phrases.append(self.proviso)
         return " ".join(filter(None, phrases))
 
@@ -88,8 +87,10 @@ class DistinguisherFinding:
         If the noise is too weak, the usual fix for the scenario is added. If no fix of the cause is known, only the
         usual fix is given.
         """
-        fix = self.attempt.cause.fix
-        return " ".join(filter(None, (fix, self.usual_fix if self._is_short or not fix else "")))
+        leak = self.attempt.cause
+        if leak is None:
+            return self.usual_fix
+        return f"{leak.fix} {self.usual_fix}" if self._is_short else leak.fix
 
     @property
     def _is_short(self) -> bool:
@@ -99,7 +100,8 @@ class DistinguisherFinding:
         """
         if self.attempt.is_beside_model:
             return False
-        return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
+        noise = self.attempt.noise
+        return noise is not None and noise.ratio > 1 and noise.mu_low > noise.claimed_mu
 
 
 def findings(
@@ -127,7 +129,6 @@ def findings(
             test,
             words[test.distinguisher.kind],
             fixes[test.distinguisher.kind],
-            estimate_gaussian_mu(claim, test),
             claim.success,
             arguments.get(test.distinguisher.kind, ""),
         )
@@ -175,7 +176,7 @@ def result_json(claim_audit: ClaimAudit, findings: tuple[DistinguisherFinding, .
 
 def _finding_json(finding: DistinguisherFinding) -> dict[str, Any]:
     attempt = finding.attempt
-    reading = finding.noise
+    reading = attempt.noise
     gaussian = None
     if reading is not None:
         numbers = {name: getattr(reading, name) for name in ("mu", "mu_low", "claimed_mu", "shift", "spread")}

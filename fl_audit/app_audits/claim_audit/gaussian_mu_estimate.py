@@ -4,15 +4,12 @@ Releases are projected on the differing contribution, which is the contribution 
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import normaltest
 
-from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.claim_audit.claim_audit_results import DistinguisherTest
-from fl_audit.array_types import Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.statistics.claim_comparisons import ClaimComparison, Reading, compare_with_claim
 from fl_audit.statistics.shift_bound import ShiftEstimate, gaussian_shift
 from fl_audit.statistics.significance_levels import READING_LEVEL
@@ -47,6 +44,11 @@ class GaussianMuEstimate:
         )
 
     @property
+    def is_broken(self) -> bool:
+        """Whether the lower bound on mu exceeds what the claim allows."""
+        return self.reading.reading is Reading.BROKEN
+
+    @property
     def ratio(self) -> float:
         """The factor by which the noise is too small; 1 or less if there is enough noise."""
         return self.mu / max(self.claimed_mu, 1e-300)
@@ -61,12 +63,14 @@ class GaussianMuEstimate:
         )
 
 
-def estimate_gaussian_mu(claim: StatedClaim, test: DistinguisherTest) -> GaussianMuEstimate | None:
-    """Return estimates of shift, noise and mu from a distinguisher's trials, for the case that the noise is Gaussian.
+def estimate_gaussian_mu(along: Floats, present: Flags, claimed_mu: float) -> GaussianMuEstimate | None:
+    """Return estimates of shift, noise and mu from projected releases, for the case that the noise is Gaussian.
 
     The result is None if a test rejects normal noise, or with fewer than 20 trials with D or with D'.
+
+    Shapes: `along` (trials,), `present` (trials,).
     """
-    ones, zeros = test.along[test.present], test.along[~test.present]
+    ones, zeros = along[present], along[~present]
     if min(ones.size, zeros.size) < 20:
         return None
     residual = np.concatenate([ones - ones.mean(), zeros - zeros.mean()])
@@ -80,16 +84,10 @@ def estimate_gaussian_mu(claim: StatedClaim, test: DistinguisherTest) -> Gaussia
         mu=estimate.shift,
         mu_low=estimate.low,
         confidence=_CONFIDENCE,
-        claimed_mu=claim.allowed_mu,
+        claimed_mu=claimed_mu,
         p_value=p_value,
         mu_low_at_level=at_level.low,
     )
-
-
-def broken_estimates(claim: StatedClaim, attempts: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:
-    """Return the estimates of distinguishers' trials whose lower bound on mu exceeds the claim."""
-    estimates = [estimate_gaussian_mu(claim, attempt) for attempt in attempts]
-    return [estimate for estimate in estimates if estimate is not None and estimate.reading.reading is Reading.BROKEN]
 
 
 def strength(ones: Floats, zeros: Floats, confidence: float) -> ShiftEstimate:

@@ -20,11 +20,10 @@ _LINES = 4  # largest number of lines that `telling_lines` returns
 class LeakCause(NamedTuple):
     """A likely cause why trials with D and with D' can be distinguished, and a fix for it."""
 
-    words: str = ""  # the cause, as a sentence; empty if no known cause was found
-    fix: str = ""  # the fix, as a sentence; empty if no known cause was found
+    words: str  # the cause, as a sentence
+    fix: str  # the fix, as a sentence
 
 
-NO_CAUSE = LeakCause()
 _NO_MORE = "Release no number beside the model that was not clipped, noised and accounted for."
 _BEAR = "Bear every reply that an ordinary client may send, an update of nothing among them, without an error."
 _ADD = "Add noise to what is released, from a generator that the operating system seeds anew in every run."
@@ -39,10 +38,10 @@ _FINITE = "Refuse replies whose values are not finite, and bear every ordinary o
 _ONE_VECTOR = "Clip all tensors of a client together, and give each of them noise for the same norm."
 
 
-def cause_of(transcripts: Transcripts, present: Flags, group: str) -> LeakCause:
+def cause_of(transcripts: Transcripts, present: Flags, group: str) -> LeakCause | None:
     """Return a probable cause by which trials with D and with D' can be distinguished.
 
-    If no cause is found, the texts of the result are empty.
+    The result is None if no cause is found.
 
     Shapes: `present` (trials,).
     """
@@ -53,7 +52,7 @@ def cause_of(transcripts: Transcripts, present: Flags, group: str) -> LeakCause:
     if abs(released) > 0.5:
         return LeakCause("Whether a model is released at all tells who took part.", _BEAR)
     form = _changed_form(transcripts, present, group)
-    if form.words:
+    if form is not None:
         return form
     if transcripts.is_beside_model(group):
         return LeakCause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
@@ -73,11 +72,11 @@ def cause_of(transcripts: Transcripts, present: Flags, group: str) -> LeakCause:
         return LeakCause(rounded, _ON_A_GRID)
     # Each function looks for a cause that the earlier ones do not explain.
     causes = (look(transcripts, present) for look in (_over_rounds, _by_size, _where))
-    return next((cause for cause in causes if cause.words), LeakCause())
+    return next((cause for cause in causes if cause is not None), None)
 
 
-def _changed_form(transcripts: Transcripts, present: Flags, group: str) -> LeakCause:
-    """Return a cause if arrays of another form, or values that are not finite, tell D from D'; else an empty one."""
+def _changed_form(transcripts: Transcripts, present: Flags, group: str) -> LeakCause | None:
+    """Return a cause if arrays of another form, or values that are not finite, tell D from D'; else None."""
 
     def differs(values: Floats) -> bool:
         shares = np.isfinite(values).reshape(len(transcripts), -1).mean(axis=1)
@@ -95,7 +94,7 @@ def _changed_form(transcripts: Transcripts, present: Flags, group: str) -> LeakC
     if tensors:
         text = f"Whether the released values of {', '.join(tensors)} are finite follows from who took part."
         return LeakCause(text, _FINITE)
-    return NO_CAUSE
+    return None
 
 
 def _without_noise(transcripts: Transcripts, present: Flags) -> tuple[list[str], list[str]]:
@@ -114,14 +113,14 @@ def _without_noise(transcripts: Transcripts, present: Flags) -> tuple[list[str],
     return constant, [name for name, coordinates in transcripts.tensors if np.any(is_bare[:, coordinates])]
 
 
-def _over_rounds(transcripts: Transcripts, present: Flags) -> LeakCause:
-    """Return the cause of a leak that shows only in a comparison of rounds; an empty cause if none is found.
+def _over_rounds(transcripts: Transcripts, present: Flags) -> LeakCause | None:
+    """Return the cause of a leak that shows only in a comparison of rounds; None if there is none.
 
     Possible causes are noise that is repeated, a contribution that stays in later releases, and noise that shrinks.
     """
     along = projections(transcripts)
     if along.shape[1] < 2:
-        return LeakCause()
+        return None
     ones, zeros = along[present], along[~present]
     shifts = ones.mean(axis=0) - zeros.mean(axis=0)
     noise = np.concatenate([ones - ones.mean(axis=0), zeros - zeros.mean(axis=0)])
@@ -138,28 +137,28 @@ def _over_rounds(transcripts: Transcripts, present: Flags) -> LeakCause:
             _AFTER,
         )
     if not (spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise))):
-        return LeakCause()
+        return None
     ratio = spreads[0] / max(spreads[-1], 1e-300)
     text = f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
     return LeakCause(text, _STEADY)
 
 
-def _by_size(transcripts: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause if the scale of the noise differs between D and D'; its texts are empty if it does not."""
+def _by_size(transcripts: Transcripts, present: Flags) -> LeakCause | None:
+    """Return a cause if the scale of the noise differs between D and D'; None if it does not."""
     steps = [transcripts.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(noises_of_side - np.nan_to_num(noises_of_side).mean(axis=0)) for noises_of_side in steps)
     ones, zeros = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
     if not _is_clear(ones, zeros, steps[0].size):
-        return LeakCause()
+        return None
     ratio = max(ones, zeros) / min(ones, zeros)
     text = f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
     return LeakCause(text, _CONSTANT)
 
 
-def _where(transcripts: Transcripts, present: Flags) -> LeakCause:
+def _where(transcripts: Transcripts, present: Flags) -> LeakCause | None:
     """Return a cause that names one tensor, if this tensor distinguishes D from D' far better than all others do.
 
-    Otherwise the cause is empty.
+    Otherwise the result is None.
     """
     steps = np.nan_to_num(transcripts.steps)
     effects = list[tuple[float, str]]()
@@ -177,7 +176,7 @@ def _where(transcripts: Transcripts, present: Flags) -> LeakCause:
         if smallest > 3 * largest:
             effects.append((smallest, name))
     if not effects:
-        return LeakCause()
+        return None
     text = f"It shows in {max(effects)[1]} above all: what is there is not covered as the rest is."
     return LeakCause(text, _ONE_VECTOR)
 

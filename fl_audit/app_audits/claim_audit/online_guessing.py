@@ -14,8 +14,7 @@ import numpy as np
 from scipy.stats import beta
 
 from fl_audit.app_audits.claim_audit.claim import LESSONS, StatedClaim
-from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest, attempt_of
-from fl_audit.app_audits.claim_audit.claim_verdict import verdict_of
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest, attempt_of, verdict_of
 from fl_audit.app_audits.claim_audit.distinguishers import (
     Distinguisher,
     Rule,
@@ -82,7 +81,9 @@ def audit_online(
             0.0,
             sort=sort_of(group, transcripts),
         )
-        return attempt_of(distinguisher, bound, ceiling, confidence, right, scores, transcripts, present, LESSONS)
+        return attempt_of(
+            distinguisher, claim, bound, ceiling, confidence, right, scores, transcripts, present, LESSONS
+        )
 
     every = feature_groups(transcripts)
     low_bits = {name: every.pop(name) for name in LOW_BITS if name in every}
@@ -92,7 +93,7 @@ def audit_online(
     knowing = guessed(every) if len(by_all) < len(every) and not attempt.is_broken else None
     if knowing is not None and not knowing.is_broken:
         knowing = None
-    verdict = verdict_of(claim, [attempt]) if knowing is None else Verdict.INCONCLUSIVE
+    verdict = verdict_of([attempt]) if knowing is None else Verdict.INCONCLUSIVE
     test = floating if floating.is_broken else None
     return ClaimAudit(claim, verdict, (attempt,), (), LESSONS, test, knowing=knowing)
 

@@ -98,8 +98,8 @@ def _finding_lines(finding: DistinguisherFinding) -> list[tuple[str, str]]:
     attempt = finding.attempt
     lines = [("Cause", finding.cause)] if attempt.is_broken else []
     lines.append((f"{attempt.distinguisher.kind} ({finding.words})", finding.sentence))
-    if finding.noise is not None:
-        lines.append(("Noise, if it is Gaussian", finding.noise.words))
+    if finding.attempt.noise is not None:
+        lines.append(("Noise, if it is Gaussian", finding.attempt.noise.words))
     if attempt.is_broken:
         lines += [("Differs", line) for line in attempt.lines]
         lines.append(("Usual fix", finding.fix))

@@ -7,7 +7,8 @@ from fl_audit.app_audits.black_box.audited_system import AuditedSystem, made_by,
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require
+from fl_audit.words import name_list
 
 USUAL_CLIENTS = 4  # clients in a trial if neither options nor strategy name a number
 _ACCEPTED = "accepted are --claim-epsilon, --claim-noise-multiplier, or a strategy that names its noise multiplier"
@@ -28,7 +29,9 @@ def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedCla
     strategy = system.new_strategy(system.clients)
     about_clients = adjacency if adjacency.unit is Unit.CLIENT else None
     stated_claim = stated_by(strategy, list(system.mods), about_clients, options.claimed_rounds, options.delta)
-    if not isinstance(made_by(options.factory, system.clients)[1], AuditedSystem):
+    if isinstance(made_by(options.factory, system.clients)[1], AuditedSystem):
+        _require_no_settings_of_system(options)
+    else:
         system = _with_numbers_of(stated_claim, system, options)
     if claim is not None:
         return system, claim, ""
@@ -41,6 +44,22 @@ def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedCla
             "claim about clients, or --claim-epsilon or --claim-noise-multiplier beside it"
         )
     return replace(system, observer=stated_claim.observer), stated_claim.claim, stated_claim.source
+
+
+def _require_no_settings_of_system(options: StrategyOptions) -> None:
+    """Raise `InputError` if an option sets what an `AuditedSystem` sets."""
+    usual = StrategyOptions(options.factory, options.adjacency)
+    settings = {
+        "clients": options.clients is not None,
+        "clipping-norm": options.norm is not None,
+        "trust-client-clipping": options.is_clipped is not usual.is_clipped,
+        "observer": options.observer != usual.observer,
+    }
+    names = [name for name, is_set in settings.items() if is_set]
+    require(
+        not names,
+        f"{name_list(names)} set beside {options.factory}, which returns an AuditedSystem: accepted is to set it there",
+    )
 
 
 def _with_numbers_of(claim: StatedAppClaim, system: AuditedSystem, options: StrategyOptions) -> AuditedSystem:

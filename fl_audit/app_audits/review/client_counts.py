@@ -8,7 +8,7 @@ from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, layers_of
-from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
+from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.errors import require
 from fl_audit.generator_states import spared_generators
 from fl_audit.strategies.simulated_grid import InProcessGrid

@@ -20,7 +20,7 @@ from flwr.app import Context, Error, Message, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr_datasets import FederatedDataset
 
-from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
+from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.local_training.assessment import Assessment, assess
 from fl_audit.app_audits.local_training.leave_one_out_replay import Edit, replays
 from fl_audit.app_audits.local_training.patches import recorded

@@ -17,8 +17,8 @@ from flwr.clientapp.mod import LocalDpMod
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Mod, StrategyStartCall, with_mods
 from fl_audit.app_audits.black_box.message_tensors import arrays_of, record_of
-from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim
 from fl_audit.app_audits.review.recorded_training import (

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Observer
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.black_box_trial import LOSS
+from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
 from fl_audit.app_audits.black_box.trial_models import template_of
-from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tell, TrialBudget
+from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.client_counts import too_few_clients
 from fl_audit.app_audits.review.configured_numbers import weaker_than_configured

@@ -9,8 +9,12 @@ from enum import StrEnum
 
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ClientContribution, Direction, ReplyFault
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
-from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
-from fl_audit.app_audits.claim_audit.claim_verdict import verdict_of, without_broken_readings
+from fl_audit.app_audits.claim_audit.claim_audit_results import (
+    ClaimAudit,
+    DistinguisherTest,
+    verdict_of,
+    without_broken_readings,
+)
 from fl_audit.app_audits.review.side_channels import NUMBERS
 from fl_audit.verdict.verdict import Verdict
 
@@ -61,7 +65,7 @@ def is_mechanism_as_claimed(claim_audit: ClaimAudit) -> bool:
 
 def _verdict_on_mechanism(claim_audit: ClaimAudit) -> Verdict:
     tests = [attempt for attempt in claim_audit.attempts if group_of_test(attempt) is ScenarioGroup.MECHANISM]
-    return verdict_of(claim_audit.claim, tests)
+    return verdict_of(tests)
 
 
 def of_mechanism(claim_audit: ClaimAudit) -> ClaimAudit:
@@ -83,7 +87,7 @@ def merged(claim_audit: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
     contradict this verdict.
     """
     is_violated = Verdict.VIOLATED in (claim_audit.verdict, second.verdict)
-    verdict = without_broken_readings(claim_audit.verdict, claim_audit.claim, second.attempts)
+    verdict = without_broken_readings(claim_audit.verdict, second.attempts)
     floats = [test for test in (claim_audit.floating, second.floating) if test is not None]
     knowing = claim_audit if claim_audit.knowing is not None else second
     return replace(

@@ -48,7 +48,7 @@ def _broken(message: TestMessage) -> Fact:
         return Fact("Noise really added", percent(message.test.statistic), f"of what was claimed{where}", " ")
     if message.test.name in (TestName.SCORES, TestName.CANARIES):
         bound_text = f"≥ {number_text(message.test.statistic, 3)}"
-        return Fact("Epsilon, by scores alone", bound_text, f"claimed: {message.words.claimed}")
+        return Fact("Epsilon, by scores alone", bound_text, f"claimed: {message.claimed}")
     return Fact(
         "If the guarantee were kept", p_as_chance(message.test.p_value), "audits would show so clear a sign", " "
     )
@@ -126,7 +126,7 @@ def next_step(contents: ReportContents) -> str:
     match numbers.verdict:
         case Verdict.VIOLATED:
             messages = broken_tests(numbers.judgement, contents.words)
-            cause = messages[0].words.remedy if messages else "Look for what the exact questions name."
+            cause = messages[0].remedy if messages else "Look for what the exact questions name."
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"

@@ -37,15 +37,14 @@ from fl_audit.report.page import (
     warning_html,
 )
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.report.template_files import template_table
+from fl_audit.report.template_files import template_table, template_texts
 from fl_audit.statistics.claim_comparisons import finding_text
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import OF_NOISE
-from fl_audit.verdict.exact_messages import exact_sentences
 from fl_audit.verdict.sections_verdict import banner, unanswered_text, verdict_of
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.verdict.verdict_messages import broken_tests
+from fl_audit.verdict.verdict_messages import broken_tests, exact_sentences
 from fl_audit.words import is_certainty, plural
 
 _FACTS = ("protected", "surer", "chance", "model")
@@ -76,7 +75,7 @@ class FirstScreen:
 
 def first_screen_of(contents: ReportContents) -> FirstScreen:
     """Return the texts of the first screen of a run's report."""
-    texts = {row[0]: row[1] for row in template_table("first_screen.md", **_facts(contents))}
+    texts = template_texts("first_screen.md", **_facts(contents))
     facts = tuple(
         Fact(texts[f"{part_name}-name"], texts[part_name], texts[f"{part_name}-note"])
         for part_name in _FACTS
@@ -164,7 +163,7 @@ def _breach(contents: ReportContents) -> str:
     broken = broken_tests(numbers.judgement, contents.words)
     if broken:
         first = broken[0]
-        return first.sentence if first.test.name in OF_NOISE else f"{first.words.breach}."
+        return first.sentence if first.test.name in OF_NOISE else f"{first.breach}."
     return "" if numbers.judgement is None else exact_sentences(numbers.judged.exact)
 
 

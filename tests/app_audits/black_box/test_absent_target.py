@@ -9,7 +9,6 @@ import pytest
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
-from toy_app import CLIENTS, kept_in, toy_audit, toy_run
 
 from fl_audit.app_audits.black_box import system_audit
 from fl_audit.app_audits.black_box.audit_config import TargetUpdateKind
@@ -18,10 +17,12 @@ from fl_audit.app_audits.black_box.message_tags import TargetAction
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
+from fl_audit.app_audits.black_box.trial_executor import TrialChunk, TrialExecutor
 from fl_audit.app_audits.black_box.trial_models import template
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.black_box.toy_app import CLIENTS, kept_in, toy_audit, toy_run
 from tests.validation.faulty_mechanisms import parts
 from tests.validation.faulty_mechanisms.honest_twins import CENTRAL, NORMALISED, ONE_ROUND, HonestMechanism, system
 
@@ -80,9 +81,9 @@ class _Players:
     """Pool that plays the probe in this process."""
 
     def __init__(self, honest: HonestMechanism) -> None:
-        self._executor = system_audit._TrialExecutor(honest.system, honest.claim, 0)
+        self._executor = TrialExecutor(honest.system, honest.claim, 0)
 
-    def done(self, tasks: list[system_audit.TrialChunk], until: float) -> dict[int, Any]:
+    def done(self, tasks: list[TrialChunk], until: float) -> dict[int, Any]:
         with self._executor:
             return {place: self._executor.play(task, until) for place, task in enumerate(tasks)}
 

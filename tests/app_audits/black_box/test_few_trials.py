@@ -14,7 +14,7 @@ from fl_audit.app_audits.black_box.target_mod import applying_action, held
 from fl_audit.app_audits.claim_audit import features
 from fl_audit.app_audits.claim_audit.claim import LESSONS, StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_words
-from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import broken_estimates
+from fl_audit.app_audits.claim_audit.claim_audit_results import broken_estimates
 from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials, guessed_epsilon
 from fl_audit.app_audits.claim_audit.transcript import Transcripts, linear_sketch_of
 from fl_audit.verdict.verdict import Verdict
@@ -90,7 +90,7 @@ def test_too_little_noise_is_not_consistent_where_too_few_guesses_are_right() ->
     columns[:, 0] += 1.3 * present
     result = audit_online(claim, "toy", trials_of(columns), present)
     assert not result.attempts[0].is_broken
-    assert broken_estimates(claim, result.attempts)
+    assert broken_estimates(result.attempts)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "two readings disagree" in claim_words(result)
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
-from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.black_box import AuditedSystem, insider, trials_after_training
@@ -22,6 +21,7 @@ from fl_audit.app_audits.black_box.working_copy import WorkingCopy, outside_word
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.errors import InputError
+from tests.app_audits.black_box.toy_app import kept_in, toy_audit, toy_run
 
 
 class Writing(FedAvg):

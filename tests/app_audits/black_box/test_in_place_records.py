@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from opacus import PrivacyEngine
 from scipy.sparse import csr_array
 from torch.utils.data import DataLoader, SequentialSampler, Subset, TensorDataset, WeightedRandomSampler
-from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.app_audits.black_box import StatedClaim, held, insider
 from fl_audit.app_audits.black_box.dataset_subsets import data_set_of
 from fl_audit.app_audits.black_box.message_tags import Observer, TargetAction, TrialTag
-from fl_audit.app_audits.black_box.recorder import FAILED, TrialRecorder, TrialRecorderSettings
+from fl_audit.app_audits.black_box.recorder import FAILED, TrialRecorder
 from fl_audit.app_audits.black_box.target_mod import applying_action
 from fl_audit.errors import InputError
 from fl_audit.strategies.flower_grids import make_messages_for
+from tests.app_audits.black_box.toy_app import kept_in, toy_audit, toy_run
 
 VALUES = np.arange(8.0, dtype=np.float32).reshape(4, 2)
 
@@ -260,16 +260,15 @@ def test_a_reply_that_never_comes_is_no_answer() -> None:
     """Nor is one of some rounds alone; who is not asked owes none."""
     make_messages_for(1, 1)
     for answered in ((2, 3), (2,), (3,)):
-        scene = TrialRecorderSettings(
-            {"0": VALUES}, 1, 2, 3, Observer.CLIENT, lambda _, learned: np.zeros(8), note=TrialTag(1)
+        recorder = TrialRecorder(
+            {"0": VALUES}, 1, 2, 3, Observer.CLIENT, lambda _, learned: np.zeros(8), tag=TrialTag(1)
         )
-        recorder = TrialRecorder(scene)
         for node in (2, 3):
             message = Message(RecordDict({"arrays": ArrayRecord([VALUES])}), node, "train")
             recorder.record_sent(message)
             if node in answered:
                 recorder.record_received(Message(RecordDict({"arrays": ArrayRecord([VALUES])}), reply_to=message))
-        assert (FAILED in recorder._seen(None, "timed out").numbers) is (2 not in answered)
+        assert (FAILED in recorder.transcript(None, "timed out").numbers) is (2 not in answered)
 
 
 @pytest.mark.long

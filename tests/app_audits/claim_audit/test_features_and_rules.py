@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_up_trials import gaussian, trials_of
 
 from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit
 from fl_audit.app_audits.claim_audit.distinguishers import find_distinguishers, learned_rule
 from fl_audit.app_audits.claim_audit.features import FINEST, feature_groups
 from fl_audit.array_types import Floats
 from fl_audit.statistics.lower_bound_methods import BoundMethod
+from tests.app_audits.claim_audit.made_up_trials import gaussian, trials_of
 
 _BITS = np.arange(80) % 2 == 0
 

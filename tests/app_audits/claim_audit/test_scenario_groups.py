@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_up_trials import Bits, gaussian, result_of, trials_of
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
@@ -19,6 +18,7 @@ from fl_audit.app_audits.review.scenario_groups import (
     of_mechanism,
 )
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.claim_audit.made_up_trials import Bits, gaussian, result_of, trials_of
 
 _CLAIM = StatedClaim("add-remove-client", epsilon=1.0)
 _EARLIER = StatedClaim("add-remove-client", noise_multiplier=1.0)
@@ -67,8 +67,8 @@ def test_a_number_beside_the_model_is_not_explained_by_the_noise() -> None:
     (finding,) = findings(replace(result, attempts=tuple(of_numbers)), {"removed": "words"}, {"removed": "more noise"})
     assert "noise" not in finding.cause
     assert "more noise" not in finding.fix
-    assert finding.noise is not None
-    assert finding.noise.ratio > 2
+    assert finding.attempt.noise is not None
+    assert finding.attempt.noise.ratio > 2
 
 
 def test_what_a_number_tells_of_an_unusual_reply_is_a_matter_of_this_reply() -> None:

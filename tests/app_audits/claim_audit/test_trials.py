@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
 from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit, StatedClaim
@@ -26,6 +25,7 @@ from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.errors import InputError
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.claim_audit.made_up_trials import Bits, gaussian, result_of, trials_of
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 

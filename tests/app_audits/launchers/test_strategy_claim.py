@@ -12,7 +12,8 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Observer
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem
+from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
 from fl_audit.app_audits.launchers.strategy_claim import system_and_claim

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from apps import write_app
 
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
@@ -16,6 +15,7 @@ from fl_audit.app_audits.review.client_inspection import ClientInspection, look_
 from fl_audit.app_audits.review.strategy_capture import capture_strategy
 from fl_audit.cli.main import main
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.review.apps import write_app
 
 SERVER = """
 import torch

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from apps import CLIENT, with_strategy, write_app
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
@@ -15,6 +14,7 @@ from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review
 from fl_audit.app_audits.review.side_channels import SideChannel
+from tests.app_audits.review.apps import CLIENT, with_strategy, write_app
 
 WRAPPED = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.25, 1.0, 10)
 

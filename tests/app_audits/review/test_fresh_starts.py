@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from apps import CLIENT, write_app
 
 from fl_audit.app_audits.launchers import review_launcher
 from fl_audit.app_audits.launchers.isolated_process import ProcessResult
@@ -15,6 +14,7 @@ from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import trace_start
 from fl_audit.app_audits.review.reviewed_app import read_reviewed_app
 from fl_audit.generator_states import seed_generators, spared_generators
+from tests.app_audits.review.apps import CLIENT, write_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 SERVER = """

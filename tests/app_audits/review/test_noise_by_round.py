@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from apps import with_strategy, write_app
 
 from fl_audit.app_audits.black_box.later_rounds import rounds_without_noise
+from tests.app_audits.review.apps import with_strategy, write_app
 
 
 def differences(scales: list[float], parameters: int) -> list[np.ndarray]:

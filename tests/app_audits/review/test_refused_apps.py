@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from apps import caught, with_strategy, write_app
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
@@ -14,6 +13,7 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.errors import InputError
+from tests.app_audits.review.apps import caught, with_strategy, write_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 SHAPE = (3, 5)

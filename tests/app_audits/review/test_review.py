@@ -11,7 +11,6 @@ from typing import cast
 
 import numpy as np
 import pytest
-from apps import CLIENT, caught, noisy_server, with_strategy, write_app
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict, UserConfig
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp.strategy import (
@@ -22,8 +21,9 @@ from flwr.serverapp.strategy import (
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.app_audits.black_box.audited_system import Observer, with_mods
+from fl_audit.app_audits.black_box.audited_system import with_mods
 from fl_audit.app_audits.black_box.legacy_adapter import LegacyAdapter
+from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.trial_models import template_of, update_of
@@ -49,6 +49,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from fl_audit.strategies.simulated_grid import FIRST_NODE, InProcessGrid
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.review.apps import CLIENT, caught, noisy_server, with_strategy, write_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 PRIVATE = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), {noise}, 2.0, 4)"

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from apps import CLIENT, caught, unclipped_server, with_strategy, write_app
 from flwr.app import MetricRecord
 from flwr.common import ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as OldFedAvg
@@ -45,6 +44,7 @@ from fl_audit.app_audits.review.side_channels import SideChannel, side_channel_r
 from fl_audit.errors import InputError
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.review.apps import CLIENT, caught, unclipped_server, with_strategy, write_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)

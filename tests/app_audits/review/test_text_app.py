@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from apps import caught
-from text_app import write_text_app
 
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
 from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.review.apps import caught
+from tests.app_audits.review.text_app import write_text_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 HONEST = "PrivateMean(1.0, 1.0, 4)"

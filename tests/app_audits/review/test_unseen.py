@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import typer
-from apps import CLIENT, caught, with_strategy, write_app
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
@@ -29,6 +28,7 @@ from fl_audit.app_audits.review.side_channels import SideChannel
 from fl_audit.errors import InputError
 from fl_audit.user_modules import collision_words
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.review.apps import CLIENT, caught, with_strategy, write_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 SERVER = with_strategy("FedAvg(fraction_evaluate=0.0)")

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from apps import with_strategy, write_app
 
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.reviewed_app import read_reviewed_app
+from tests.app_audits.review.apps import with_strategy, write_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 _WRAPPER = "DifferentialPrivacyServerSideFixedClipping"

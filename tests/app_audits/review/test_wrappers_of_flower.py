@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from apps import CLIENT, with_strategy, write_app
 
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import found_in, headline, report_lines_of_review
 from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of, split
 from fl_audit.verdict.verdict import Verdict
+from tests.app_audits.review.apps import CLIENT, with_strategy, write_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 INNER = "FedAvg(fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=4)"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from textwrap import dedent
 
-from apps import write_app
+from tests.app_audits.review.apps import write_app
 
 _TASK = '''
 """The model and its public vocabulary."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from learning.gradient_truth import clip_and_sum, example_gradients
 from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
@@ -28,6 +27,7 @@ from fl_audit.mechanisms.contribution import Everybody, FixedClipping
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.privacy.accounting_enums import SensitivityKind
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
 TRIALS = 5
 SGD = ServerOptimizer(ServerOptimizerKind.SGD, 0.5)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from learning.gradient_truth import clip_and_sum, example_gradients
 from numpy.typing import NDArray
 from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
@@ -15,6 +14,7 @@ from fl_audit.errors import InputError
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
 Array = NDArray[np.float64]
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from learning.gradient_truth import example_gradients
 from torch import Tensor, nn
 
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.errors import InputError
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_model import StackedModel
+from tests.learning.gradient_truth import example_gradients
 
 Shape = tuple[int, ...]
 

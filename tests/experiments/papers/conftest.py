@@ -1,9 +1,9 @@
 """Pictures of reproductions are made as ever in tests, and drawn only where a test is about the drawing."""
 
 import pytest
-from one_pixel import ONE_PIXEL
 
 from fl_audit.experiments.papers import reproduce
+from tests.one_pixel import ONE_PIXEL
 
 
 @pytest.fixture(autouse=True)

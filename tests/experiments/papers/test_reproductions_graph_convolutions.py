@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from learning.gradient_truth import clip_and_sum, example_gradients
 from torch import Tensor, nn
 
 from fl_audit.data.packed_graphs import pack_graph, packed_shape
@@ -15,6 +14,7 @@ from fl_audit.experiments.papers.bernau2019.graph_convolutions import DeepGraphC
 from fl_audit.learning.model_checks import check_outputs
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_model import StackedModel
+from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
 KEPT, CLASSES = 12, 3
 DGCNN = "fl_audit.experiments.papers.bernau2019.graph_convolutions:dgcnn"

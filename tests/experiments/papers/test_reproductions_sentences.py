@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_reproductions_bernau2019 import SKEWED, _around
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.papers.bernau2019.attacked_models import dataset_models
@@ -23,6 +22,7 @@ from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS as
 from fl_audit.experiments.papers.statistics import mean_of_shares
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.statistics.interval_estimates import IntervalEstimate
+from tests.experiments.papers.test_reproductions_bernau2019 import SKEWED, _around
 
 ALIKE, BETTER = "trade-alike", "local-trades-better"
 

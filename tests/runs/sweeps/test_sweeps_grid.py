@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.runs.sweeps.grid import Axis, baselines, grid, parse_axis, point, require_distinct, without_privacy
+from tests.builders.settings import small_settings
 
 VALUES = small_settings(privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global"}, audit={"insider": False})
 

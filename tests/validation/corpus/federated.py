@@ -11,9 +11,9 @@ from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.recorder import evidence_names
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.trial_models import template
-from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.transcript import Transcript
+from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.generator_states import seed_generators, spared_generators
 from tests.validation.corpus import truth
 from tests.validation.corpus.case import Case, Claim, Floats, Layout

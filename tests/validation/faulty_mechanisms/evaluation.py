@@ -11,8 +11,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 
-from fl_audit.app_audits.black_box import scenario, scenario_environments, scenarios, system_audit, trial_models
-from fl_audit.app_audits.claim_audit import claim_audit_procedure, claim_audit_results, distinguishers, features
+from fl_audit.app_audits.black_box import scenario, scenarios, system_audit, trial_executor, trial_models
+from fl_audit.app_audits.claim_audit import (
+    claim_audit_procedure,
+    claim_audit_results,
+    distinguisher_search,
+    distinguishers,
+    features,
+)
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit, Tell, TrialBudget
 from fl_audit.atomic_files import atomic_file
 from fl_audit.verdict.verdict import Verdict
@@ -54,10 +60,10 @@ def rule_of(budgets: Sequence[TrialBudget]) -> str:
     """Return a digest of how faulty mechanisms are evaluated: the budgets, and the code that finds and judges
     distinguishers.
     """
-    judging = (features, distinguishers, claim_audit_procedure, claim_audit_results)
+    judging = (features, distinguishers, distinguisher_search, claim_audit_procedure, claim_audit_results)
     code = [
         inspect.getsource(module)
-        for module in (*judging, system_audit, scenario, scenario_environments, scenarios, trial_models)
+        for module in (*judging, system_audit, trial_executor, scenario, scenarios, trial_models)
     ]
     return sha256("\n".join([repr(budgets), *code]).encode()).hexdigest()[:8]
 
