@@ -4,8 +4,6 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +16,7 @@ from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.cli.main import app, main
+from fl_audit.cli.main import app
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
@@ -28,7 +26,8 @@ from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run_directory import public_part
-from tests.small_audits import small_toml
+from tests.builders.commands import RunCommand, command_runner
+from tests.builders.settings import small_toml
 
 CONFIG = small_toml(
     model={"name": "logistic"},
@@ -39,34 +38,13 @@ CONFIG = small_toml(
 OVER_3, OVER_30 = (("--rounds", rounds, "--adjacency", "add-remove-record") for rounds in ("3", "30"))
 
 
-@dataclass(frozen=True)
-class Ran:
-    """The output of a command and its exit status."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-FlAudit = Callable[..., Ran]
-
-
 @pytest.fixture
-def fl_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> FlAudit:
+def fl_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
     """Return a function that runs a command in a temporary directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
-    def run(*arguments: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["fl-audit", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        code = ended.value.code
-        return Ran(code if isinstance(code, int) else 0, printed.out, printed.err)
-
-    return run
+    return command_runner(capsys)
 
 
 @pytest.fixture
@@ -76,7 +54,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> None:
+def test_run_replay_report(fl_audit: RunCommand, config: Path, tmp_path: Path) -> None:
     ran = fl_audit("run", str(config), "--out", "out", "--engine", "local")
     assert ran.returncode == 0, ran.stderr
     assert "report: out/report.html" in ran.stdout
@@ -168,7 +146,7 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
     ],
 )
 def test_wrong_settings_get_one_line(
-    settings: list[str], said: str, fl_audit: FlAudit, config: Path, tmp_path: Path
+    settings: list[str], said: str, fl_audit: RunCommand, config: Path, tmp_path: Path
 ) -> None:
     flags = [word for setting in settings for word in ("--set", setting)]
     ran = fl_audit("run", str(config), "--out", "out", "--engine", "local", *flags)
@@ -178,7 +156,7 @@ def test_wrong_settings_get_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Path) -> None:
+def test_wrong_files_get_one_line(fl_audit: RunCommand, config: Path, tmp_path: Path) -> None:
     (tmp_path / "adult").mkdir()
     for name in ("adult.data.gz", "adult.test.gz"):
         (tmp_path / "adult" / name).write_bytes(b"\x1f\x8b\x08 damaged")
@@ -224,18 +202,20 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
         (("report", "gone"), "configuration.json is missing"),
     ],
 )
-def test_wrong_arguments_get_one_line(arguments: tuple[str, ...], said: str, fl_audit: FlAudit, config: Path) -> None:
+def test_wrong_arguments_get_one_line(
+    arguments: tuple[str, ...], said: str, fl_audit: RunCommand, config: Path
+) -> None:
     ran = fl_audit(*arguments)
     assert ran.returncode == 2
     assert re.search(said, ran.stderr)
     assert "Traceback" not in ran.stderr
 
 
-def test_the_version_is_printed(fl_audit: FlAudit) -> None:
+def test_the_version_is_printed(fl_audit: RunCommand) -> None:
     assert fl_audit("--version").stdout.startswith("fl-audit 0.")
 
 
-def test_data_sets_are_listed(fl_audit: FlAudit, tmp_path: Path) -> None:
+def test_data_sets_are_listed(fl_audit: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "purchase100.npz").touch()
     listed = fl_audit("datasets", "--data-dir", str(tmp_path))
     assert listed.returncode == 0
@@ -262,7 +242,7 @@ def test_defaults_leave_configurations_as_older_runs_stored_them(config: Path) -
     assert "neighbour-rank" not in load_config(config).as_dict()["audit"]
 
 
-def test_calibrate_and_account_invert_each_other(fl_audit: FlAudit) -> None:
+def test_calibrate_and_account_invert_each_other(fl_audit: RunCommand) -> None:
     found = fl_audit("calibrate", "--epsilon", "2", "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json")
     guarantee = json.loads(found.stdout)
     assert set(guarantee) == GUARANTEE_KEYS
@@ -298,12 +278,12 @@ GUARANTEE_KEYS = {
 }
 
 
-def test_the_command_that_was_meant_is_named_once(fl_audit: FlAudit) -> None:
+def test_the_command_that_was_meant_is_named_once(fl_audit: RunCommand) -> None:
     said = fl_audit("acount").stderr
     assert said.count("'account'") == 1
 
 
-def test_what_breaks_no_guarantee_is_left_out_or_something_is_claimed(fl_audit: FlAudit, config: Path) -> None:
+def test_what_breaks_no_guarantee_is_left_out_or_something_is_claimed(fl_audit: RunCommand, config: Path) -> None:
     """Both remedies work."""
     nothing = config.read_text().replace("[privacy]", "[privacy]\nprivate = false").replace("belief = 0.9\n", "")
     nothing = nothing.replace('sensitivity = "local"\n', "")
@@ -317,7 +297,7 @@ def test_what_breaks_no_guarantee_is_left_out_or_something_is_claimed(fl_audit: 
     assert fl_audit("check", str(config), "--no-probe").returncode == 0
 
 
-def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: FlAudit) -> None:
+def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: RunCommand) -> None:
     flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", "replace-record")
     copied = ("account", "--noise-multiplier", "1", "--noise-over", "clipping-norm", *flags, "--accountant", "pld")
     guarantee = json.loads(fl_audit(*copied, "--json").stdout)
@@ -329,7 +309,7 @@ def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: FlAudit)
     assert told.partition(", it is ")[2].startswith("1.\n")
 
 
-def test_the_score_of_the_paper_stands_beside_its_accountant_alone(fl_audit: FlAudit) -> None:
+def test_the_score_of_the_paper_stands_beside_its_accountant_alone(fl_audit: RunCommand) -> None:
     """Exactly 2 Phi(sqrt(10) / 5 / 2) - 1; the score of the exact epsilon, .202, is no bound of it."""
     flags = ("--noise-multiplier", "5", "--rounds", "10", "--delta", "1e-4", "--adjacency", "replace-record")
     found = {
@@ -344,7 +324,9 @@ def test_the_score_of_the_paper_stands_beside_its_accountant_alone(fl_audit: FlA
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("adjacency", "epsilon"), [("add-remove-record", 0.718), ("replace-client", 0.344)])
-def test_the_adjacency_reaches_every_output(adjacency: str, epsilon: float, fl_audit: FlAudit, tmp_path: Path) -> None:
+def test_the_adjacency_reaches_every_output(
+    adjacency: str, epsilon: float, fl_audit: RunCommand, tmp_path: Path
+) -> None:
     flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", adjacency)
     found = fl_audit("account", "--noise-multiplier", "1", *flags, "--accountant", "pld", "--json")
     guarantee = json.loads(found.stdout)
@@ -358,7 +340,7 @@ def test_the_adjacency_reaches_every_output(adjacency: str, epsilon: float, fl_a
     assert json.loads(noise.stdout)["noise_multiplier"] == pytest.approx(1, rel=1e-3)
 
 
-def test_the_adjacency_is_always_named(fl_audit: FlAudit) -> None:
+def test_the_adjacency_is_always_named(fl_audit: RunCommand) -> None:
     for command in (("account", "--noise-multiplier", "1"), ("calibrate", "--epsilon", "1")):
         refused = fl_audit(*command, "--delta", "1e-5", "--rounds", "3")
         assert refused.returncode == 2
@@ -367,7 +349,7 @@ def test_the_adjacency_is_always_named(fl_audit: FlAudit) -> None:
 
 
 @pytest.mark.parametrize("words", [("chekc",), ("calibrate", "--epsilon", "x"), ("calibrate", "--foo"), ("check",)])
-def test_a_command_line_that_is_not_taken_is_said_in_one_line(words: tuple[str, ...], fl_audit: FlAudit) -> None:
+def test_a_command_line_that_is_not_taken_is_said_in_one_line(words: tuple[str, ...], fl_audit: RunCommand) -> None:
     refused = fl_audit(*words)
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
@@ -387,7 +369,7 @@ def test_help_says_what_every_argument_and_option_is_for() -> None:
 
 @pytest.mark.parametrize(("sensitivities", "noise"), [("fixed", 8.506), ("adaptive", 9.097)])
 def test_who_chooses_the_sensitivities_decides_the_noise_of_a_belief(
-    sensitivities: str, noise: float, fl_audit: FlAudit
+    sensitivities: str, noise: float, fl_audit: RunCommand
 ) -> None:
     flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json")
     guarantee = json.loads(fl_audit("calibrate", *flags, "--sensitivities", sensitivities).stdout)
@@ -396,7 +378,7 @@ def test_who_chooses_the_sensitivities_decides_the_noise_of_a_belief(
 
 
 @pytest.mark.long
-def test_a_guarantee_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> None:
+def test_a_guarantee_that_sampling_alone_keeps_is_explained(fl_audit: RunCommand) -> None:
     flags = (
         "--delta",
         "0.001",
@@ -417,7 +399,7 @@ def test_a_guarantee_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -
     assert re.search(r"0\.01\b.*smallest|smallest .*0\.01\b", guarantee["remark"])
 
 
-def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
+def test_next_to_no_noise_is_accounted_honestly(fl_audit: RunCommand) -> None:
     for rate in ("1", "0.01"):
         flags = ("--noise-multiplier", "1e-9", "--delta", "0.001", *OVER_3, "--sampling-rate", rate)
         found = fl_audit("account", *flags, "--json")
@@ -426,7 +408,7 @@ def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
 
 
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
-def test_a_refusal_is_that_of_the_accountant_that_counts(fl_audit: FlAudit, adjacency: str) -> None:
+def test_a_refusal_is_that_of_the_accountant_that_counts(fl_audit: RunCommand, adjacency: str) -> None:
     """Others refuse sampled replacements whatever the rounds, and the way out that they name would not help."""
     asked = ("--rounds", str(10**12), "--sampling-rate", "0.01", "--delta", "1e-5", "--adjacency", adjacency)
     for command in (("calibrate", "--epsilon", "1"), ("account", "--noise-multiplier", "9")):
@@ -437,7 +419,7 @@ def test_a_refusal_is_that_of_the_accountant_that_counts(fl_audit: FlAudit, adja
 
 
 @pytest.mark.long
-def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, tmp_path: Path) -> None:
+def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: RunCommand, tmp_path: Path) -> None:
     flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--plot", "guarantee.png")
     found = fl_audit("calibrate", *flags)
     assert found.returncode == 0, found.stderr
@@ -480,7 +462,7 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
     ],
 )
 def test_wrong_guarantees_and_scores_get_one_line(
-    arguments: tuple[str, ...], said: str, fl_audit: FlAudit, tmp_path: Path
+    arguments: tuple[str, ...], said: str, fl_audit: RunCommand, tmp_path: Path
 ) -> None:
     (tmp_path / "in.txt").write_text("1\n2\n3\n")
     (tmp_path / "empty.txt").write_text("\n")
@@ -492,7 +474,7 @@ def test_wrong_guarantees_and_scores_get_one_line(
     assert ran.stderr.count("\n") == 1
 
 
-def test_bound_from_text_and_npy(fl_audit: FlAudit, tmp_path: Path) -> None:
+def test_bound_from_text_and_npy(fl_audit: RunCommand, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     members, others = draw.normal(1, 1, 400), draw.normal(0, 1, 400)
     np.savetxt(tmp_path / "in.txt", members)
@@ -507,7 +489,7 @@ def test_bound_from_text_and_npy(fl_audit: FlAudit, tmp_path: Path) -> None:
         assert method in table
 
 
-def test_bound_of_one_run_names_what_it_asks_for(fl_audit: FlAudit, tmp_path: Path) -> None:
+def test_bound_of_one_run_names_what_it_asks_for(fl_audit: RunCommand, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     coins = draw.random(1000) < 0.5
     np.savetxt(tmp_path / "scores.txt", coins + draw.normal(size=1000))

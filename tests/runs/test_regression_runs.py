@@ -17,7 +17,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import Run, read_run
-from tests.small_audits import toml_text
+from tests.builders.settings import toml_text
 
 MEMBERSHIP = {"kind": "membership", "trials": 70}
 

@@ -14,21 +14,17 @@ from typer.testing import CliRunner
 from fl_audit.app_audits.page import PageText, write_result
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.signed_statement import STATEMENTS, SignerIdentity, new_key, sign, verify
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.runs import run_locally, small_plan
 
 
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from fl_audit.runs.config import parse_config
-    from fl_audit.runs.planning import plan_run
-    from tests.small_audits import small_settings
 
     place = tmp_path_factory.mktemp("signed")
-    run_audit(plan_run(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)
+    run_locally(small_plan(), place / "run")
     (place / "run" / "report.html").write_text("<p>a page</p>")
     new_key(place / "key")
     sign(place / "run", place / "key", SignerIdentity("A. Officer", "data protection officer"))

@@ -34,8 +34,8 @@ from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.exact_questions import ExactQuestion
 from fl_audit.verdict.verdict import Verdict
-from tests.federation.mechanisms import MECHANISMS
-from tests.small_audits import small_settings
+from tests.builders.mechanisms import MECHANISMS
+from tests.builders.settings import small_settings
 from tests.validation.journal import Row, append, read, until
 from tests.validation.post_processing import RULES, with_rule
 from tests.validation.readings import honest_readings

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fl_audit.errors import InputError
 from fl_audit.runs.sweeps.grid import Axis, baselines, grid, parse_axis, point, require_distinct, without_privacy
-from tests.small_audits import small_settings
+from tests.builders.settings import small_settings
 
 VALUES = small_settings(privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global"}, audit={"insider": False})
 
