@@ -124,7 +124,7 @@ def _planned(
     about = [kind for aside, kind in NUMBERS.items() if sampled["evaluate"] or aside is not SideChannel.EVALUATION]
     names_found, unseen = mentions_and_unseen(app.caught, stated, app.app, app.code)
     late = _late_noise(app, system, app.claim, plan.rounds)
-    of_code = () if app.inside is not None and app.inside.assessment is not None else names_found
+    of_code = () if app.inside is not None else names_found
     remarks = tuple(app_remarks(of_code, unoffered, app.stand_ins, has_written))
     return _PlannedReview(
         app,
@@ -329,6 +329,7 @@ class _PlannedReview:
             asked_for=self.system.metrics,
             unseen=self.unseen,
             inside=read.inside,
+            inside_unseen=read.inside_unseen,
         )
 
 

@@ -12,7 +12,7 @@ from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
-    from fl_audit.app_audits.review.client_inspection import ClientInspection
+    from fl_audit.app_audits.local_training.assessment import Assessment
 
 
 def mentions_and_unseen(
@@ -84,7 +84,7 @@ def has_edges_of_flower_alone(stated: StatedAppClaim, claim_audit: ClaimAudit) -
     return stated.is_of_flower and claim_audit.verdict is Verdict.VIOLATED and is_mechanism_as_claimed(claim_audit)
 
 
-def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inspection: "ClientInspection | None") -> Verdict:
+def joint_verdict(verdict: Verdict, stated: StatedAppClaim, assessment: "Assessment | None") -> Verdict:
     """Return the joint verdict of the trials and of the inspection of the clients' training.
 
     The first rule that applies decides. If the inspection has no result, the joint verdict is that of the trials. If
@@ -93,9 +93,9 @@ def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inspection: "ClientI
     the inspection. If one of the two verdicts is `inconclusive`, it is `inconclusive`. Otherwise it is the verdict of
     the trials.
     """
-    if inspection is None or inspection.assessment is None:
+    if assessment is None:
         return verdict
-    verdict_of_inspection = inspection.assessment.verdict
+    verdict_of_inspection = assessment.verdict
     if Verdict.VIOLATED in (verdict, verdict_of_inspection):
         return Verdict.VIOLATED
     if verdict_of_inspection is Verdict.NOT_AUDITED:

@@ -18,9 +18,10 @@ from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy, capture_strategy
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
-    from fl_audit.app_audits.review.client_inspection import ClientInspection
+    from fl_audit.app_audits.local_training.assessment import Assessment
 
 REFERENCE = 3.0
 """Epsilon that is tested if nothing is claimed, and the largest epsilon that is tested for side channels."""
@@ -35,7 +36,8 @@ class ReviewedApp:
     caught: CapturedStrategy  # the app's strategy with its arguments and client mods
     stand_ins: StubImportFinder  # import finder with the names of packages that are not installed
     code: tuple[RecordPrivacyMention, ...]  # places where the code mentions record-level privacy
-    inside: "ClientInspection | None"  # inspection of the clients' training; None if there was none
+    inside: "Assessment | None"  # assessment of the clients' training; None if they did not train
+    inside_unseen: str  # reason why they could not train; empty if they did, or were not asked to
     stated: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
     claim: StatedClaim  # claim to test: the stated one, or epsilon `REFERENCE` if nothing is claimed
     nodes: int  # number of clients that the strategy sees
@@ -58,7 +60,11 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     # One round is enough to detect releases without noise, and to measure the duration of a round.
     stated = reviewed_claim(caught, options, rounds=1)
     code = find_record_privacy_mentions(app.directory)
-    inside = None if not is_inspected else _look_inside(app, caught, nodes_named or USUAL_NODES, options, code)
+    inside: Assessment | None = None
+    inside_unseen = ""
+    uses_opacus = any(mention.what == "Opacus" for mention in code)
+    if is_inspected and app.client and (options.client_data or uses_opacus):
+        inside, inside_unseen = _inspected(app, caught, nodes_named or USUAL_NODES, options)
     claim = stated.claim or StatedClaim(options.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
     nodes, on_clients, count_fault = nodes_of(caught.start.strategy, nodes_named, stated.clients)
     own_arrays, on_model = planning.own_model(caught.start)
@@ -82,6 +88,7 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
         stand_ins,
         code,
         inside,
+        inside_unseen,
         stated,
         claim,
         nodes,
@@ -95,20 +102,17 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     )
 
 
-def _look_inside(
-    app: AppDescription,
-    captured: CapturedStrategy,
-    nodes: int,
-    options: ReviewOptions,
-    code: tuple[RecordPrivacyMention, ...],
-) -> "ClientInspection | None":
-    """Inspect the clients' training if the app uses Opacus or the reviewer gives data; otherwise return None."""
-    if not app.client or not (options.client_data or any(mention.what == "Opacus" for mention in code)):
-        return None
+def _inspected(
+    app: AppDescription, captured: CapturedStrategy, nodes: int, options: ReviewOptions
+) -> "tuple[Assessment | None, str]":
+    """Return an assessment of the clients' training, or else the reason why they could not train."""
     # Imported here because it imports Opacus.
-    from fl_audit.app_audits.review.client_inspection import look_into_clients  # noqa: PLC0415
+    from fl_audit.app_audits.review.client_inspection import inspect_clients  # noqa: PLC0415
 
-    return look_into_clients(app, captured, nodes, options.client_data, _OF_CLIENTS * options.seconds)
+    try:
+        return inspect_clients(app, captured, nodes, options.client_data, _OF_CLIENTS * options.seconds), ""
+    except InputError as error:
+        return None, str(error)
 
 
 def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: int) -> StatedAppClaim:
