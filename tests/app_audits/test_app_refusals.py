@@ -1,4 +1,4 @@
-"""What is wrong in strategies, apps and trainings of others is refused, and named."""
+"""Refusals of strategies, apps and trainings of others: each names what is wrong."""
 
 from pathlib import Path
 

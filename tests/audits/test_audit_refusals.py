@@ -1,4 +1,4 @@
-"""What is wrong in scores, losses and guesses is refused, and named."""
+"""Refusals of scores, losses and guesses: each names what is wrong."""
 
 import math
 from dataclasses import replace

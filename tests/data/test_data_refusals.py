@@ -1,4 +1,4 @@
-"""What is wrong in data sources, partitions and neighbours is refused, and named."""
+"""Refusals of data sources, partitions and neighbours: each names what is wrong."""
 
 from pathlib import Path
 

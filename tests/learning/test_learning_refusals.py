@@ -1,4 +1,4 @@
-"""What is wrong in models, losses and trainings is refused, and named."""
+"""Refusals of models, losses and trainings: each names what is wrong."""
 
 import math
 from pathlib import Path

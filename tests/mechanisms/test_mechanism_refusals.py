@@ -1,4 +1,4 @@
-"""What is wrong in mechanisms is refused, and named."""
+"""Refusals of mechanisms: each names what is wrong."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is wrong in claims and accounting is refused, and named."""
+"""Refusals of claims and accounting: each names what is wrong."""
 
 import math
 from pathlib import Path

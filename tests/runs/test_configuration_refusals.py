@@ -1,4 +1,4 @@
-"""What is wrong in configurations is refused, and named."""
+"""Refusals of configurations: each names what is wrong."""
 
 from pathlib import Path
 
