@@ -40,8 +40,7 @@ class ReviewResult:
     of_records: tuple[RecordPrivacyMention, ...] = ()  # places where the app's code mentions record-level privacy
     # Numbers in the app's configuration that claim more privacy than the strategy has, each as a phrase.
     weaker: tuple[str, ...] = ()
-    reported: tuple[str, ...] = ()  # names of the metrics that clients report in trials, besides the example count
-    asked_for: tuple[str, ...] = ()  # names of the reported metrics that the app's own code looks up in replies
+    asked_for: tuple[str, ...] = ()  # names of the metrics that the app's own code looks up in replies
     # Parts of the mechanism or claim that could not be loaded or read, with reasons. If there are any, the verdict is
     # inconclusive.
     unseen: tuple[str, ...] = ()
