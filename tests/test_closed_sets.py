@@ -39,6 +39,7 @@ OPEN = {
     "fl_audit/verdict/verdict_messages.py": "ways to write a number, as templates name them",
     "fl_audit/words.py": "values of any type",
     "tests/validation/faulty_mechanisms/mechanism.py": "kinds of dtypes of numpy",
+    "tests/validation/mutants.py": "nodes of Python code",
     "fl_audit/app_audits/black_box/audited_system.py": "objects of an app",
     "fl_audit/app_audits/review/record_privacy_mentions.py": "nodes of Python code",
 }
