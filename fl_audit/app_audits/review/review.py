@@ -17,7 +17,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tell
 from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.client_counts import too_few_clients
-from fl_audit.app_audits.review.configured_numbers import weaker_than_configured
+from fl_audit.app_audits.review.configured_privacy import weaker_than_configured
 from fl_audit.app_audits.review.fresh_starts import ComparedStarts, StartTrace, compared_starts, trace_of_server
 from fl_audit.app_audits.review.noise_by_round import noise_doubt
 from fl_audit.app_audits.review.options import ReviewOptions

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder
-from fl_audit.app_audits.review.claims import StatedAppClaim, named_in, training_doubt
+from fl_audit.app_audits.review.claims import StatedAppClaim, training_doubt
+from fl_audit.app_audits.review.configured_privacy import named_in
 from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, mentions_phrase, of_settings
 from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, is_mechanism_as_claimed
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
