@@ -144,12 +144,6 @@ def test_the_envelope_is_dsse_around_an_in_toto_statement(signed: Path) -> None:
     assert {"subject", "predicateType", "predicate"} < set(statement)
 
 
-@pytest.mark.parametrize("name", ["", ".", "/"])
-def test_a_new_key_is_a_file(name: str) -> None:
-    with pytest.raises(InputError, match="accepted is a file"):
-        new_key(Path(name))
-
-
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
 def test_a_key_of_openssl_signs_and_one_of_another_kind_is_refused(copied: Path) -> None:
     for kind in ("ed25519", "x25519"):

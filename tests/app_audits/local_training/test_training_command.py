@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fl_audit.app_audits.audit_results import training_result
-from fl_audit.app_audits.local_training.assessment import assess, headline, report_lines
+from fl_audit.app_audits.local_training.assessment import assess
+from fl_audit.app_audits.local_training.assessment_messages import headline, report_lines
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
 from fl_audit.app_audits.page import training_text, write_result
