@@ -76,11 +76,22 @@ def require_switch(name: str, value: object) -> None:
 
 
 def as_floats(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return numbers as a float64 array of the same shape."""
+    """Return numbers as a float64 array of the same shape; a tensor may have a gradient, or be on a graphics card.
+
+    Raises `InputError` if the values are no real numbers, or some are masked.
+    """
+    accepted = "accepted are numbers"
+    require(not isinstance(values, np.ma.MaskedArray), f"{name} are masked in part: {accepted}")
+    # `detach` and `cpu` are methods of tensors of torch, which this module does not import.
+    detached = values.detach().cpu() if hasattr(values, "detach") else values
     try:
-        return np.asarray(values, dtype=np.float64)
+        array = np.asarray(detached)
+        require(array.dtype.kind not in "cmM", f"{name} are of type {array.dtype}: {accepted}")
+        return np.asarray(array, dtype=np.float64)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} are {str(values)[:40]!r}: accepted are numbers") from error
+        raise InputError(f"{name} are {str(values)[:40]!r}: {accepted}") from error
 
 
 def as_whole(name: str, values: ArrayLike) -> NDArray[np.int64]:

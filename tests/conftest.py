@@ -19,13 +19,9 @@ from threadpoolctl import threadpool_limits
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.page import drawn_pictures, report_files
 from fl_audit.report import figure_style
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
+from tests.builders.runs import run_locally, small_plan
 from tests.few_examples import ALL, examples
 from tests.one_pixel import ONE_PIXEL
-from tests.small_audits import MakePlan, small_settings
 
 # The repository is not searched for modules: it has folders with names of modules that users have, such as `server`.
 # pytest imports `tests` by its path.
@@ -146,16 +142,10 @@ def published_data() -> Path:
     return directory
 
 
-@pytest.fixture
-def small_plan() -> MakePlan:
-    """Return a function that resolves the small configuration with some changes."""
-    return lambda **changes: plan_run(parse_config(small_settings(**changes)))
-
-
 @pytest.fixture(scope="session")
 def _small_run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("small") / "run"
-    run_audit(plan_run(parse_config(small_settings())), place, Engine.LOCAL, with_report=False)
+    run_locally(small_plan(), place)
     return place
 
 

@@ -12,7 +12,7 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
 from tests.toy_attack.entropy import EntropyAttack
 
 _NAME = EntropyAttack.name
@@ -24,14 +24,14 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ATTACKS, _NAME, EntropyAttack())
 
 
-def _plan(small_plan: MakePlan, **audit: object) -> RunPlan:
+def _plan(**audit: object) -> RunPlan:
     usual = {"kind": "membership", "trials": 8, "targets": 20, "attacks": [_NAME], "epsilon-star": False}
     return small_plan(privacy={"sensitivity": None}, audit=usual | audit)
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_new_attack_is_configured_played_and_reported(small_plan: MakePlan, tmp_path: Path) -> None:
-    contents = run_audit(_plan(small_plan, attacks=[_NAME, "loss"]), tmp_path / "run", Engine.LOCAL)
+def test_a_new_attack_is_configured_played_and_reported(tmp_path: Path) -> None:
+    contents = run_audit(_plan(attacks=[_NAME, "loss"]), tmp_path / "run", Engine.LOCAL)
     results = contents.summary["attacks"]["by_name"]
     assert 0 < results[_NAME]["auc"]["value"] < 1
     assert results[_NAME]["lower_bound"] is not None, "trials are no shadow models of each other"
@@ -46,11 +46,11 @@ def test_a_new_attack_is_configured_played_and_reported(small_plan: MakePlan, tm
 
 
 @pytest.mark.usefixtures("registered")
-def test_settings_and_refusals_name_a_new_attack(small_plan: MakePlan) -> None:
+def test_settings_and_refusals_name_a_new_attack() -> None:
     (attacks,) = settings("audit.attacks")
     assert f"'{_NAME}'" in attacks.accepted
     with pytest.raises(InputError, match=f"attacks is 'misspelt': .*'{_NAME}'"):
-        _plan(small_plan, attacks=["misspelt"])
+        _plan(attacks=["misspelt"])
     assert _NAME not in default_attacks(of_records=True)
 
 
@@ -63,23 +63,23 @@ def test_settings_and_refusals_name_a_new_attack(small_plan: MakePlan) -> None:
     ],
 )
 def test_the_facts_of_a_new_attack_are_checked(
-    fact: str, audit: dict[str, object], said: str, small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+    fact: str, audit: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EntropyAttack, fact, True)
     with pytest.raises(InputError, match=said):
-        _plan(small_plan, **audit)
+        _plan(**audit)
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_new_attack_on_records_is_refused_about_clients(small_plan: MakePlan) -> None:
+def test_a_new_attack_on_records_is_refused_about_clients() -> None:
     audit = {"kind": "membership", "trials": 8, "targets": 2, "attacks": [_NAME], "insider": False}
     with pytest.raises(InputError, match=f"attacks {_NAME} .*: accepted about clients are (?!.*{_NAME}).*loss"):
         small_plan(training={"strategy": "dp-fedavg"}, privacy={"sensitivity": None}, audit=audit)
 
 
-def test_without_its_line_an_attack_is_unknown(small_plan: MakePlan) -> None:
+def test_without_its_line_an_attack_is_unknown() -> None:
     with pytest.raises(InputError, match=f"attacks is '{_NAME}': accepted are .*'loss'"):
-        _plan(small_plan)
+        _plan()
     assert _NAME not in names_of_attacks()
 
 

@@ -13,23 +13,23 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.run import run_audit
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
 from tests.toy_audit.audit import FirstTargetAudit
 
 _NAME = "first-target"
 
 
-def _plan(small_plan: MakePlan, **audit: object) -> RunPlan:
+def _plan(**audit: object) -> RunPlan:
     played = {"kind": _NAME, "trials": 30, "targets": 5, "epsilon-star": False} | audit
     privacy = {"belief": None, "sensitivity": None, "noise-multiplier": 0.2, "adjacency": "add-remove-record"}
     return small_plan(audit=played, privacy=privacy, run={"trials-per-batch": 15})
 
 
 def test_a_new_kind_of_audit_is_configured_checked_played_judged_and_reported(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(AUDITS, _NAME, FirstTargetAudit())
-    plan = _plan(small_plan)
+    plan = _plan()
     assert plan.config.audit.insider
     assert (plan.federation.audit, plan.federation.targets) == (_NAME, 5)
     checked = check_plan(plan, with_probe=False)
@@ -48,14 +48,9 @@ def test_a_new_kind_of_audit_is_configured_checked_played_judged_and_reported(
     assert re.search("Right guesses [^<]*first target", (tmp_path / "run" / "report.html").read_text())
 
 
-def test_a_new_kind_refuses_what_it_is_not_played_with(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_kind_refuses_what_it_is_not_played_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(AUDITS, _NAME, FirstTargetAudit())
     with pytest.raises(InputError, match=r"candidates.* kind = reconstruction, .*first-target"):
-        _plan(small_plan, candidates=3)
+        _plan(candidates=3)
     with pytest.raises(InputError, match=r"with kind = 'first-target'.*add-remove-record"):
         small_plan(audit={"kind": _NAME, "targets": 5}, privacy={"adjacency": "replace-record", "sensitivity": None})
-
-
-def test_without_its_line_a_kind_is_unknown(small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match=r"audit\.kind is 'first-target': .* 'identifiability'"):
-        _plan(small_plan)

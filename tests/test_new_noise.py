@@ -18,7 +18,7 @@ from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.run import run_audit
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
 from tests.toy_noise.two_servers import TwoServersGaussian
 
 _NAME = "two-servers"
@@ -30,7 +30,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NOISES, _NAME, TwoServersGaussian)
 
 
-def _plan(small_plan: MakePlan, privacy: dict[str, object] | None = None, **sections: dict[str, object]) -> RunPlan:
+def _plan(privacy: dict[str, object] | None = None, **sections: dict[str, object]) -> RunPlan:
     stated = {"belief": None, "sensitivity": None, "noise-multiplier": 1.5, "accountant": None, "noise": _NAME}
     usual: dict[str, dict[str, object]] = {
         "audit": {"trials": 30, "epsilon-star": False},
@@ -40,8 +40,8 @@ def _plan(small_plan: MakePlan, privacy: dict[str, object] | None = None, **sect
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_new_noise_is_configured_checked_played_judged_and_reported(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = _plan(small_plan)
+def test_a_new_noise_is_configured_checked_played_judged_and_reported(tmp_path: Path) -> None:
+    plan = _plan()
     assert plan.federation.mechanism.noise == TwoServersGaussian(1.5)
     assert Federation.from_json(plan.federation.to_json()) == plan.federation
     (event,) = plan.federation.mechanism.events(4, CLIENT_ALONE)
@@ -61,9 +61,7 @@ def test_a_new_noise_is_configured_checked_played_judged_and_reported(small_plan
 
 
 @pytest.mark.usefixtures("registered")
-def test_half_of_a_new_noise_is_found_missing(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_of_a_new_noise_is_found_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second server draws what the first one draws, or nothing: the sum holds too little of its own noise."""
 
     class _DrawsOfOne:
@@ -71,68 +69,62 @@ def test_half_of_a_new_noise_is_found_missing(
             return normals(0) / math.sqrt(2)
 
     monkeypatch.setattr(TwoServersGaussian, "server_draws", lambda _: _DrawsOfOne())
-    run_audit(_plan(small_plan), tmp_path / "run", Engine.LOCAL)
+    run_audit(_plan(), tmp_path / "run", Engine.LOCAL)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["verdict"] == "violated"
     assert summary["noise"]["ratio"] == pytest.approx(math.sqrt(0.5), abs=0.05)
 
 
 @pytest.mark.usefixtures("registered")
-def test_settings_and_refusals_name_a_new_noise(small_plan: MakePlan) -> None:
+def test_settings_and_refusals_name_a_new_noise() -> None:
     (noise,) = settings("privacy.noise")
     assert noise.choices == names_of_noises()
     assert noise.choices is not None
     assert _NAME in noise.choices
     with pytest.raises(InputError, match=f"noise is 'misspelt': .*'{_NAME}'"):
-        _plan(small_plan, {"noise": "misspelt"})
+        _plan({"noise": "misspelt"})
     with pytest.raises(InputError, match=f"sensitivity is 'local' .*'{_NAME}'"):
-        _plan(small_plan, {"sensitivity": "local"})
+        _plan({"sensitivity": "local"})
     clients = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
     of_clients = {"adjacency": "add-remove-client"}
     with pytest.raises(InputError, match=f"clipping is 'adaptive' .*'{_NAME}': .*'fixed'"):
-        _plan(small_plan, of_clients | {"clipping": "adaptive"}, training=clients)
+        _plan(of_clients | {"clipping": "adaptive"}, training=clients)
     with pytest.raises(InputError, match=f"noise is '{_NAME}' .*cohort"):
-        _plan(small_plan, of_clients, training=clients | {"cohort": 2})
+        _plan(of_clients, training=clients | {"cohort": 2})
     with pytest.raises(InputError, match=f"noise is '{_NAME}' .*'dp-sgd-clients'"):
-        _plan(small_plan, {"adjacency": "add-remove-record"}, training={"strategy": "dp-sgd-clients"})
+        _plan({"adjacency": "add-remove-record"}, training={"strategy": "dp-sgd-clients"})
     with pytest.raises(InputError, match="adversary = 'server' are noise = 'distributed' and 'local'"):
-        _plan(small_plan, audit={"trials": 6, "adversary": "server"})
+        _plan(audit={"trials": 6, "adversary": "server"})
 
 
 @pytest.mark.usefixtures("registered")
-def test_canaries_are_played_with_a_new_noise_that_carries_them(
-    small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_canaries_are_played_with_a_new_noise_that_carries_them(monkeypatch: pytest.MonkeyPatch) -> None:
     played = {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False}
     with pytest.raises(InputError, match=r"'canaries' .*: .*noise = 'central' and 'inside-training', .*sensitivity"):
-        _plan(small_plan, audit=played)
+        _plan(audit=played)
     monkeypatch.setattr(TwoServersGaussian, "carries_canaries", True)
-    assert _plan(small_plan, audit=played).federation.canaries == 6
+    assert _plan(audit=played).federation.canaries == 6
     with pytest.raises(InputError, match=f"noise = 'central', 'inside-training' and '{_NAME}', .*sensitivity"):
-        _plan(small_plan, {"noise": "tree"}, audit=played)
+        _plan({"noise": "tree"}, audit=played)
 
 
 @pytest.mark.usefixtures("registered")
-def test_the_bits_of_an_adaptive_norm_get_the_noise_that_is_accounted_for(
-    small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bits_of_an_adaptive_norm_get_the_noise_that_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TwoServersGaussian, "require_adaptive_clipping", lambda _: None)
     clients = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
-    mechanism = _plan(
-        small_plan, {"adjacency": "add-remove-client", "clipping": "adaptive"}, training=clients
-    ).federation.mechanism
+    mechanism = _plan({"adjacency": "add-remove-client", "clipping": "adaptive"}, training=clients).federation.mechanism
     of_sum, of_bits = 1.5 * math.sqrt(2), mechanism.bit_sigma / mechanism.bit_sensitivity
     assert of_bits == pytest.approx(AdaptiveClipping(1.0).bit_noise * of_sum, rel=1e-12)
     assert mechanism.claimed_multiplier(CLIENT_ALONE) == pytest.approx((of_sum**-2 + of_bits**-2) ** -0.5, rel=1e-12)
 
 
-def test_without_its_line_a_noise_is_unknown(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_line_a_noise_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _NAME not in names_of_noises()
     with pytest.raises(InputError, match=f"privacy.noise is '{_NAME}': .*'central'"):
-        _plan(small_plan)
+        _plan()
     with monkeypatch.context() as added:
         added.setitem(NOISES, _NAME, TwoServersGaussian)
-        plan = _plan(small_plan)
+        plan = _plan()
         stored = plan.federation.to_json()
     Federation.from_json.cache_clear()
     with pytest.raises(ValueError, match=f"stored noise .*'{_NAME}'"):

@@ -18,7 +18,8 @@ from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
+from tests.builders.settings import changed_settings
 from tests.toy_participation.two_halves import TwoHalves
 
 _HALVES: dict[str, dict[str, object]] = {
@@ -28,14 +29,14 @@ _HALVES: dict[str, dict[str, object]] = {
 }
 
 
-def _plan(small_plan: MakePlan, **sections: dict[str, object]) -> RunPlan:
+def _plan(**sections: dict[str, object]) -> RunPlan:
     stated = {"belief": None, "sensitivity": None, "noise-multiplier": 1.5, "accountant": None}
     usual: dict[str, dict[str, object]] = {
         "privacy": {"adjacency": "add-remove-record"},
         "audit": {"trials": 12, "epsilon-star": False},
         "run": {"trials-per-batch": 12},
     }
-    merged = {name: usual.get(name, {}) | sections.get(name, {}) for name in usual | sections}
+    merged = changed_settings(usual, sections)
     return small_plan(**(merged | {"privacy": stated | merged["privacy"]}))
 
 
@@ -46,8 +47,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_new_rule_is_configured_played_judged_and_reported(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = _plan(small_plan, **_HALVES)
+def test_a_new_rule_is_configured_played_judged_and_reported(tmp_path: Path) -> None:
+    plan = _plan(**_HALVES)
     pair = plan.federation.pair.index
     assert plan.federation.mechanism.participation == TwoHalves(6, pair)
     assert Federation.from_json(plan.federation.to_json()) == plan.federation
@@ -61,13 +62,13 @@ def test_a_new_rule_is_configured_played_judged_and_reported(small_plan: MakePla
     (sampling,) = settings("training.sampling")
     assert sampling.choices == tuple(PARTICIPATIONS)
     with pytest.raises(InputError, match=r"sampling is 'two-halves' .*'dp-fedsgd', .*records"):
-        _plan(small_plan, training={"sampling": "two-halves"})
+        _plan(training={"sampling": "two-halves"})
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_rule_of_other_libraries_is_refused_by_name_with_the_reason(name: str, small_plan: MakePlan) -> None:
+def test_a_rule_of_other_libraries_is_refused_by_name_with_the_reason(name: str) -> None:
     with pytest.raises(InputError, match=f"'{name}': .*; .*everybody, cohort") as caught:
-        _plan(small_plan, training={"sampling": name})
+        _plan(training={"sampling": name})
     assert "\n" not in str(caught.value)
 
 
@@ -80,10 +81,10 @@ def test_a_rule_of_other_libraries_is_refused_by_name_with_the_reason(name: str,
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    training: dict[str, object], privacy: dict[str, object], said: str, small_plan: MakePlan
+    training: dict[str, object], privacy: dict[str, object], said: str
 ) -> None:
     with pytest.raises(InputError, match=said) as caught:
-        _plan(small_plan, training=training, privacy={"adjacency": "add-remove-record"} | privacy)
+        _plan(training=training, privacy={"adjacency": "add-remove-record"} | privacy)
     assert "\n" not in str(caught.value)
 
 

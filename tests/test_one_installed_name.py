@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.small_audits import tiny_toml
+from tests.builders.settings import tiny_toml
 
 NAMES = ("server", "clients", "strategies", "experiments", "tests")
 CONFIG = tiny_toml(data={"name": "experiments.loading:load"}, model={"name": "server.nets:build"})

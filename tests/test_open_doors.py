@@ -18,9 +18,7 @@ from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.planning import plan_run
-from tests.small_audits import small_settings
+from tests.builders.runs import small_plan
 
 MODULE = """
 from pathlib import Path
@@ -167,7 +165,7 @@ def test_settings_of_another_type_are_refused_before_the_loader_has_them(
 
 def test_a_plan_with_ones_own_data_and_measure_is_that_with_ours() -> None:
     own, ours = (
-        plan_run(parse_config(small_settings(data={"name": name}, audit={"dissimilarity": measure})))
+        small_plan(data={"name": name}, audit={"dissimilarity": measure})
         for name, measure in (("doors:records", "doors:l1"), ("breast-cancer", "manhattan"))
     )
     assert own.federation.pair == ours.federation.pair
@@ -196,4 +194,4 @@ def test_what_cannot_be_had_is_refused_before_anything_is_trained(audit: dict[st
     targets = {"targets": 20} if audit.get("kind") == "membership" else {}
     privacy = {"adjacency": "add-remove-record", "sensitivity": None}
     with pytest.raises(InputError, match=said):
-        plan_run(parse_config(small_settings(audit=audit | targets, privacy=privacy)))
+        small_plan(audit=audit | targets, privacy=privacy)

@@ -17,7 +17,7 @@ from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.runs.config import parse_config
 from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import PortableValue, import_user_module, meant_name, require_named, search_last
-from tests.small_audits import small_settings, tiny_toml
+from tests.builders.settings import small_settings, tiny_toml
 
 ROOT = Path(__file__).parents[1]
 OF_PARTIES = ("server", "clients", "strategies", "experiments")

@@ -35,6 +35,7 @@ _LONGEST_LABEL = 40  # characters
 _LABEL_WORDS = 4  # of a note without a short beginning and a colon
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Za-z])")
 _ROWS_LINK = " [All rows]("
+_CLAIMS_CAPTION = "[How to read it](index.md#claims)."
 
 
 def compact_svg(svg: str) -> str:
@@ -60,7 +61,7 @@ def section_of(record: Record) -> str:
     phrases = (
         f"## {title}",
         f"![{_short_title(title)}]({item}.svg)",
-        f"{escape(record['caption'], quote=False)} [All rows]({item}.csv).",
+        f"{_caption(record)}{_ROWS_LINK}{item}.csv).",
         _extent_of_runs(record),
         escape(record["played"], quote=False),
         _one_block(f"<details><summary>Differences</summary>{record['differences']}</details>"),
@@ -84,6 +85,11 @@ def rows_of(file: Path) -> str:
     rows_shown = frame if file.stem == CLAIMS_ITEM else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
     table = rows_html(rows_shown, len(frame), file.name, look="")
     return _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>")
+
+
+def _caption(record: Record) -> str:
+    """Return the caption of a table or figure; that of claims is the same for all papers, and stands on their index."""
+    return _CLAIMS_CAPTION if record["item"] == CLAIMS_ITEM else escape(record["caption"], quote=False)
 
 
 def origins(records: Sequence[Record]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fl_audit.html_tables import Markup
-from fl_audit.words import capital, number_text, one_in, percent, plural, ratio_text, uncapital
+from fl_audit.words import capital, limit_text, number_text, one_in, percent, plural, ratio_text, uncapital
 
 _BAR = " | "
 
@@ -30,7 +30,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {"percent": percent, "number": number_text, "one_in": one_in, "capital": capital}
     environment.filters |= {"times": ratio_text, "count": _count, "signed": _signed, "three_digits": _three_digits}
-    environment.filters["uncapital"] = uncapital
+    environment.filters |= {"uncapital": uncapital, "limit": limit_text}
     environment.tests["finite"] = math.isfinite
     environment.filters |= {"t": _text, "e": _attribute}
     environment.globals["plural"] = plural
@@ -51,10 +51,12 @@ def template_table(name: str, **facts: Any) -> tuple[tuple[str, ...], ...]:
 def template_texts(name: str, **facts: Any) -> dict[str, str]:
     """Return the texts of a template by name; a line without a name continues the text before it."""
     texts = dict[str, str]()
+    # A fact of several lines, such as the message of an error, must not pass for further texts.
+    facts = {key: " ".join(fact.splitlines()) if isinstance(fact, str) else fact for key, fact in facts.items()}
     for line in template_lines(name, **facts):
-        key, bar, text = line.partition(_BAR)
+        key, bar, text = f"{line} ".partition(_BAR)
         if bar:
-            texts[key] = text
+            texts[key] = text.strip()
         else:
             last = next(reversed(texts))
             texts[last] = f"{texts[last]} {line}"

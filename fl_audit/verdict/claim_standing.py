@@ -6,7 +6,6 @@ from typing import assert_never
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.words import capital, uncapital
 
 
 class ClaimStanding(StrEnum):
@@ -35,19 +34,6 @@ def standing_of_claim(contents: ReportContents) -> ClaimStanding:
             return ClaimStanding.UNCONFIRMED
         case _:
             assert_never(verdict)
-
-
-def name_with_standing(name: str, standing: ClaimStanding) -> str:
-    """Return the name of a claimed limit, after words on its standing unless the run holds the claim.
-
-    Examples
-    --------
-    >>> name_with_standing("Epsilon and delta", ClaimStanding.REFUTED)
-    'Claimed, and refuted by this run: epsilon and delta'
-    >>> name_with_standing("Epsilon and delta", ClaimStanding.HELD)
-    'Epsilon and delta'
-    """
-    return name if standing is ClaimStanding.HELD else f"{capital(standing)}: {uncapital(name)}"
 
 
 def with_standing_in_brackets(text: str, standing: ClaimStanding) -> str:

@@ -21,7 +21,7 @@ import fl_audit as fa
 from fl_audit.cli.main import app
 from fl_audit.runs import verbosity
 from fl_audit.strategies.errors import FederationError
-from tests.small_audits import toml_text
+from tests.builders.settings import toml_text
 
 pytestmark = pytest.mark.xdist_group("api")
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -16,11 +16,10 @@ from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.runs import run_locally
 from tests.validation.adapters import SERVERS, settings_of, verdict_of, write_texts
 
 Sections = dict[str, dict[str, Any]]
@@ -112,7 +111,7 @@ def test_such_an_archive_is_audited_by_the_remedy_of_its_refusal(ids: Integers, 
     with pytest.raises(InputError, match="neighbour = 'random'"):
         plan_run(parse_config(changes))
     run = plan_run(parse_config(changes | {"audit": changes["audit"] | {"neighbour": "random"}}))
-    assert run_audit(run, tmp_path / "run", Engine.LOCAL, with_report=False).summary["verdict"] == "inconclusive"
+    assert run_locally(run, tmp_path / "run").summary["verdict"] == "inconclusive"
 
 
 def of_words(classes: int) -> Any:
@@ -191,7 +190,7 @@ REFUSED: dict[str, tuple[Sections, str]] = {
 
 
 def play(place: Path, changes: Sections, directory: Path) -> ReportContents:
-    return run_audit(plan_of(place, changes), directory / "run", Engine.LOCAL, with_report=False)
+    return run_locally(plan_of(place, changes), directory / "run")
 
 
 @pytest.mark.long

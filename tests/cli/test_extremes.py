@@ -22,7 +22,7 @@ from fl_audit.data.image_folders import ImageSettings
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError
 from fl_audit.runs.exports.trackers import to_mlflow
-from tests.small_audits import tiny_toml
+from tests.builders.settings import tiny_toml
 from tests.validation.bad_inputs import limited
 
 ROOT: click.Group = typer.main.get_command(app)  # type: ignore[assignment]

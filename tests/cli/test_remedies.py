@@ -22,7 +22,7 @@ from fl_audit.errors import InputError
 from fl_audit.runs import federation_of_config
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.init_error_messages import OPTIONS, READING
-from tests.workbooks import write_workbook
+from tests.builders.workbooks import write_workbook
 
 ROWS = 40
 FLAGS = ("--epsilon", "2", "--clients", "3", "--rounds", "3")

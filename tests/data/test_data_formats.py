@@ -19,7 +19,7 @@ from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.numpy_archives import load_npz
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
-from tests.workbooks import write_workbook
+from tests.builders.workbooks import write_workbook
 
 ROWS = 30
 DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(row) for row in range(ROWS)]

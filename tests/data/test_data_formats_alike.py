@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
+from tests.builders.workbooks import write_workbook
 from tests.few_examples import examples
-from tests.workbooks import write_workbook
 
 ROWS = 24
 Cells = list[Any]

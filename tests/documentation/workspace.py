@@ -7,7 +7,6 @@ import runpy
 import shlex
 import sys
 import tomllib
-from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,13 @@ import pytest
 from typer.main import get_command
 
 from fl_audit.app_audits.launchers import strategy_audit_launcher
-from fl_audit.app_audits.launchers.isolated_strategy_audit import audit_strategy
-from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.cli.main import app, main
 from fl_audit.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.site_policy import read_policy
 from fl_audit.user_modules import OWN_PACKAGE, searched_last
+from tests.builders.commands import audit_strategy_here
 from tests.documentation.pages import FILES, Block, makers
 
 TRIALS, MORE_TRIALS, SHADOWS = 12, 14, 24
@@ -87,14 +85,10 @@ class Workspace:
             if _name(words) == "report":  # The PDF takes seconds more, and has tests of its own.
                 patch.setattr("fl_audit.audits.page.report_files.write_pdf", lambda *_: None)
             if _name(words) == "strategy":  # A process of its own, which has tests of its own, takes seconds to begin.
-                patch.setattr(strategy_audit_launcher, "audit_in_subprocess", _held_here)
+                patch.setattr(strategy_audit_launcher, "audit_in_subprocess", audit_strategy_here)
             with pytest.raises(SystemExit) as ended:
                 main()
         assert ended.value.code == 0, shlex.join(words)
-
-
-def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    return audit_strategy({"options": asdict(wishes), "out": out and str(out)})
 
 
 def _name(words: list[str]) -> str:

@@ -25,8 +25,9 @@ from fl_audit.runs.stored_run import read_run
 from fl_audit.strategies import aggregation as aggregation_module
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
 from fl_audit.strategies.errors import FederationError
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import small_settings
 from tests.federation.test_federation_engines import assert_same
-from tests.small_audits import MakePlan, small_settings
 
 _OPEN = {
     "data": {"partition": "dirichlet", "partition-parameters": {"alpha": 1.0}},
@@ -52,7 +53,7 @@ def _open_plan(aggregation: str, trials: int = 1, **training: Any) -> RunPlan:
 
 
 def _final(plan: RunPlan, place: Path, trial: int = 0) -> Tensor:
-    run_audit(plan, place, Engine.LOCAL, with_report=False)
+    run_locally(plan, place)
     return load_federation(plan.federation).model.layout.flatten(read_run(place).model(trial))
 
 
@@ -93,7 +94,7 @@ def test_every_name_of_flowers_trains(name: str, tmp_path: Path) -> None:
 def test_a_strategy_of_ones_own_chooses_clients_and_draws_by_trial_alone(tmp_path: Path) -> None:
     def finals(name: str, batch: int) -> list[Tensor]:
         settings = _open_plan("own_strategies:half", trials=3).config.changed(run={"trials_per_batch": batch})
-        run_audit(plan_run(settings), tmp_path / name, Engine.LOCAL, with_report=False)
+        run_locally(plan_run(settings), tmp_path / name)
         run, layout = read_run(tmp_path / name), load_federation(plan_run(settings).federation).model.layout
         return [layout.flatten(run.model(trial)) for trial in range(3)]
 
@@ -107,7 +108,7 @@ def test_a_strategy_of_ones_own_chooses_clients_and_draws_by_trial_alone(tmp_pat
 @pytest.mark.long
 def test_engines_give_the_same(tmp_path: Path) -> None:
     plan = _open_plan("own_strategies:half", trials=2)
-    local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
+    local = run_locally(plan, tmp_path / "local")
     assert_same(local, run_audit(plan, tmp_path / "ray", Engine.RAY, with_report=False))
 
 
@@ -147,7 +148,7 @@ def test_what_a_strategy_does_otherwise_is_said_in_a_line(
 ) -> None:
     monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda seconds: None)
     with pytest.raises(FederationError, match=rf"^round 1: aggregation 'own_strategies:{name}': .*{said}"):
-        run_audit(_open_plan(f"own_strategies:{name}"), tmp_path / "run", Engine.LOCAL, with_report=False)
+        run_locally(_open_plan(f"own_strategies:{name}"), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -165,23 +166,23 @@ def test_what_a_strategy_does_otherwise_is_said_in_a_line(
 )
 def test_settings_that_do_not_go_together_are_refused(training: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        plan_run(parse_config(small_settings(**_OPEN, training=_TRAINING | training, audit={"insider": False})))
+        small_plan(**_OPEN, training=_TRAINING | training, audit={"insider": False})
 
 
 @pytest.mark.parametrize("name", [name for name, one in AGGREGATIONS.items() if one.compares_clients])
-def test_a_claim_leaves_nothing_to_strategies_that_compare_clients(name: str, small_plan: MakePlan) -> None:
+def test_a_claim_leaves_nothing_to_strategies_that_compare_clients(name: str) -> None:
     with pytest.raises(InputError, match=r"gets the released mean alone: .* audited with fl-audit strategy"):
         small_plan(training={"strategy": "dp-fedavg", "aggregation": name, "learning-rate": None})
 
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("strategy", ["dp-fedsgd", "dp-fedavg"])
-def test_under_a_claim_fedavg_moves_by_the_released_mean(strategy: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_under_a_claim_fedavg_moves_by_the_released_mean(strategy: str, tmp_path: Path) -> None:
     """FedAvg of one model, that before minus the released mean, is a plain step of size 1."""
     usual = {"strategy": strategy, "learning-rate": 1.0}
     plain, by_flower = (small_plan(training=usual | more) for more in ({}, {"aggregation": "fedavg"}))
-    contents = run_audit(by_flower, tmp_path / "flower", Engine.LOCAL, with_report=False)
-    run_audit(plain, tmp_path / "plain", Engine.LOCAL, with_report=False)
+    contents = run_locally(by_flower, tmp_path / "flower")
+    run_locally(plain, tmp_path / "plain")
     layout = load_federation(plain.federation).model.layout
     finals = [layout.flatten(read_run(tmp_path / name).model(2)) for name in ("flower", "plain")]
     torch.testing.assert_close(*finals, rtol=1e-4, atol=1e-5)
@@ -190,10 +191,10 @@ def test_under_a_claim_fedavg_moves_by_the_released_mean(strategy: str, small_pl
 
 
 def test_under_a_claim_a_strategy_is_recomputed_from_the_releases(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = small_plan(training={"aggregation": "own_strategies:half"}, audit={"trials": 3})
-    assert _wrong_steps(run_audit(plan, tmp_path / "honest", Engine.LOCAL, with_report=False)) == 0
+    assert _wrong_steps(run_locally(plan, tmp_path / "honest")) == 0
     honest = aggregation_module.BatchAggregation.of_mean
     made = list[object]()
 
@@ -203,7 +204,7 @@ def test_under_a_claim_a_strategy_is_recomputed_from_the_releases(
         return moved + 1e-3 if self is made[0] else moved  # the server's own, and not that of the log
 
     monkeypatch.setattr(aggregation_module.BatchAggregation, "of_mean", forged)
-    assert _wrong_steps(run_audit(plan, tmp_path / "forged", Engine.LOCAL, with_report=False)) > 0
+    assert _wrong_steps(run_locally(plan, tmp_path / "forged")) > 0
 
 
 def _wrong_steps(contents: ReportContents) -> float:

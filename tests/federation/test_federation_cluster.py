@@ -33,9 +33,9 @@ from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.trial_batches import TrialBatch
+from tests.builders.runs import run_locally, small_plan
 from tests.federation.faults import faulty_app
 from tests.federation.hosts import other_hosts
-from tests.small_audits import MakePlan
 from tests.validation.chaos import AUDIT, _is_identical, campaign, play
 from tests.validation.chaos_cluster import FlowerCommand, InjectedFault
 
@@ -71,7 +71,7 @@ def killing_app(head: str, mark: Path) -> ClientApp:
     return build_app(mods=[kill])
 
 
-def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def stop_a_frozen_client(address: str, tmp_path: Path) -> None:
     """Check that a frozen client ends the run, even if its process cannot be ended from here."""
     mark = tmp_path / "frozen"
     plan = small_plan(run={"client-time-limit": 5.0, "trials-per-batch": 6})
@@ -89,7 +89,7 @@ def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> 
 
 @pytest.mark.campaign
 @pytest.mark.ray
-def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster
 
     notes = tmp_path / "nodes"
@@ -107,18 +107,18 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
             parties=ClientAppAndStrategy(client_app=noting_app(notes)),
             with_report=False,
         )
-        stop_a_frozen_client(cluster.address, small_plan, tmp_path)
+        stop_a_frozen_client(cluster.address, tmp_path)
     finally:
         cluster.shutdown()
     assert len(list(notes.iterdir())) == 2
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
 @pytest.mark.campaign
 @pytest.mark.ray
 def test_a_node_that_is_killed_costs_only_its_calls(
-    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without retries for calls whose process died, the run still ends with the trials of an undisturbed one."""
     from ray.cluster_utils import Cluster
@@ -137,7 +137,7 @@ def test_a_node_that_is_killed_costs_only_its_calls(
         cluster.shutdown()
     assert "is lost: " in capfd.readouterr().err
     assert took < SECONDS_TO_GO_ON
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
     pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
 
@@ -174,7 +174,7 @@ def waiting_app(mark: Path) -> ClientApp:
 
 @pytest.mark.campaign
 @pytest.mark.ray
-def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_joins_is_used(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from ray.cluster_utils import Cluster
 
     settings = {"trials-per-batch": 6, "client-time-limit": 150.0}
@@ -199,7 +199,7 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
         cluster.shutdown()
     assert len(list(mark.iterdir())) == 2
     assert " has joined\n" in capfd.readouterr().err
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
@@ -237,7 +237,7 @@ def _marked(words: str) -> list[str]:
 @pytest.mark.ray
 def test_a_campaign_that_is_ended_leaves_nothing() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as place:  # Ray's sockets have short names
-        command = [sys.executable, "-m", "tests.validation.chaos", "--out", f"{place}/out"]
+        command = [sys.executable, "-m", "tests.validation", "chaos", "--out", f"{place}/out"]
         root = Path(__file__).resolve().parents[2]  # where the campaigns are found
         ended = subprocess.Popen(command, cwd=root, env=os.environ | {"TMPDIR": place}, start_new_session=True)
         deadline, before = time.monotonic() + 120.0, set(Path("/run/netns").glob("*"))
@@ -278,7 +278,7 @@ def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> Non
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # Ray's sockets have short names
         place = Path(name)
         (place / "audit.toml").write_text(AUDIT.replace("SEED", "5"))
-        alone = run_audit(plan_run(load_config(place / "audit.toml")), place / "alone", Engine.LOCAL, with_report=False)
+        alone = run_locally(plan_run(load_config(place / "audit.toml")), place / "alone")
         around = FlowerCommand(place, 4)
         try:
             found, run = play(0, around, place, np.random.default_rng(255))
@@ -294,7 +294,7 @@ def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> Non
 @pytest.mark.campaign
 @pytest.mark.ray
 def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ray.cluster_utils import Cluster
 
@@ -320,7 +320,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
             cluster.shutdown()
     assert "\n" not in str(said.value)
     assert [path.name for path in kept] == ["batch-00000"]
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
@@ -338,7 +338,7 @@ def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.campaign
 @pytest.mark.ray
 def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
-    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A host in a network of its own joins, takes calls, and is cut off without any notice."""
     from ray.cluster_utils import Cluster
@@ -375,7 +375,7 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
             cluster.shutdown()
     assert f"node {host.address} is lost: " in capfd.readouterr().err
     assert 0 < took < SECONDS_TO_GO_ON
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
@@ -455,14 +455,14 @@ def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
     finally:
         os.killpg(node.pid, signal.SIGKILL)
         cluster.shutdown()
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
     pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
 
 
 @pytest.mark.long
 @pytest.mark.ray
-def test_a_node_with_other_packages_is_named_and_refused(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_node_with_other_packages_is_named_and_refused(tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster
 
     for package in ("flwr", "numpy", "torch"):
@@ -517,7 +517,7 @@ def freeze_and_thaw_raylet(node: subprocess.Popen[bytes], mark: Path, thawed: Pa
 @pytest.mark.campaign
 @pytest.mark.ray
 def test_a_node_that_stands_still_and_goes_on_changes_nothing(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The processes of the node go on while its raylet stands still, so late replies exist (ray-project/ray#54035)."""
     from ray.cluster_utils import Cluster
@@ -559,7 +559,7 @@ def test_a_node_that_stands_still_and_goes_on_changes_nothing(
     assert "is lost: " in capfd.readouterr().err
     assert len(received) == len(set(received))
     assert set(received) == set(sent)
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
     pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
 
@@ -587,14 +587,14 @@ def test_two_runs_at_once_on_one_cluster_both_end_with_their_own_trials(tmp_path
         cluster.shutdown()
     for name in configs:
         plan = plan_run(load_config(tmp_path / f"{name}.toml"))
-        run_audit(plan, tmp_path / f"{name}-alone", Engine.LOCAL, with_report=False)
+        run_locally(plan, tmp_path / f"{name}-alone")
         assert _is_identical(tmp_path / f"{name}-alone", tmp_path / name)
 
 
 @pytest.mark.long
 @pytest.mark.ray
 def test_a_run_shares_cores_that_another_program_keeps(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from ray.cluster_utils import Cluster
 
@@ -616,5 +616,5 @@ def test_a_run_shares_cores_that_another_program_keeps(
         keeper.communicate()
         cluster.shutdown()
     assert "have taken its cores" in capfd.readouterr().err
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)

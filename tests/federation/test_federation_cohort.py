@@ -13,10 +13,8 @@ from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.runs import run as runs
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.run import run_audit
+from tests.builders.runs import run_locally, small_plan
 from tests.federation.test_federation_engines import assert_same
-from tests.small_audits import MakePlan
 
 _CLIENTS = {
     "data": {"clients": 8, "records": 80, "test-records": 40},
@@ -55,7 +53,7 @@ def test_too_many_records_for_one_stretch_do_not_train_together() -> None:
 
 
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
-def test_a_cohort_contributes_what_its_clients_do(clipping: str, small_plan: MakePlan) -> None:
+def test_a_cohort_contributes_what_its_clients_do(clipping: str) -> None:
     federation = load_federation(
         small_plan(**(_CLIENTS | {"privacy": _CLIENTS["privacy"] | {"clipping": clipping}})).federation
     )
@@ -74,7 +72,7 @@ def test_a_cohort_contributes_what_its_clients_do(clipping: str, small_plan: Mak
 @pytest.mark.long
 @pytest.mark.parametrize("training", [{}, {"cohort": 6}, {"sampling-rate": 0.7}])
 def test_runs_are_the_same_whether_clients_train_together_or_not(
-    training: dict[str, int | float], small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    training: dict[str, int | float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = small_plan(**(_CLIENTS | {"training": _CLIENTS["training"] | training}), audit={"trials": 3})
     sizes: list[int] = []
@@ -85,8 +83,8 @@ def test_runs_are_the_same_whether_clients_train_together_or_not(
         announce_calls(calls)  # type: ignore[arg-type]
 
     monkeypatch.setattr(runs, "announce_calls", noting)
-    together = run_audit(plan, tmp_path / "together", Engine.LOCAL, with_report=False)
+    together = run_locally(plan, tmp_path / "together")
     assert max(sizes) > 1
     monkeypatch.setattr(runs, "announce_calls", lambda calls: None)
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     assert_same(together, alone)

@@ -17,8 +17,8 @@ from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, remaining_batches
-from tests.federation.mechanisms import MECHANISMS, Changes
-from tests.small_audits import MakePlan
+from tests.builders.mechanisms import MECHANISMS, Changes
+from tests.builders.runs import small_plan
 
 TRIALS = 4
 SPOILED = ("clients", "cohorts", "sampled clients", "adaptive", "adaptive, sampled", "distributed", "banded")
@@ -34,7 +34,7 @@ class Released:
         self.made.append(made)
 
 
-def begun(changes: Changes, small_plan: MakePlan) -> tuple[TrialBatchStrategy, Released, list[Message]]:
+def begun(changes: Changes) -> tuple[TrialBatchStrategy, Released, list[Message]]:
     """Return a strategy after its first request to the clients, and the honest replies."""
     plan, released = small_plan(**changes), Released()
     federation, grid = (
@@ -100,10 +100,10 @@ ADAPTIVE_FAULTS = {
 
 @pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", SPOILED)
-def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name: str, small_plan: MakePlan) -> None:
+def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name: str) -> None:
     faults = FAULTS | (ADAPTIVE_FAULTS if "adaptive" in name else {})
     for fault, (spoil, said) in faults.items():
-        strategy, released, replies = begun(MECHANISMS[name], small_plan)
+        strategy, released, replies = begun(MECHANISMS[name])
         with pytest.raises(FederationError, match=said):
             strategy.aggregate_train(1, spoil(replies))
         assert released.made == [], fault
@@ -116,8 +116,8 @@ def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name:
 
 @pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", SPOILED)
-def test_whoever_was_asked_and_nobody_else_contributes(name: str, small_plan: MakePlan) -> None:
-    strategy, released, replies = begun(MECHANISMS[name], small_plan)
+def test_whoever_was_asked_and_nobody_else_contributes(name: str) -> None:
+    strategy, released, replies = begun(MECHANISMS[name])
     strategy.aggregate_train(1, replies)
     assert len(released.made) == 1
     mechanism, challenger = strategy.public.mechanism, SeededChallenger(0)
@@ -134,9 +134,9 @@ def test_whoever_was_asked_and_nobody_else_contributes(name: str, small_plan: Ma
         assert sorted(asked) == members.tolist()
 
 
-def test_a_round_in_which_nobody_takes_part_releases_noise_alone(small_plan: MakePlan) -> None:
+def test_a_round_in_which_nobody_takes_part_releases_noise_alone() -> None:
     rarely = MECHANISMS["sampled clients"]["training"] | {"sampling-rate": 1e-6}
-    strategy, released, replies = begun(MECHANISMS["sampled clients"] | {"training": rarely}, small_plan)
+    strategy, released, replies = begun(MECHANISMS["sampled clients"] | {"training": rarely})
     assert replies == []
     strategy.aggregate_train(1, replies)
     (made,) = released.made

@@ -17,7 +17,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import run_audit
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 NORM = 3.0
 PRIVACY: dict[str, Any] = {"sensitivity": "global", "clipping-norm": NORM, "accountant": "gdp"}
@@ -30,7 +30,7 @@ def _shares(contents: ReportContents, largest: float) -> np.ndarray[Any, Any]:
     return contents.run.by_trial("local_sensitivity") / largest
 
 
-def test_a_crafted_record_changes_the_sum_by_what_a_record_can(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_crafted_record_changes_the_sum_by_what_a_record_can(tmp_path: Path) -> None:
     """The most dissimilar record, by contrast, has a shorter gradient, so the insider learns less than is claimed."""
     privacy = PRIVACY | {"adjacency": "add-remove-record"}
     audit = {"neighbour": "crafted", "epsilon-star": False}
@@ -38,9 +38,7 @@ def test_a_crafted_record_changes_the_sum_by_what_a_record_can(small_plan: MakeP
     assert plan.federation.pair.crafted is not None
     assert small_plan(privacy=privacy, audit=audit).federation == plan.federation, "the seed of the data decides"
     found = run_audit(plan, tmp_path / "crafted", Engine.LOCAL)
-    usual = run_audit(
-        small_plan(privacy=privacy, audit={"epsilon-star": False}), tmp_path / "usual", Engine.LOCAL, with_report=False
-    )
+    usual = run_locally(small_plan(privacy=privacy, audit={"epsilon-star": False}), tmp_path / "usual")
     crafted, ordinary = _shares(found, NORM), _shares(usual, NORM)
     # Crafted at the initial weights of the first eight trials, of which six are played.
     assert crafted[:, 0].mean() > 0.9
@@ -54,14 +52,14 @@ def test_a_crafted_record_changes_the_sum_by_what_a_record_can(small_plan: MakeP
     again = replay(tmp_path / "crafted")
     np.testing.assert_allclose(again.log_odds[:, -1], found.run.log_odds[:4], atol=1e-6)
     more = small_plan(privacy=privacy, audit=audit | {"trials": 7})
-    assert len(run_audit(more, tmp_path / "crafted", Engine.LOCAL, resume=True, with_report=False).trials) == 7
+    assert len(run_locally(more, tmp_path / "crafted", resume=True).trials) == 7
 
 
 @pytest.mark.long
-def test_its_opposite_takes_its_place_to_most_effect(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_its_opposite_takes_its_place_to_most_effect(tmp_path: Path) -> None:
     plan = small_plan(privacy=PRIVACY, audit={"neighbour": "crafted-opposite", "epsilon-star": False})
     assert plan.federation.pair.replacement is None
-    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    contents = run_locally(plan, tmp_path / "run")
     # Two classes: the gradients of the same features under both labels are opposite to each other, and the lengths of
     # both add up to sqrt(2) ||(x, 1)||, of which at most 2 NORM counts.
     assert _shares(contents, 2 * NORM)[:, 0].mean() > 0.8
@@ -87,9 +85,7 @@ def test_its_opposite_takes_its_place_to_most_effect(small_plan: MakePlan, tmp_p
         ({"audit": {"neighbour-rank": 2}}, "neighbour-rank = 2 needs neighbour = most-dissimilar"),
     ],
 )
-def test_where_none_can_be_crafted_it_is_refused(
-    small_plan: MakePlan, changes: dict[str, dict[str, Any]], message: str
-) -> None:
+def test_where_none_can_be_crafted_it_is_refused(changes: dict[str, dict[str, Any]], message: str) -> None:
     audit = {"neighbour": "crafted-opposite"} | changes.get("audit", {})
     privacy = PRIVACY | changes.get("privacy", {})
     with pytest.raises(InputError, match=message) as refusal:
@@ -98,9 +94,7 @@ def test_where_none_can_be_crafted_it_is_refused(
 
 
 @pytest.mark.long
-def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
-    small_plan: MakePlan, tmp_path: Path
-) -> None:
+def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(tmp_path: Path) -> None:
     plan = small_plan(
         data={"population-records": 100},
         privacy=PRIVACY | {"adjacency": "add-remove-record"},
@@ -125,12 +119,12 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
         for models in (drawn, trained)
     )
     assert after < before / 3
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    run_locally(plan, tmp_path / "run")
     stored = load_file(next((tmp_path / "run" / "public").glob("releases-*")))["initial"]
     assert (stored == trained[:2]).all()
 
 
-def test_where_nothing_is_left_to_pretrain_on_it_is_refused(small_plan: MakePlan) -> None:
+def test_where_nothing_is_left_to_pretrain_on_it_is_refused() -> None:
     federation = load_federation(small_plan().federation)
     assert len(federation.spare) == 0
     with pytest.raises(InputError, match=r"\b0 records .*population sample"):

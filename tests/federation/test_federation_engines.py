@@ -24,7 +24,8 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
-from tests.small_audits import MakePlan, small_toml
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import small_toml
 
 SMALL_TOML = small_toml(run={"seed": 0})
 
@@ -38,35 +39,26 @@ FEDERATED = {"epsilon-star-losses": "federated"}
 
 
 @pytest.mark.ray
-def test_ray_gives_the_trials_of_the_local_engine(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ray_gives_the_trials_of_the_local_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are two actors; a single actor whose processes die is tested among the failures."""
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # an embedded Ray joins no cluster, whatever the variable names
     plan = small_plan(run={"actors": 2}, audit=FEDERATED)
-    local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
+    local = run_locally(plan, tmp_path / "local")
     ray = run_audit(plan, tmp_path / "ray", Engine.RAY, with_report=False)
     assert_same(local, ray)
     assert ray.summary["timing"]["engine"] == "ray"
 
 
 @pytest.mark.long
-def test_batches_in_flight_change_nothing(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two = run_audit(small_plan(), tmp_path / "two", Engine.LOCAL, with_report=False)
+def test_batches_in_flight_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = run_locally(small_plan(), tmp_path / "two")
     monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
-    one = run_audit(small_plan(), tmp_path / "one", Engine.LOCAL, with_report=False)
+    one = run_locally(small_plan(), tmp_path / "one")
     assert_same(one, two)
 
 
-def test_batch_sizes_change_no_bit_and_no_weight(small_plan: MakePlan, tmp_path: Path) -> None:
-    runs = {
-        size: run_audit(
-            small_plan(run={"trials-per-batch": size}), tmp_path / str(size), Engine.LOCAL, with_report=False
-        )
-        for size in (2, 5)
-    }
+def test_batch_sizes_change_no_bit_and_no_weight(tmp_path: Path) -> None:
+    runs = {size: run_locally(small_plan(run={"trials-per-batch": size}), tmp_path / str(size)) for size in (2, 5)}
     left, right = runs[2], runs[5]
     assert (left.trials["bit"] == right.trials["bit"]).all()
     np.testing.assert_allclose(left.trials["log_odds"], right.trials["log_odds"], rtol=0, atol=1e-4)
@@ -126,7 +118,7 @@ def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
 
 @pytest.mark.long
 def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdict(
-    small_plan: MakePlan, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.toml"
     path.write_text(SMALL_TOML)

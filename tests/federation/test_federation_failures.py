@@ -13,8 +13,8 @@ from fl_audit.runs.cluster import call_scheduling
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
+from tests.builders.runs import run_locally, small_plan
 from tests.federation.faults import faulty_app
-from tests.small_audits import MakePlan
 
 IN_PROCESS_FAULTS = {
     "raises": "client 2 failed: disk full",
@@ -33,16 +33,10 @@ def _stored_batches(directory: Path) -> list[str]:
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("kind", IN_PROCESS_FAULTS)
-def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_fault_stops_the_run_with_one_line(kind: str, tmp_path: Path) -> None:
     plan = small_plan(run={"client-time-limit": 1.0})
     with pytest.raises(FederationError) as caught:
-        run_audit(
-            plan,
-            tmp_path / "run",
-            Engine.LOCAL,
-            parties=ClientAppAndStrategy(client_app=faulty_app(kind)),
-            with_report=False,
-        )
+        run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=faulty_app(kind)))
     message = str(caught.value)
     assert message.startswith("round 2: ")
     assert re.search(IN_PROCESS_FAULTS[kind], message)
@@ -52,12 +46,10 @@ def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tm
 
 
 @pytest.mark.long
-def test_resume_repeats_only_unfinished_batches(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resume_repeats_only_unfinished_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
     plan = small_plan(run={"trials-per-batch": 2})
-    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
+    undisturbed = run_locally(plan, tmp_path / "undisturbed")
     mark = tmp_path / "failed"
     interrupted = tmp_path / "interrupted"
     calls: list[int] = []
@@ -73,17 +65,11 @@ def test_resume_repeats_only_unfinished_batches(
             mark.touch()
 
     with pytest.raises(FederationError):
-        run_audit(
-            plan,
-            interrupted,
-            Engine.LOCAL,
-            parties=ClientAppAndStrategy(client_app=faulty_app("raises", CountingMark())),
-            with_report=False,
-        )  # type: ignore[arg-type]
+        run_locally(plan, interrupted, parties=ClientAppAndStrategy(client_app=faulty_app("raises", CountingMark())))  # type: ignore[arg-type]
     assert _stored_batches(interrupted) == ["batch-00000"]
     first = interrupted / "challenger" / "batches" / "batch-00000" / "trials.parquet"
     written = first.stat().st_mtime_ns
-    resumed = run_audit(plan, interrupted, Engine.LOCAL, resume=True, with_report=False)
+    resumed = run_locally(plan, interrupted, resume=True)
     assert first.stat().st_mtime_ns == written
     pd.testing.assert_frame_equal(resumed.trials, undisturbed.trials)
     pd.testing.assert_frame_equal(resumed.rounds, undisturbed.rounds)
@@ -113,13 +99,7 @@ GRACE_SECONDS = 5.0
     ],
 )
 def test_on_ray_a_fault_that_stays_ends_run_and_processes(
-    kind: str,
-    said: str,
-    time_limit: float,
-    is_waited_for: bool,
-    small_plan: MakePlan,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, said: str, time_limit: float, is_waited_for: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call_scheduling, "RETRIES", 1)
     settings = {"client-time-limit": time_limit, "trials-per-batch": 6, "actors": 2}
@@ -141,15 +121,15 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
     assert mark.stat().st_size in {"dies": (2,), "hangs and freezes": (2, 3)}[kind]
     assert _stored_batches(tmp_path / "run") == []
     assert _running_ray_processes() == []
-    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
-    resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+    undisturbed = run_locally(plan, tmp_path / "undisturbed")
+    resumed = run_locally(plan, tmp_path / "run", resume=True)
     pd.testing.assert_frame_equal(resumed.trials, undisturbed.trials)
 
 
 @pytest.mark.long
 @pytest.mark.ray
 def test_on_ray_a_call_whose_process_died_is_made_again_and_one_that_raises_ends_the_run(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
     # Two processes are started within one call, and a busy machine takes its time for each.
@@ -166,10 +146,10 @@ def test_on_ray_a_call_whose_process_died_is_made_again_and_one_that_raises_ends
     # Of the first batch it died twice in a row, which two retries allow, and answered; of the second it raised.
     assert mark.stat().st_size == 4
     assert _stored_batches(tmp_path / "run") == ["batch-00000"]
-    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
+    undisturbed = run_locally(plan, tmp_path / "undisturbed")
     first = tmp_path / "run" / "challenger" / "batches" / "batch-00000" / "trials.parquet"
     written = first.stat().st_mtime_ns
-    resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+    resumed = run_locally(plan, tmp_path / "run", resume=True)
     assert first.stat().st_mtime_ns == written
     for label in ("trials", "rounds", "releases"):
         pd.testing.assert_frame_equal(getattr(resumed, label), getattr(undisturbed, label), check_exact=True)

@@ -17,21 +17,18 @@ from torch import nn
 from fl_audit.device import Device
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.runs.cluster import ray_options
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.ray_engine import local_calls
-from fl_audit.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.simulated_grid import Settle, SimulatedGrid
+from tests.builders.runs import run_locally, small_plan
 from tests.federation.faults import faulty_app
 from tests.federation.test_federation_engines import assert_same
 from tests.few_examples import examples
-from tests.small_audits import MakePlan
 
 
-def test_as_many_calls_run_at_the_same_time_as_there_are_cores(
-    small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_many_calls_run_at_the_same_time_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """This is the default. On a graphics card, calls would wait for each other."""
     monkeypatch.setattr(ray_options, "usable_cores", lambda: 8)
     run = small_plan().config.run
@@ -42,9 +39,9 @@ def test_as_many_calls_run_at_the_same_time_as_there_are_cores(
 
 @pytest.mark.long
 @pytest.mark.parametrize("actors", [2, 3])
-def test_clients_at_the_same_time_change_no_bit(actors: int, small_plan: MakePlan, tmp_path: Path) -> None:
-    one = run_audit(small_plan(), tmp_path / "one", Engine.LOCAL, with_report=False)
-    several = run_audit(small_plan(run={"actors": actors}), tmp_path / "several", Engine.LOCAL, with_report=False)
+def test_clients_at_the_same_time_change_no_bit(actors: int, tmp_path: Path) -> None:
+    one = run_locally(small_plan(), tmp_path / "one")
+    several = run_locally(small_plan(run={"actors": actors}), tmp_path / "several")
     assert_same(one, several)
 
 
@@ -146,18 +143,12 @@ def test_a_thread_that_hangs_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("kind", ["raises", "nan", "hangs"])
-def test_faults_are_told_alike(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_faults_are_told_alike(kind: str, tmp_path: Path) -> None:
     said = []
     for actors in (1, 2):
         plan = small_plan(run={"client-time-limit": 1.0, "actors": actors})
         with pytest.raises(FederationError) as caught:
-            run_audit(
-                plan,
-                tmp_path / str(actors),
-                Engine.LOCAL,
-                parties=ClientAppAndStrategy(client_app=faulty_app(kind)),
-                with_report=False,
-            )
+            run_locally(plan, tmp_path / str(actors), parties=ClientAppAndStrategy(client_app=faulty_app(kind)))
         said.append(str(caught.value))
     assert said[0] == said[1]
 

@@ -31,7 +31,7 @@ from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trial_batches import remaining_batches
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
 
 FEDERATED: dict[str, Any] = {"epsilon-star-losses": "federated"}
 
@@ -95,9 +95,7 @@ UNEQUAL = {"partition": "exponential", "clients": 4}
     ],
     ids=["iid", "exponential", "some-releases", "dirichlet", "one-round"],
 )
-def test_federated_equals_pooled(
-    change: dict[str, dict[str, Any]], adjacency: str, small_plan: MakePlan, exact_losses: None
-) -> None:
+def test_federated_equals_pooled(change: dict[str, dict[str, Any]], adjacency: str, exact_losses: None) -> None:
     changes = change | {"privacy": {"adjacency": adjacency}}
     pooled = play(small_plan(**changes))
     federated = play(small_plan(**changes | {"audit": change.get("audit", {}) | FEDERATED}))
@@ -111,9 +109,7 @@ def test_federated_equals_pooled(
 
 @pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
-def test_a_victim_with_one_record_that_is_not_always_there(
-    adjacency: str, small_plan: MakePlan, exact_losses: None
-) -> None:
+def test_a_victim_with_one_record_that_is_not_always_there(adjacency: str, exact_losses: None) -> None:
     changes = {"data": UNEQUAL, "privacy": {"adjacency": adjacency}}
     federation = load_federation(small_plan(**changes).federation)
     alone = next(client for client, shard in enumerate(federation.shards) if len(shard) == 1)
@@ -139,7 +135,7 @@ def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, floa
     return float(scores.mean()), float(scores.std())
 
 
-def test_final_releases_by_hand(small_plan: MakePlan) -> None:
+def test_final_releases_by_hand() -> None:
     plan = small_plan(audit=FEDERATED)
     federation, delta = load_federation(plan.federation), plan.guarantee.delta
     for result in play(plan):
@@ -154,7 +150,7 @@ def test_final_releases_by_hand(small_plan: MakePlan) -> None:
             assert whole == parametric_epsilon_star(np.concatenate(shards), population[row], delta)
 
 
-def test_what_travels(small_plan: MakePlan) -> None:
+def test_what_travels() -> None:
     """Clients answer with one number of each kind for a trial, and only the victim receives bits."""
     answers: list[tuple[str, int, set[str]]] = []
     told_bits: set[int] = set()
@@ -196,7 +192,7 @@ SPOILED = {
 
 @pytest.mark.few_cases(3)
 @pytest.mark.parametrize("case", SPOILED, ids=str)
-def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], small_plan: MakePlan) -> None:
+def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float]) -> None:
     query, key, fault = case
     # The last release is asked about in exchanges of its own.
     release = 4 if isinstance(fault, float) else 1
@@ -240,7 +236,7 @@ def test_settings_that_make_no_sense_are_refused(audit: dict[str, Any], said: st
     assert "\n" not in str(caught.value)
 
 
-def test_a_federated_run_is_stored_reported_and_resumed(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_federated_run_is_stored_reported_and_resumed(tmp_path: Path) -> None:
     plan = small_plan(audit=FEDERATED)
     whole = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     page = (tmp_path / "run" / "report.html").read_text()

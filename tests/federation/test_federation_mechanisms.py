@@ -36,25 +36,24 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.randomness import Purpose, generator
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay, stored_rounds
-from fl_audit.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.builders.mechanisms import MECHANISMS
+from tests.builders.runs import run_locally, small_plan
 from tests.federation.elsewhere import AppElsewhere
-from tests.federation.mechanisms import MECHANISMS
 from tests.learning.gradient_truth import clip_and_sum, example_gradients
-from tests.small_audits import MakePlan
 
 TRIALS = 6
 ROUNDING = 1e-5
 
 
-def play(name: str, small_plan: MakePlan, directory: Path, keep: int = TRIALS, **run: Any) -> RunPlan:
+def play(name: str, directory: Path, keep: int = TRIALS, **run: Any) -> RunPlan:
     """Run a mechanism in six trials, of which `keep` are stored."""
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] |= {"trials": TRIALS}
     plan = small_plan(**changes, run={"trials-per-batch": TRIALS, "keep-releases": keep} | run)
-    run_audit(plan, directory, Engine.LOCAL, with_report=False)
+    run_locally(plan, directory)
     return plan
 
 
@@ -199,10 +198,8 @@ def close(found: Tensor, expected: Tensor, rounding: float = ROUNDING) -> None:
 
 @pytest.mark.few_cases(4)
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_release_is_what_its_distribution_says_and_the_insider_knows_what_it_may(
-    name: str, small_plan: MakePlan, tmp_path: Path
-) -> None:
-    plan = play(name, small_plan, tmp_path / "run")
+def test_a_release_is_what_its_distribution_says_and_the_insider_knows_what_it_may(name: str, tmp_path: Path) -> None:
+    plan = play(name, tmp_path / "run")
     stored = kept(plan, tmp_path / "run")
     mechanism, threat_model = plan.federation.mechanism, plan.federation.threat_model
     took_part = 0
@@ -261,8 +258,8 @@ def _check_what_is_seen(plan: RunPlan, stored: Stored, made: ServerRound, hand: 
         assert torch.equal(observed, made.release)
 
 
-def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = play("adaptive", small_plan, tmp_path / "run")
+def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(tmp_path: Path) -> None:
+    plan = play("adaptive", tmp_path / "run")
     stored, clipping = kept(plan, tmp_path / "run"), plan.federation.mechanism.clipping
     assert isinstance(clipping, AdaptiveClipping)
     norms = torch.full((TRIALS,), 0.3, dtype=torch.float64)
@@ -279,12 +276,12 @@ def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(small_
     assert table["clipping_norm"].nunique() > TRIALS
 
 
-def test_the_noise_of_an_adaptive_norm_is_told_without_an_insider_too(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_the_noise_of_an_adaptive_norm_is_told_without_an_insider_too(tmp_path: Path) -> None:
     changes = MECHANISMS["adaptive"] | {"audit": MECHANISMS["adaptive"]["audit"] | {"trials": TRIALS}}
     columns = []
     for asked in (True, False):
         plan = small_plan(**changes | {"audit": changes["audit"] | {"insider": asked}})
-        run_audit(plan, tmp_path / str(asked), Engine.LOCAL, with_report=False)
+        run_locally(plan, tmp_path / str(asked))
         table = pd.read_parquet(tmp_path / str(asked) / "rounds.parquet")
         columns.append(table[["trial", "round", "sigma", "clipping_norm"]])
     pd.testing.assert_frame_equal(*columns)
@@ -307,10 +304,8 @@ def test_without_bit_noise_the_norm_rises_exactly_while_all_are_longer() -> None
 # Of a part of a batch sums are worked out in other shapes than those of the run, which is the harder case.
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("name", "keep"), [*((name, 2) for name in MECHANISMS), ("sampled records", TRIALS)])
-def test_replay_from_public_files_gives_the_same_beliefs(
-    name: str, keep: int, small_plan: MakePlan, tmp_path: Path
-) -> None:
-    play(name, small_plan, tmp_path / "run", keep)
+def test_replay_from_public_files_gives_the_same_beliefs(name: str, keep: int, tmp_path: Path) -> None:
+    play(name, tmp_path / "run", keep)
     table = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
     told = table.pivot(index="trial", columns="round", values="log_odds").to_numpy()
     scale = table.pivot(index="trial", columns="round", values="sigma").to_numpy()
@@ -323,10 +318,10 @@ def test_replay_from_public_files_gives_the_same_beliefs(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["sampled clients", "adaptive", "distributed", "banded cohorts"])
-def test_batches_change_no_trial_of_clients(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_batches_change_no_trial_of_clients(name: str, tmp_path: Path) -> None:
     columns = []
     for label, run in (("whole", {}), ("parts", {"trials-per-batch": 2})):
-        play(name, small_plan, tmp_path / label, 1, **run)
+        play(name, tmp_path / label, 1, **run)
         columns.append(pd.read_parquet(tmp_path / label / "rounds.parquet").sort_values(["trial", "round"]))
     for other in columns[1:]:
         for column in ("log_odds", "sigma", "local_sensitivity"):
@@ -337,16 +332,10 @@ def test_batches_change_no_trial_of_clients(name: str, small_plan: MakePlan, tmp
 @pytest.mark.xdist_group("elsewhere")
 @pytest.mark.parametrize("name", ["adaptive, sampled", "distributed"])
 def test_clients_in_another_process_give_the_same_trials(
-    name: str, small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
+    name: str, app_elsewhere: AppElsewhere, tmp_path: Path
 ) -> None:
-    plan = play(name, small_plan, tmp_path / "local")
-    run_audit(
-        plan,
-        tmp_path / "apart",
-        Engine.LOCAL,
-        parties=ClientAppAndStrategy(client_app=app_elsewhere),
-        with_report=False,
-    )
+    plan = play(name, tmp_path / "local")
+    run_locally(plan, tmp_path / "apart", parties=ClientAppAndStrategy(client_app=app_elsewhere))
     for label in ("trials", "rounds"):
         tables = [pd.read_parquet(tmp_path / place / f"{label}.parquet") for place in ("local", "apart")]
         pd.testing.assert_frame_equal(*tables, check_exact=True)
@@ -364,7 +353,7 @@ class Told(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> tuple[RunPlan, list[Told]]:
+def told_in(name: str, directory: Path, **audit: Any) -> tuple[RunPlan, list[Told]]:
     """Run a mechanism, and return every message to a client."""
     told: list[Told] = []
 
@@ -384,7 +373,7 @@ def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> t
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] |= {"trials": TRIALS} | audit
     plan = small_plan(**changes, run={"trials-per-batch": TRIALS})
-    run_audit(plan, directory, Engine.LOCAL, parties=ClientAppAndStrategy(client_app=app), with_report=False)
+    run_locally(plan, directory, parties=ClientAppAndStrategy(client_app=app))
     return plan, told
 
 
@@ -393,8 +382,8 @@ SECRET = ("sampled clients", "replaced sampled clients", "sampled records", "ada
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SECRET)
-def test_an_insider_is_not_told_when_the_target_takes_part(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
-    plan, told = told_in(name, small_plan, tmp_path / "run")
+def test_an_insider_is_not_told_when_the_target_takes_part(name: str, tmp_path: Path) -> None:
+    plan, told = told_in(name, tmp_path / "run")
     federation, challenger = load_federation(plan.federation), SeededChallenger(plan.config.run.seed or 0)
     shown = [one for one in told if one.kind == f"query.{NonTrainingQuery.OBSERVE}"]
     assert len(shown) == plan.federation.rounds
@@ -409,8 +398,8 @@ def test_an_insider_is_not_told_when_the_target_takes_part(name: str, small_plan
             assert np.array_equal(taking_part[:, others], drawn[:, others])
 
 
-def test_an_insider_who_sees_who_takes_part_is_told(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan, told = told_in("sampled clients, seen", small_plan, tmp_path / "run")
+def test_an_insider_who_sees_who_takes_part_is_told(tmp_path: Path) -> None:
+    plan, told = told_in("sampled clients, seen", tmp_path / "run")
     challenger, rate = SeededChallenger(plan.config.run.seed or 0), plan.federation.mechanism.sampling_rate
     for one in told:
         if one.kind == f"query.{NonTrainingQuery.OBSERVE}":
@@ -421,10 +410,8 @@ def test_an_insider_who_sees_who_takes_part_is_told(small_plan: MakePlan, tmp_pa
 
 
 @pytest.mark.long
-def test_an_insider_is_told_the_seeds_of_its_own_and_its_colluders_noise_alone(
-    small_plan: MakePlan, tmp_path: Path
-) -> None:
-    plan, told = told_in("distributed", small_plan, tmp_path / "run")
+def test_an_insider_is_told_the_seeds_of_its_own_and_its_colluders_noise_alone(tmp_path: Path) -> None:
+    plan, told = told_in("distributed", tmp_path / "run")
     federation, challenger = load_federation(plan.federation), SeededChallenger(plan.config.run.seed or 0)
     seeds = {challenger.noise_seed(client): client for client in range(plan.federation.clients)}
     assert len(seeds) == plan.federation.clients
@@ -443,9 +430,9 @@ def test_an_insider_is_told_the_seeds_of_its_own_and_its_colluders_noise_alone(
 
 
 @pytest.mark.long
-def test_only_a_server_that_is_the_adversary_shows_a_contribution(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_only_a_server_that_is_the_adversary_shows_a_contribution(tmp_path: Path) -> None:
     for name in ("local", "local, at the server"):
-        _, told = told_in(name, small_plan, tmp_path / name)
+        _, told = told_in(name, tmp_path / name)
         shown = [one.arrays for one in told if one.kind == f"query.{NonTrainingQuery.OBSERVE}"]
         assert shown
         assert all(("contribution" in arrays) == (name != "local") for arrays in shown)

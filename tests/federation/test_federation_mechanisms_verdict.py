@@ -14,10 +14,10 @@ from fl_audit.federation.federation import Federation
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
-from tests.federation.secret_noise import HalvedNoise
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy
+from tests.builders.runs import run_locally
+from tests.builders.strategies import HalvedNoise
 
 Changes = dict[str, dict[str, Any]]
 
@@ -69,7 +69,7 @@ def play(directory: Path, changes: tuple[Changes, ...], parties: ClientAppAndStr
         for name, section in change.items():
             settings[name] |= section
     kept = {name: {key: one for key, one in part.items() if one is not None} for name, part in settings.items()}
-    return run_audit(plan_run(parse_config(kept)), directory, Engine.LOCAL, parties=parties, with_report=False)
+    return run_locally(plan_run(parse_config(kept)), directory, parties=parties)
 
 
 @pytest.mark.few_cases(1)

@@ -16,7 +16,7 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 FALSE_ALARM = 0.001
 
@@ -28,12 +28,10 @@ OVERFITTED: dict[str, dict[str, Any]] = {
 """Twenty images learned by heart."""
 
 
-def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], trials: int = 400) -> ReportContents:
+def play(directory: Path, privacy: dict[str, Any], trials: int = 400) -> ReportContents:
     target = {"belief": None, "accountant": "gdp"}
     audit = {"trials": trials, "epsilon-star": False}
-    return run_audit(
-        small_plan(**OVERFITTED, privacy=target | privacy, audit=audit), directory, Engine.LOCAL, with_report=False
-    )
+    return run_locally(small_plan(**OVERFITTED, privacy=target | privacy, audit=audit), directory)
 
 
 def wins(contents: ReportContents) -> tuple[np.ndarray, np.ndarray]:
@@ -60,11 +58,9 @@ def p_value(better: np.ndarray, other: np.ndarray) -> float:
     ],
     ids=lambda privacy: "-".join(map(str, privacy.values())),
 )
-def test_the_insider_is_not_beaten_by_the_membership_adversary(
-    privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
-) -> None:
+def test_the_insider_is_not_beaten_by_the_membership_adversary(privacy: dict[str, Any], tmp_path: Path) -> None:
     """Proposition 1 is tested on the same trials. If it holds, each assertion on chance fails once in a thousand."""
-    contents = play(small_plan, tmp_path / "run", privacy)
+    contents = play(tmp_path / "run", privacy)
     insider, membership = wins(contents)
     assert p_value(insider, membership) > FALSE_ALARM
     # Not vacuous: the membership adversary knows something, is wrong where the insider is right, and is found out.
@@ -75,12 +71,12 @@ def test_the_insider_is_not_beaten_by_the_membership_adversary(
 
 
 @pytest.mark.long
-def test_an_overfitted_model_gives_its_members_away(small_plan: MakePlan, tmp_path: Path) -> None:
-    found = play(small_plan, tmp_path / "run", {"noise-multiplier": 0.3, "sensitivity": "global"}, 100).summary
+def test_an_overfitted_model_gives_its_members_away(tmp_path: Path) -> None:
+    found = play(tmp_path / "run", {"noise-multiplier": 0.3, "sensitivity": "global"}, 100).summary
     assert found["membership"]["low"] > 0.4
     assert found["membership"]["record"]["low"] > 0.6
     assert found["insider"]["advantage"] == 1.0
-    noisy = play(small_plan, tmp_path / "noisy", {"noise-multiplier": 100.0, "sensitivity": "global"}, 50).summary
+    noisy = play(tmp_path / "noisy", {"noise-multiplier": 100.0, "sensitivity": "global"}, 50).summary
     assert noisy["membership"]["high"] < 0.12  # by a bound for means of any numbers from -1 to 1, of 50 trials
 
 
@@ -109,11 +105,9 @@ def attack_by_hand(plan: Any, directory: Path, trials: pd.DataFrame) -> list[tup
 
 @pytest.mark.long
 @pytest.mark.parametrize(("adjacency", "with_star"), [("replace-record", True), ("add-remove-record", False)])
-def test_columns_are_those_of_the_final_models(
-    adjacency: str, with_star: bool, small_plan: MakePlan, tmp_path: Path
-) -> None:
+def test_columns_are_those_of_the_final_models(adjacency: str, with_star: bool, tmp_path: Path) -> None:
     plan = small_plan(privacy={"adjacency": adjacency}, audit={"epsilon-star": with_star, "trials": 8})
-    trials = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).trials
+    trials = run_locally(plan, tmp_path / "run").trials
     assert set(trials["bit"]) == {0, 1}
     expected = attack_by_hand(plan, tmp_path / "run", trials)
     np.testing.assert_allclose(trials["membership_advantage"], [advantage for advantage, _ in expected])
@@ -122,7 +116,7 @@ def test_columns_are_those_of_the_final_models(
 
 
 @pytest.mark.long
-def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_summary_and_report_hold_what_was_found(tmp_path: Path) -> None:
     contents = run_audit(small_plan(privacy={"sensitivity": "global"}), tmp_path / "run", Engine.LOCAL)
     found = json.loads((tmp_path / "run" / "summary.json").read_text())["membership"]
     keys = ["advantage", "low", "high", "confidence", "yeom_bound", "tradeoff_bound", "bound", "bound_scope", "record"]
@@ -138,7 +132,7 @@ def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: 
 
 
 @pytest.mark.long
-def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_it_can_be_turned_off(tmp_path: Path) -> None:
     on = run_audit(small_plan(), tmp_path / "on", Engine.LOCAL)
     assert "no other record" in on.summary["membership"]["bound_scope"]
     off = run_audit(small_plan(audit={"membership": False}), tmp_path / "off", Engine.LOCAL)
@@ -149,12 +143,10 @@ def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
     assert not (tmp_path / "off" / "figures" / "membership.png").exists()
 
 
-def test_what_it_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_what_it_cannot_use_is_refused_before_the_run(tmp_path: Path) -> None:
     data = {"name": "digits", "records": 2, "clients": 2}
     off = {"epsilon-star": False}
     with pytest.raises(InputError, match=r"membership attack .*2 records in D', .*\b1: .*membership = false"):
-        run_audit(small_plan(data=data, audit=off), tmp_path / "run", Engine.LOCAL, with_report=False)
+        run_locally(small_plan(data=data, audit=off), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    run_audit(
-        small_plan(data=data, audit=off | {"membership": False}), tmp_path / "run", Engine.LOCAL, with_report=False
-    )
+    run_locally(small_plan(data=data, audit=off | {"membership": False}), tmp_path / "run")

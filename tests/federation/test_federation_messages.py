@@ -17,9 +17,8 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import local_grid
-from fl_audit.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
 from fl_audit.strategies.errors import FederationError
@@ -28,7 +27,8 @@ from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, remaining_batches
-from tests.small_audits import MakePlan, small_settings
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import small_settings
 
 Transcript = list[tuple[str, int, set[str], set[str]]]
 
@@ -53,17 +53,11 @@ def recording_app(seen: Transcript) -> ClientApp:
 @pytest.mark.long
 @pytest.mark.parametrize("view", ["update", "model"])
 @pytest.mark.parametrize("scaling", ["local", "global"])
-def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, tmp_path: Path) -> None:
     seen: Transcript = []
     changes = {"audit": {"view": view}, "privacy": {"sensitivity": scaling}, "training": {"optimizer": "momentum"}}
     plan = small_plan(**changes)
-    run_audit(
-        plan,
-        tmp_path / "run",
-        Engine.LOCAL,
-        parties=ClientAppAndStrategy(client_app=recording_app(seen)),
-        with_report=False,
-    )
+    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=recording_app(seen)))
     federation = load_federation(plan.federation)
     public = {"federation", "round", "batch", "time-limit"}
     observed = {
@@ -91,7 +85,7 @@ class _Released:
         self.batches.append(batch.name)
 
 
-def _strategy(small_plan: MakePlan, released: _Released) -> tuple[TrialBatchStrategy, SimulatedGrid, ArrayRecord]:
+def _strategy(released: _Released) -> tuple[TrialBatchStrategy, SimulatedGrid, ArrayRecord]:
     plan = small_plan()
     federation = load_federation(plan.federation)
     grid = local_grid(fl_audit.clients.app.build_app(), plan.federation.clients, 60.0)
@@ -110,9 +104,9 @@ def _strategy(small_plan: MakePlan, released: _Released) -> tuple[TrialBatchStra
     return strategy, grid, arrays
 
 
-def test_no_batch_is_released_from_a_round_with_a_bad_contribution(small_plan: MakePlan) -> None:
+def test_no_batch_is_released_from_a_round_with_a_bad_contribution() -> None:
     released = _Released()
-    strategy, grid, arrays = _strategy(small_plan, released)
+    strategy, grid, arrays = _strategy(released)
     replies = grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
     last = replies[-1].content.array_records[MessageRecordName.ARRAYS]
     last[Key.SUM] = Array(np.full_like(last[Key.SUM].numpy(), np.nan))
@@ -121,22 +115,22 @@ def test_no_batch_is_released_from_a_round_with_a_bad_contribution(small_plan: M
     assert released.batches == []
 
 
-def test_a_sound_round_releases_every_batch(small_plan: MakePlan) -> None:
+def test_a_sound_round_releases_every_batch() -> None:
     released = _Released()
-    strategy, grid, arrays = _strategy(small_plan, released)
+    strategy, grid, arrays = _strategy(released)
     strategy.aggregate_train(1, grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
     assert released.batches == ["batch-00000", "batch-00001"]
 
 
-def _replies(small_plan: MakePlan) -> tuple[list[Message], dict[int, int], list[ReplyIdentity]]:
-    strategy, grid, arrays = _strategy(small_plan, _Released())
+def _replies() -> tuple[list[Message], dict[int, int], list[ReplyIdentity]]:
+    strategy, grid, arrays = _strategy(_Released())
     replies = list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
     asked = [ReplyIdentity(client, "train", batch.name) for client in range(3) for batch in strategy.batches]
     return replies, {node: partition for partition, node in enumerate(strategy.roster.nodes)}, asked
 
 
-def test_replies_are_read_in_any_order(small_plan: MakePlan) -> None:
-    replies, partitions, asked = _replies(small_plan)
+def test_replies_are_read_in_any_order() -> None:
+    replies, partitions, asked = _replies()
     assert set(read_replies(reversed(replies), asked, partitions, 1)) == set(asked)
 
 
@@ -157,20 +151,20 @@ def _one_empty(replies: Sequence[Message]) -> Iterable[Message]:
     ("spoil", "said"),
     [(_one_missing, r"no answer .*client\(s\)"), (_one_twice, "answered twice"), (_one_empty, "names no batch")],
 )
-def test_other_replies_than_asked_for_are_refused(spoil, said: str, small_plan: MakePlan) -> None:  # type: ignore[no-untyped-def]
-    replies, partitions, asked = _replies(small_plan)
+def test_other_replies_than_asked_for_are_refused(spoil, said: str) -> None:  # type: ignore[no-untyped-def]
+    replies, partitions, asked = _replies()
     with pytest.raises(FederationError, match=said):
         read_replies(spoil(replies), asked, partitions, 1)
 
 
-def test_an_answer_nobody_asked_for_is_refused(small_plan: MakePlan) -> None:
-    replies, partitions, asked = _replies(small_plan)
+def test_an_answer_nobody_asked_for_is_refused() -> None:
+    replies, partitions, asked = _replies()
     with pytest.raises(FederationError, match="nobody asked"):
         read_replies(replies, asked[:-1], partitions, 1)
 
 
-def test_a_reply_without_arrays_is_refused(small_plan: MakePlan) -> None:
-    strategy, grid, arrays = _strategy(small_plan, _Released())
+def test_a_reply_without_arrays_is_refused() -> None:
+    strategy, grid, arrays = _strategy(_Released())
     replies = grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
     del replies[0].content[MessageRecordName.ARRAYS]
     with pytest.raises(FederationError, match="sent no 'sum'"):
@@ -183,8 +177,8 @@ def _of_arrays(replies: Sequence[Message], arrays: Sequence[np.ndarray]) -> list
     return [ReceivedContribution(client, reply) for client, reply in enumerate(replies[: len(arrays)])]
 
 
-def test_sums_are_added_in_the_order_of_clients(small_plan: MakePlan) -> None:
-    replies, _, _ = _replies(small_plan)
+def test_sums_are_added_in_the_order_of_clients() -> None:
+    replies, _, _ = _replies()
     arrays = np.random.default_rng(0).standard_normal((4, 3, 90_000), dtype=np.float32) * np.float32(1e3)
     total = sum_contributions(_of_arrays(replies, arrays), (3, 90_000), 1)
     assert torch.equal(total, torch.from_numpy(((arrays[0] + arrays[1]) + arrays[2]) + arrays[3]))
@@ -198,8 +192,8 @@ def test_sums_are_added_in_the_order_of_clients(small_plan: MakePlan) -> None:
         ((3e38, 3e38, 0.0), r"round 1: .*sum of 'sum' .*3 clients .*not finite"),
     ],
 )
-def test_no_value_that_is_not_finite_hides_in_a_sum(values: tuple[float, ...], said: str, small_plan: MakePlan) -> None:
-    replies, _, _ = _replies(small_plan)
+def test_no_value_that_is_not_finite_hides_in_a_sum(values: tuple[float, ...], said: str) -> None:
+    replies, _, _ = _replies()
     arrays = np.zeros((3, 2, 3), dtype=np.float32)
     arrays[:, 1, 2] = values
     with pytest.raises(FederationError) as caught:
@@ -209,11 +203,11 @@ def test_no_value_that_is_not_finite_hides_in_a_sum(values: tuple[float, ...], s
 
 @pytest.mark.parametrize("change", [{"training": {"learning-rate": 1e15}}, {"privacy": {"clipping-norm": 1e15}}])
 def test_numbers_that_overflow_stop_the_run_with_the_settings_that_move_them(
-    change: dict[str, dict[str, float]], small_plan: MakePlan, tmp_path: Path
+    change: dict[str, dict[str, float]], tmp_path: Path
 ) -> None:
     plan = small_plan(model={"name": "dense-3x100"}, **change)
     with pytest.raises(FederationError, match=r"^round [12]: .*not finite .*learning rate, clipping norm and noise"):
-        run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+        run_locally(plan, tmp_path / "run")
 
 
 @pytest.mark.parametrize("size", [1e300, 1e-300])

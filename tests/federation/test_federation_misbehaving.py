@@ -20,7 +20,7 @@ from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 CLIENT, ROUND = 2, 3
 Spoil = Callable[[Message, list[Message]], None]
@@ -128,9 +128,9 @@ TABLE: dict[str, tuple[Spoil, str]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", TABLE)
-def test_a_client_that_misbehaves_gets_one_line(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_client_that_misbehaves_gets_one_line(kind: str, tmp_path: Path) -> None:
     spoil, said = TABLE[kind]
-    stop(kind, spoil, said, Engine.LOCAL, small_plan, tmp_path)
+    stop(kind, spoil, said, Engine.LOCAL, tmp_path)
 
 
 @pytest.mark.long
@@ -138,12 +138,12 @@ def test_a_client_that_misbehaves_gets_one_line(kind: str, small_plan: MakePlan,
 @pytest.mark.parametrize(
     "kind", ["exits", *(pytest.param(one, marks=pytest.mark.campaign) for one in ("raises 5 MB", "no array"))]
 )
-def test_on_ray_too(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_on_ray_too(kind: str, tmp_path: Path) -> None:
     spoil, said = TABLE[kind]
-    stop(kind, spoil, said, Engine.RAY, small_plan, tmp_path)
+    stop(kind, spoil, said, Engine.RAY, tmp_path)
 
 
-def stop(kind: str, spoil: Spoil, said: str, engine: Engine, small_plan: MakePlan, directory: Path) -> None:
+def stop(kind: str, spoil: Spoil, said: str, engine: Engine, directory: Path) -> None:
     plan = small_plan(audit={"trials": 3, "epsilon-star": False}, run={"actors": 1})
     with pytest.raises(FederationError) as caught:
         run_audit(
@@ -156,8 +156,8 @@ def stop(kind: str, spoil: Spoil, said: str, engine: Engine, small_plan: MakePla
     assert "\n" not in message
     assert len(message) < 600
     assert not (directory / "run" / "summary.json").exists()
-    resumed = run_audit(plan, directory / "run", Engine.LOCAL, resume=True, with_report=False)
-    undisturbed = run_audit(plan, directory / "undisturbed", Engine.LOCAL, with_report=False)
+    resumed = run_locally(plan, directory / "run", resume=True)
+    undisturbed = run_locally(plan, directory / "undisturbed")
     pd.testing.assert_frame_equal(resumed.rounds, undisturbed.rounds, check_exact=True)
 
 
@@ -168,7 +168,7 @@ BITS = {
 
 
 @pytest.mark.parametrize("kind", BITS)
-def test_a_bit_that_is_none_is_refused(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_bit_that_is_none_is_refused(kind: str, tmp_path: Path) -> None:
     change, said = BITS[kind]
 
     def spoil(reply: Message, earlier: list[Message]) -> None:
@@ -176,20 +176,22 @@ def test_a_bit_that_is_none_is_refused(kind: str, small_plan: MakePlan, tmp_path
         arrays[Key.WITHIN] = Array(change(arrays[Key.WITHIN].numpy().copy()))
 
     with pytest.raises(FederationError, match=f"round {ROUND}: client {CLIENT} {said}"):
-        run_audit(_of_clients(small_plan, clipping="adaptive"), tmp_path / "run", Engine.LOCAL,
-                  parties=ClientAppAndStrategy(client_app=app_with(spoil)), with_report=False)  # fmt: skip
+        run_locally(
+            _of_clients(clipping="adaptive"), tmp_path / "run", parties=ClientAppAndStrategy(client_app=app_with(spoil))
+        )
 
 
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
-def test_an_update_longer_than_the_norm_is_refused(clipping: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_an_update_longer_than_the_norm_is_refused(clipping: str, tmp_path: Path) -> None:
     """For local training the bound is C, and with adaptive clipping the norm of the round."""
     long = values(lambda sums: 1e3 * sums / np.linalg.norm(sums, axis=1, keepdims=True))
     with pytest.raises(FederationError, match=rf"client {CLIENT} .*'sum' of length 1000, "):
-        run_audit(_of_clients(small_plan, clipping=clipping), tmp_path / "run", Engine.LOCAL,
-                  parties=ClientAppAndStrategy(client_app=app_with(long)), with_report=False)  # fmt: skip
+        run_locally(
+            _of_clients(clipping=clipping), tmp_path / "run", parties=ClientAppAndStrategy(client_app=app_with(long))
+        )
 
 
-def _of_clients(small_plan: MakePlan, **privacy: str) -> object:
+def _of_clients(**privacy: str) -> object:
     settings = {"adjacency": "add-remove-client", "sensitivity": "global", **privacy}
     training = {"strategy": "dp-fedavg", "local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.1}
     return small_plan(

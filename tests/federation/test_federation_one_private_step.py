@@ -18,12 +18,11 @@ from fl_audit.federation.local_dpsgd_updates import ClientRandomness, private_st
 from fl_audit.learning.private_training import PrivateUpdates
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_limits import planned_noise, planned_of_signal
 from fl_audit.runs.replay import replay
-from fl_audit.runs.run import run_audit
 from fl_audit.verdict.sections_verdict import verdict_of
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 
 TRAINING: dict[str, Any] = {
     "strategy": "dp-sgd-clients", "rounds": 3, "local-steps": 1, "local-batch": 100, "learning-rate": None,
@@ -33,27 +32,21 @@ AUDIT: dict[str, Any] = {"epsilon-star": False, "membership": False}
 ALL, SOME = 100, 4  # batches larger than every shard, and such that a step samples
 
 
-def plan_of(small_plan: MakePlan, **changes: dict[str, Any]) -> Any:
+def plan_of(**changes: dict[str, Any]) -> Any:
     settings = {"training": TRAINING, "privacy": PRIVACY, "audit": AUDIT}
-    return small_plan(**{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
+    return small_plan(**changed_settings(settings, changes))
 
 
-def played(
-    small_plan: MakePlan, place: Path, batch: int, adversary: str, trials: int, **privacy: Any
-) -> ReportContents:
-    plan = plan_of(
-        small_plan, training={"local-batch": batch}, privacy=privacy, audit={"adversary": adversary, "trials": trials}
-    )
-    return run_audit(plan, place / "run", Engine.LOCAL, with_report=False)
+def played(place: Path, batch: int, adversary: str, trials: int, **privacy: Any) -> ReportContents:
+    plan = plan_of(training={"local-batch": batch}, privacy=privacy, audit={"adversary": adversary, "trials": trials})
+    return run_locally(plan, place / "run")
 
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adversary", ["server", "client"])
 @pytest.mark.parametrize("batch", [ALL, SOME])
-def test_the_noise_that_is_left_is_that_of_the_distribution(
-    small_plan: MakePlan, tmp_path: Path, batch: int, adversary: str
-) -> None:
-    contents = played(small_plan, tmp_path, batch, adversary, 30)
+def test_the_noise_that_is_left_is_that_of_the_distribution(tmp_path: Path, batch: int, adversary: str) -> None:
+    contents = played(tmp_path, batch, adversary, 30)
     assert np.isfinite(contents.trials["belief"]).all()
     assert contents.summary["verdict"] in ("consistent", "inconclusive")
     assert not any(test["violated"] for test in contents.summary["noise"]["tests"])
@@ -67,10 +60,8 @@ def test_the_noise_that_is_left_is_that_of_the_distribution(
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["server", "client"])
 @pytest.mark.parametrize("batch", [ALL, SOME])
-def test_the_mean_of_log_odds_is_that_of_the_closed_form(
-    small_plan: MakePlan, tmp_path: Path, batch: int, adversary: str
-) -> None:
-    contents = played(small_plan, tmp_path, batch, adversary, 400, **{"noise-multiplier": 1.0})
+def test_the_mean_of_log_odds_is_that_of_the_closed_form(tmp_path: Path, batch: int, adversary: str) -> None:
+    contents = played(tmp_path, batch, adversary, 400, **{"noise-multiplier": 1.0})
     rounds, bits = contents.rounds, contents.trials.set_index("trial")["bit"]
     steps = contents.run.plan.federation.mechanism.contribution
     federation = load_federation(contents.run.plan.federation)
@@ -93,8 +84,8 @@ def test_the_mean_of_log_odds_is_that_of_the_closed_form(
 
 
 @pytest.mark.long
-def test_scores_are_standard_normal_under_the_truth(small_plan: MakePlan, tmp_path: Path) -> None:
-    contents = played(small_plan, tmp_path, SOME, "server", 300)
+def test_scores_are_standard_normal_under_the_truth(tmp_path: Path) -> None:
+    contents = played(tmp_path, SOME, "server", 300)
     bits = contents.trials.set_index("trial")["bit"]
     rounds = contents.rounds
     truth = np.where(rounds["trial"].map(bits) == 1, rounds["score_present"], rounds["score_absent"])
@@ -103,8 +94,8 @@ def test_scores_are_standard_normal_under_the_truth(small_plan: MakePlan, tmp_pa
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["server", "client"])
-def test_an_honest_run_is_consistent(small_plan: MakePlan, tmp_path: Path, adversary: str) -> None:
-    contents = played(small_plan, tmp_path, ALL, adversary, 200, **{"noise-multiplier": 1.0})
+def test_an_honest_run_is_consistent(tmp_path: Path, adversary: str) -> None:
+    contents = played(tmp_path, ALL, adversary, 200, **{"noise-multiplier": 1.0})
     assert contents.summary["verdict"] == "consistent"
 
 
@@ -112,7 +103,7 @@ def test_an_honest_run_is_consistent(small_plan: MakePlan, tmp_path: Path, adver
 @pytest.mark.parametrize("adversary", ["server", "client"])
 @pytest.mark.parametrize("batch", [ALL, SOME])
 def test_half_the_noise_in_the_clients_is_found(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, adversary: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, adversary: str
 ) -> None:
     def careless(federation: LoadedFederation, client: int, *given: Any, **more: Any) -> PrivateUpdates:
         public = federation.public
@@ -126,12 +117,12 @@ def test_half_the_noise_in_the_clients_is_found(
         return train(federation, client, *given, **more)
 
     monkeypatch.setattr(app, "trained_privately", only_of_victim)
-    assert played(small_plan, tmp_path, batch, adversary, 20).summary["verdict"] == "violated"
+    assert played(tmp_path, batch, adversary, 20).summary["verdict"] == "violated"
 
 
-def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on(small_plan: MakePlan) -> None:
+def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on() -> None:
     """The update minus the clipped sum of this sample is noise alone."""
-    plan = plan_of(small_plan, training={"local-batch": SOME}, privacy={"noise-multiplier": 0.01})
+    plan = plan_of(training={"local-batch": SOME}, privacy={"noise-multiplier": 0.01})
     federation, draws = load_federation(plan.federation), ClientRandomness(11, (0, 1, 2, 3))
     mechanism, client = plan.federation.mechanism, (federation.victim + 1) % plan.federation.clients
     models = torch.randn(4, federation.model.layout.size, generator=torch.Generator().manual_seed(1))
@@ -149,8 +140,8 @@ def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on(small_plan
 
 
 @pytest.mark.parametrize("batch", [ALL, SOME])
-def test_epsilon_is_that_of_dp_accounting(small_plan: MakePlan, batch: int) -> None:
-    plan = plan_of(small_plan, training={"local-batch": batch, "rounds": 5}, privacy={"accountant": "pld"})
+def test_epsilon_is_that_of_dp_accounting(batch: int) -> None:
+    plan = plan_of(training={"local-batch": batch, "rounds": 5}, privacy={"accountant": "pld"})
     steps, guarantee = plan.federation.mechanism.contribution, plan.guarantee
     assert isinstance(steps, PrivateTraining)
     assert steps.is_one_step
@@ -164,44 +155,35 @@ def test_epsilon_is_that_of_dp_accounting(small_plan: MakePlan, batch: int) -> N
     assert guarantee.epsilon == pytest.approx(max(found), rel=1e-3)
 
 
-def test_several_steps_have_scores_as_before(small_plan: MakePlan) -> None:
-    one, two = (plan_of(small_plan, training={"local-steps": steps}).federation.mechanism for steps in (1, 2))
+def test_several_steps_have_scores_as_before() -> None:
+    one, two = (plan_of(training={"local-steps": steps}).federation.mechanism for steps in (1, 2))
     assert (one.knows_llr, two.knows_llr) == (True, False)
-    sampled = plan_of(small_plan, training={"local-steps": 2, "local-batch": SOME}).federation.mechanism
+    sampled = plan_of(training={"local-steps": 2, "local-batch": SOME}).federation.mechanism
     assert (sampled.is_sampled, sampled.sampling_rate) == (False, 1.0)
 
 
-def test_one_epoch_of_one_batch_is_one_step(small_plan: MakePlan) -> None:
+def test_one_epoch_of_one_batch_is_one_step() -> None:
     changes = {"local-steps": None, "local-epochs": 1}
-    assert plan_of(small_plan, training=changes).federation.mechanism.knows_llr
-    assert not plan_of(small_plan, training=changes | {"local-batch": SOME}).federation.mechanism.knows_llr
+    assert plan_of(training=changes).federation.mechanism.knows_llr
+    assert not plan_of(training=changes | {"local-batch": SOME}).federation.mechanism.knows_llr
 
 
 @pytest.mark.long
-def test_shards_of_several_sizes_have_rates_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = plan_of(
-        small_plan, training={"local-batch": SOME}, data={"partition": "linear", "clients": 3}, audit={"trials": 20}
-    )
+def test_shards_of_several_sizes_have_rates_of_their_own(tmp_path: Path) -> None:
+    plan = plan_of(training={"local-batch": SOME}, data={"partition": "linear", "clients": 3}, audit={"trials": 20})
     assert len(plan.federation.mechanism.rates) > 1
-    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    contents = run_locally(plan, tmp_path / "run")
     assert np.isfinite(contents.trials["belief"]).all()
     assert contents.summary["verdict"] in ("consistent", "inconclusive")
 
 
-def test_weights_whose_rounding_hides_the_noise_are_refused_and_the_remedy_works(
-    small_plan: MakePlan, tmp_path: Path
-) -> None:
-    small = plan_of(small_plan, training={"local-learning-rate": 1e-7}, audit={"trials": 4})
+def test_weights_whose_rounding_hides_the_noise_are_refused_and_the_remedy_works(tmp_path: Path) -> None:
+    small = plan_of(training={"local-learning-rate": 1e-7}, audit={"trials": 4})
     with pytest.raises(InputError, match=r"raise local-learning-rate, or .*local-steps = 2"):
-        run_audit(small, tmp_path / "small", Engine.LOCAL, with_report=False)
+        run_locally(small, tmp_path / "small")
     for name, remedy in (("raised", {"local-learning-rate": 0.1}), ("scored", {"local-steps": 2})):
-        plan = plan_of(small_plan, training={"local-learning-rate": 1e-7} | remedy, audit={"trials": 4})
-        run_audit(plan, tmp_path / name, Engine.LOCAL, with_report=False)
-
-
-def test_a_secret_that_is_told_is_refused(small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match="accepted is 'secret'"):
-        plan_of(small_plan, training={"local-batch": SOME}, audit={"participation": "seen"})
+        plan = plan_of(training={"local-learning-rate": 1e-7} | remedy, audit={"trials": 4})
+        run_locally(plan, tmp_path / name)
 
 
 @pytest.mark.long
@@ -210,14 +192,14 @@ def test_a_secret_that_is_told_is_refused(small_plan: MakePlan) -> None:
 @pytest.mark.parametrize("batch", [ALL, SOME])
 @pytest.mark.parametrize("clients", [2, 4])
 def test_limits_that_are_planned_are_those_of_the_verdict(
-    small_plan: MakePlan, tmp_path: Path, batch: int, adversary: str, clients: int
+    tmp_path: Path, batch: int, adversary: str, clients: int
 ) -> None:
     """Every gradient exceeds so small a norm, so the plan knows how much each record contributes."""
     plan = plan_of(
-        small_plan, training={"local-batch": batch, "local-learning-rate": 100.0}, data={"clients": clients},
+        training={"local-batch": batch, "local-learning-rate": 100.0}, data={"clients": clients},
         privacy={"clipping-norm": 1e-3, "noise-multiplier": 1.0}, audit={"adversary": adversary, "trials": 40},
     )  # fmt: skip
-    found = verdict_of(run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)).judgement
+    found = verdict_of(run_locally(plan, tmp_path / "run")).judgement
     noise, signal = planned_noise(plan), planned_of_signal(plan)
     assert noise is not None
     assert signal is not None
@@ -230,11 +212,9 @@ def test_limits_that_are_planned_are_those_of_the_verdict(
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
-def test_the_plan_hides_a_record_as_the_insider_finds_it_hidden(small_plan: MakePlan, colluders: int) -> None:
+def test_the_plan_hides_a_record_as_the_insider_finds_it_hidden(colluders: int) -> None:
     """Clients have shards of several sizes below the batch size, so each adds noise of its own scale."""
-    plan = plan_of(
-        small_plan, data={"partition": "linear", "clients": 4}, audit={"adversary": "client", "colluders": colluders}
-    )
+    plan = plan_of(data={"partition": "linear", "clients": 4}, audit={"adversary": "client", "colluders": colluders})
     federation, steps = load_federation(plan.federation), plan.federation.mechanism.contribution
     assert isinstance(steps, PrivateTraining)
     insider = federation.insider

@@ -17,12 +17,10 @@ from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.gaussian import gdp_mu
-from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable, run_audit
 from fl_audit.runs.run_report import rebuild_report
-from tests.small_audits import small_settings
+from tests.builders.runs import run_locally, small_plan
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ def plan_of(folder: Path, **changes: dict[str, Any]) -> RunPlan:
     }  # fmt: skip
     for section, more in changes.items():
         values[section] = values.get(section, {}) | more
-    return plan_run(parse_config(small_settings(**values)))
+    return small_plan(**values)
 
 
 @pytest.mark.long
@@ -71,7 +69,7 @@ def test_pictures_of_a_folder_are_drawn_beside_the_bound(folder: Path, tmp_path:
 
 def test_replaced_records_are_drawn_at_half_of_mu(folder: Path, tmp_path: Path) -> None:
     plan = plan_of(folder, privacy={"adjacency": "replace-record"})
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary["pictures"]
+    found = run_locally(plan, tmp_path / "run").summary["pictures"]
     assert found[3]["bound"] == pytest.approx(float(ndtr(gdp_mu(5, 0.01) / 2 + ndtri(1 / 41))), rel=1e-6)
     assert found[2]["bound"] == pytest.approx(float(ndtr(gdp_mu(10, 0.01) / 2 + ndtri(1 / 41))), rel=1e-6)
 
@@ -100,7 +98,7 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
         "privacy": OF_CLIENTS["privacy"] | noise,
         "audit": {"reconstruct-samples": 4, "adversary": place},
     }
-    contents = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL, with_report=False)
+    contents = run_locally(plan_of(folder, **changes), tmp_path / "run")
     found = contents.summary["pictures"]
     own = next(one for one in found if one["own"])
     assert own["bound"] == pytest.approx(float(ndtr(2 / 2 / np.sqrt(shares) + ndtri(4 / 41))), rel=1e-6)

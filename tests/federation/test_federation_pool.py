@@ -28,7 +28,7 @@ from fl_audit.runs.cluster.nodes import RayMachine
 from fl_audit.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
 from fl_audit.runs.cluster.process_data_and_code import CallContextPacker, UnsentCallContext, compartment_of
 from fl_audit.runs.local_engine import local_grid
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
 
 HERE, THERE = RayMachine("1", "10.0.0.1", 2), RayMachine("2", "10.0.0.2", 1)
 
@@ -370,7 +370,7 @@ def test_a_closed_pool_asks_nothing_of_ray_any_more(monkeypatch: pytest.MonkeyPa
     assert not any(thread.is_alive() for thread in pool._watching)
 
 
-def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: MakePlan) -> None:
+def test_the_victim_and_the_insider_have_compartments_of_their_own() -> None:
     public = small_plan(data={"clients": 5}).federation
     federation = load_federation(public)
     found = {client: compartment_of(_message(public.to_json()), _context(client)) for client in range(5)}

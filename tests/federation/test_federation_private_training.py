@@ -16,8 +16,9 @@ from fl_audit.runs.replay import replay
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import _read
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.federation.elsewhere import AppElsewhere
-from tests.small_audits import MakePlan
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None, "clipping-norm": 1.0}
@@ -25,14 +26,14 @@ UNEVEN: dict[str, Any] = {"partition": "linear", "clients": 3}
 AUDIT: dict[str, Any] = {"epsilon-star": False, "membership": False}
 
 
-def plan_of(small_plan: MakePlan, **changes: dict[str, Any]) -> Any:
+def plan_of(**changes: dict[str, Any]) -> Any:
     settings = {"training": TRAINING, "privacy": PRIVACY, "data": UNEVEN, "audit": AUDIT}
-    return small_plan(**{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
+    return small_plan(**changed_settings(settings, changes))
 
 
 @pytest.mark.long
-def test_clients_guarantee_what_their_accountants_counted(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = plan_of(small_plan)
+def test_clients_guarantee_what_their_accountants_counted(tmp_path: Path) -> None:
+    plan = plan_of()
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     found = contents.summary["client_guarantees"]
     sizes = [len(shard) for shard in load_federation(plan.federation).shards]
@@ -55,8 +56,8 @@ def test_steps_that_are_no_whole_number_are_refused(steps: str) -> None:
         _read(state.format(steps), 0, 1)
 
 
-def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path) -> None:
-    contents = run_audit(plan_of(small_plan, audit={"trials": 12}), tmp_path / "run", Engine.LOCAL)
+def test_scores_stand_where_beliefs_cannot(tmp_path: Path) -> None:
+    contents = run_audit(plan_of(audit={"trials": 12}), tmp_path / "run", Engine.LOCAL)
     trials, rounds = contents.trials, contents.rounds
     assert trials[["log_odds", "belief", "won"]].isna().all().all()
     assert np.isfinite(trials["score"]).all()
@@ -72,18 +73,18 @@ def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path)
 
 
 @pytest.mark.long
-def test_scores_that_are_no_log_odds_are_not_replayed(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = plan_of(small_plan, audit={"trials": 6}, run={"seed": 3})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_scores_that_are_no_log_odds_are_not_replayed(tmp_path: Path) -> None:
+    plan = plan_of(audit={"trials": 6}, run={"seed": 3})
+    run_locally(plan, tmp_path / "run")
     with pytest.raises(InputError, match=r"scores and .*log-odds"):
         replay(tmp_path / "run")
 
 
 @pytest.mark.long
-def test_trials_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_trials_are_the_same_in_whatever_batches(tmp_path: Path) -> None:
     """Two batches at the same time overwrite each other's accountant state, and nothing else."""
     runs = [
-        run_audit(plan_of(small_plan, run=changes), tmp_path / str(number), Engine.LOCAL, with_report=False)
+        run_locally(plan_of(run=changes), tmp_path / str(number))
         for number, changes in enumerate(({"trials-per-batch": 3}, {"trials-per-batch": 6}, {"trials-per-batch": 2}))
     ]
     for other in runs[1:]:
@@ -94,41 +95,34 @@ def test_trials_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path:
 
 
 @pytest.mark.long
-def test_scores_find_the_record_where_there_is_hardly_any_noise(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_scores_find_the_record_where_there_is_hardly_any_noise(tmp_path: Path) -> None:
     """With full batches only noise hides the record, and the mean score is the record's part in the steps."""
-    contents = run_audit(
+    contents = run_locally(
         plan_of(
-            small_plan,
-            training={"local-batch": 100, "local-steps": 2},
-            privacy={"noise-multiplier": 0.05},
-            audit={"trials": 30},
+            training={"local-batch": 100, "local-steps": 2}, privacy={"noise-multiplier": 0.05}, audit={"trials": 30}
         ),
         tmp_path / "run",
-        Engine.LOCAL,
-        with_report=False,
     )
     assert contents.summary["scores"]["area"] == 1.0
 
 
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize("audit", [{"adversary": "server"}, {"colluders": 1}, {"view": "model"}, {"insider": False}])
-def test_other_places_and_views(small_plan: MakePlan, tmp_path: Path, audit: dict[str, Any]) -> None:
-    plan = plan_of(small_plan, audit={"trials": 3} | audit)
-    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_other_places_and_views(tmp_path: Path, audit: dict[str, Any]) -> None:
+    plan = plan_of(audit={"trials": 3} | audit)
+    contents = run_locally(plan, tmp_path / "run")
     assert np.isfinite(contents.trials["score"]).all() if audit.get("insider", True) else "score" not in contents.trials
     assert contents.summary["client_guarantees"] is not None
 
 
 @pytest.mark.long
 @pytest.mark.xdist_group("elsewhere")
-def test_clients_in_another_process_give_the_same_trials(
-    small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
-) -> None:
+def test_clients_in_another_process_give_the_same_trials(app_elsewhere: AppElsewhere, tmp_path: Path) -> None:
     """The state of the accountant is sent with the client's context."""
-    plan = plan_of(small_plan, training={"rounds": 2}, audit={"trials": 4}, run={"trials-per-batch": 2})
+    plan = plan_of(training={"rounds": 2}, audit={"trials": 4}, run={"trials-per-batch": 2})
     made = app_elsewhere.calls
     local, apart = (
-        run_audit(plan, tmp_path / name, Engine.LOCAL, parties=parties, with_report=False)
+        run_locally(plan, tmp_path / name, parties=parties)
         for name, parties in (("local", HONEST), ("apart", ClientAppAndStrategy(client_app=app_elsewhere)))
     )
     assert app_elsewhere.calls > made

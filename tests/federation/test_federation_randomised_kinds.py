@@ -28,8 +28,9 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.trial_batches import TrialBatch
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.federation.test_federation_randomised_records import ALONE, MEMBERS, NOT_PRIVATE, bits, carts_plan
-from tests.small_audits import MakePlan
 
 
 def _graph(nodes: int, source: np.random.Generator) -> NDArray[np.bool_]:
@@ -58,7 +59,7 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images.npz"
 
 
-def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> RunPlan:
+def graphs_plan(directory: Path, **changes: dict[str, Any]) -> RunPlan:
     base: dict[str, dict[str, Any]] = {
         "data": {
             "name": "fl_audit.experiments.papers.bernau2019.collab:collab",
@@ -73,10 +74,10 @@ def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> R
         "audit": ALONE | {"trials": 2},
         "run": {"trials-per-batch": 2},
     }
-    return make(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
+    return small_plan(**changed_settings(base, changes))
 
 
-def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> RunPlan:
+def images_plan(path: Path, **changes: dict[str, Any]) -> RunPlan:
     pixels = {"local-randomizer": "pixelation", "record-epsilon": 40.0, "pixelation-pixels": 16, "pixelation-block": 2}
     base: dict[str, dict[str, Any]] = {
         "data": {"name": "npz", "path": str(path), "records": 20, "test-records": 10, "clients": 2},
@@ -84,12 +85,12 @@ def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> RunPla
         "privacy": NOT_PRIVATE | pixels,
         "audit": ALONE,
     }
-    return make(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
+    return small_plan(**changed_settings(base, changes))
 
 
-def test_clients_train_on_graphs_with_randomised_edges(collab: Path, small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = graphs_plan(small_plan, collab)
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_clients_train_on_graphs_with_randomised_edges(collab: Path, tmp_path: Path) -> None:
+    plan = graphs_plan(collab)
+    found = run_locally(plan, tmp_path / "run")
     federation = load_federation(plan.federation)
     shard, told = federation.shards[1], randomised_records(federation, 1, 5, trial=3)
     source = generator(5, Purpose.LOCAL_RANDOMIZER, trial=3, client=1)
@@ -106,9 +107,9 @@ def test_clients_train_on_graphs_with_randomised_edges(collab: Path, small_plan:
     assert guarantee["pair"]["is_exact"] is False
 
 
-def test_clients_train_on_pixelated_images(images: Path, small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = images_plan(small_plan, images)
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_clients_train_on_pixelated_images(images: Path, tmp_path: Path) -> None:
+    plan = images_plan(images)
+    found = run_locally(plan, tmp_path / "run")
     federation, shown = load_federation(plan.federation), LaplacePixelation(40.0, 16, 2)
     assert federation.public.local_randomizer == shown
     expected = shown.perturb(
@@ -130,11 +131,8 @@ def test_clients_train_on_pixelated_images(images: Path, small_plan: MakePlan, t
     assert guarantee["pair"]["epsilon"] < guarantee["whole_epsilon"]
 
 
-def test_a_frozen_core_reads_what_became_of_the_records(images: Path, small_plan: MakePlan) -> None:
-    federation, core = (
-        load_federation(images_plan(small_plan, images).federation),
-        nn.Sequential(nn.Flatten(), nn.Linear(64, 3)),
-    )
+def test_a_frozen_core_reads_what_became_of_the_records(images: Path) -> None:
+    federation, core = (load_federation(images_plan(images).federation), nn.Sequential(nn.Flatten(), nn.Linear(64, 3)))
     behind = replace(federation, core=core)
     told = randomised_shard(behind, 0, ClientRandomness(5, (3, 4))).shard.features
     for row, trial in enumerate((3, 4)):
@@ -152,10 +150,8 @@ def _drawn(plan: RunPlan, trials: int) -> tuple[NDArray[np.float64], NDArray[np.
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
 @pytest.mark.parametrize("epsilon", [0.05, 0.1])
-def test_the_optimal_test_on_the_draws_of_a_run_is_as_good_as_theory_says(
-    epsilon: float, adjacency: str, small_plan: MakePlan
-) -> None:
-    plan = carts_plan(small_plan, privacy=NOT_PRIVATE | bits(epsilon) | {"adjacency": adjacency})
+def test_the_optimal_test_on_the_draws_of_a_run_is_as_good_as_theory_says(epsilon: float, adjacency: str) -> None:
+    plan = carts_plan(privacy=NOT_PRIVATE | bits(epsilon) | {"adjacency": adjacency})
     pair = record_pair(load_federation(plan.federation))
     assert pair is not None
     # Four settings, each with an interval that misses once in 10,000 times.
@@ -164,9 +160,9 @@ def test_the_optimal_test_on_the_draws_of_a_run_is_as_good_as_theory_says(
     assert found.high - found.low < 0.25
 
 
-def test_the_measured_advantage_stays_under_the_bound_where_theory_is_one(images: Path, small_plan: MakePlan) -> None:
+def test_the_measured_advantage_stays_under_the_bound_where_theory_is_one(images: Path) -> None:
     privacy = {"record-epsilon": 10.0}
-    plan = images_plan(small_plan, images, privacy=privacy)
+    plan = images_plan(images, privacy=privacy)
     found = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
     federation = load_federation(plan.federation)
     pair, shown = record_pair(federation), federation.public.local_randomizer
@@ -189,8 +185,8 @@ def test_the_interval_of_an_advantage_covers_it() -> None:
     assert measured_advantage(np.zeros(5), np.zeros(5), 0.9).advantage == 0
 
 
-def test_a_report_says_what_each_record_is_claimed(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = carts_plan(small_plan, audit=MEMBERS | {"targets": 20}, run={"trials-per-batch": 24})
+def test_a_report_says_what_each_record_is_claimed(tmp_path: Path) -> None:
+    plan = carts_plan(audit=MEMBERS | {"targets": 20}, run={"trials-per-batch": 24})
     run_audit(plan, tmp_path / "run", Engine.LOCAL)
     guarantee = read_json(tmp_path / "run" / "summary.json")["record_guarantee"]
     assert (guarantee["epsilon"], guarantee["counted"], guarantee["counted_epsilon"]) == (1.0, 600, 600.0)
@@ -205,7 +201,7 @@ def test_a_report_says_what_each_record_is_claimed(small_plan: MakePlan, tmp_pat
     assert read_json(tmp_path / "run" / "summary.json")["record_guarantee"] == guarantee
 
 
-def test_where_nothing_is_randomised_nothing_is_said(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_where_nothing_is_randomised_nothing_is_said(tmp_path: Path) -> None:
     plan = small_plan(audit={"trials": 2, "insider": False}, privacy={"sensitivity": None})
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     assert found.summary["record_guarantee"] is None
@@ -214,10 +210,10 @@ def test_where_nothing_is_randomised_nothing_is_said(small_plan: MakePlan, tmp_p
     assert "claimed by itself" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_randomizer_leaves_the_insider_out(small_plan: MakePlan) -> None:
-    plan = carts_plan(small_plan)
+def test_a_randomizer_leaves_the_insider_out() -> None:
+    plan = carts_plan()
     assert plan.config.audit.insider is False
-    assert carts_plan(small_plan, audit=MEMBERS | {"targets": 5}).config.audit.insider is False
+    assert carts_plan(audit=MEMBERS | {"targets": 5}).config.audit.insider is False
     assert Federation.from_json(plan.federation.to_json()) == plan.federation
     stored = plan.config.as_dict()["privacy"]
     assert (stored["local-randomizer"], stored["record-epsilon"]) == ("randomised-response", 1.0)
@@ -251,26 +247,22 @@ PIXELS: dict[str, Any] = {"local-randomizer": "pixelation", "pixelation-pixels":
         ),
     ],
 )
-def test_what_cannot_be_randomised_is_refused_in_one_line(
-    changes: dict[str, dict[str, Any]], said: str, small_plan: MakePlan
-) -> None:
+def test_what_cannot_be_randomised_is_refused_in_one_line(changes: dict[str, dict[str, Any]], said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
-        carts_plan(small_plan, **changes)
+        carts_plan(**changes)
     assert "\n" not in str(caught.value)
 
 
-def test_graphs_and_images_take_their_own_randomizer_alone(
-    collab: Path, images: Path, small_plan: MakePlan, tmp_path: Path
-) -> None:
+def test_graphs_and_images_take_their_own_randomizer_alone(collab: Path, images: Path, tmp_path: Path) -> None:
     for said, change in (
         (r"graphs: .*'randomised-edges'", {"local-randomizer": "randomised-response"}),
         ("accepted are grey", {"local-randomizer": "pixelation", "pixelation-pixels": 3}),
     ):
         with pytest.raises(InputError, match=said):
-            graphs_plan(small_plan, collab, privacy=change)
+            graphs_plan(collab, privacy=change)
     for said, wrong in (
         (r"multiples .*block.* 3\b", {"pixelation-block": 3}),
         ("pixelation-pixels is 65: accepted are 1 to 64", {"pixelation-pixels": 65}),
     ):
         with pytest.raises(InputError, match=said):
-            images_plan(small_plan, images, privacy=wrong)
+            images_plan(images, privacy=wrong)

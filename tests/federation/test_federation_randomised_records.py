@@ -25,10 +25,10 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.randomness import Purpose, generator
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.secret_draws import SeededChallenger
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
 FALSE_ALARM = 1e-6
@@ -50,7 +50,7 @@ def bits(epsilon: float = 1.0) -> dict[str, Any]:
     return {"local-randomizer": "randomised-response", "record-epsilon": epsilon}
 
 
-def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> RunPlan:
+def carts_plan(**changes: dict[str, Any]) -> RunPlan:
     """Return the plan of a run of one round without clipping and noise, on a few shopping carts."""
     base: dict[str, dict[str, Any]] = {
         "data": CARTS | {"records": 60, "clients": 3},
@@ -59,7 +59,7 @@ def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> RunPlan:
         "audit": ALONE,
         "run": {"trials-per-batch": TRIALS, "seed": SEED},
     }
-    return make(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
+    return small_plan(**changed_settings(base, changes))
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def final_models(directory: Path) -> torch.Tensor:
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("epsilon", "published"), PUBLISHED.items())
 def test_clients_train_on_bits_that_are_kept_as_often_as_published(
-    epsilon: float, published: float, told: Told, small_plan: MakePlan, tmp_path: Path
+    epsilon: float, published: float, told: Told, tmp_path: Path
 ) -> None:
-    plan = carts_plan(small_plan, training={"rounds": 2}, privacy=NOT_PRIVATE | bits(epsilon))
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    plan = carts_plan(training={"rounds": 2}, privacy=NOT_PRIVATE | bits(epsilon))
+    run_locally(plan, tmp_path / "run")
     federation, kept, asked = load_federation(plan.federation), 0, 0
     assert set(told) == {(client, trial) for client in range(3) for trial in range(TRIALS)}
     for (client, _), rounds in told.items():
@@ -133,21 +133,21 @@ def test_clients_train_on_bits_that_are_kept_as_often_as_published(
     assert kept / asked == pytest.approx(published, abs=0.006)
 
 
-def test_every_trial_and_client_has_draws_of_its_own(told: Told, small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = carts_plan(small_plan, privacy=NOT_PRIVATE | bits(0.0))
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_every_trial_and_client_has_draws_of_its_own(told: Told, tmp_path: Path) -> None:
+    plan = carts_plan(privacy=NOT_PRIVATE | bits(0.0))
+    run_locally(plan, tmp_path / "run")
     coins = [rounds[0].ravel()[:10_000] for rounds in told.values()]
     agreeing = [np.count_nonzero(one == other) for row, one in enumerate(coins) for other in coins[:row]]
     # Independent fair coins; 153 pairs, so that one in 10,000 runs of other seeds would fail.
     assert min(stats.binomtest(int(count), 10_000).pvalue for count in agreeing) > 1e-4 / len(agreeing)
 
 
-def test_a_trial_has_the_same_records_in_any_batch(told: Told, small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(carts_plan(small_plan), tmp_path / "whole", Engine.LOCAL, with_report=False)
+def test_a_trial_has_the_same_records_in_any_batch(told: Told, tmp_path: Path) -> None:
+    run_locally(carts_plan(), tmp_path / "whole")
     together = dict(told)
     told.clear()
     load_federation.cache_clear()
-    run_audit(carts_plan(small_plan, run={"trials-per-batch": 4}), tmp_path / "cut", Engine.LOCAL, with_report=False)
+    run_locally(carts_plan(run={"trials-per-batch": 4}), tmp_path / "cut")
     assert set(told) == set(together)
     assert all(np.array_equal(told[key][0], together[key][0]) for key in told)
     assert torch.allclose(final_models(tmp_path / "whole"), final_models(tmp_path / "cut"), rtol=1e-4, atol=1e-6)
@@ -156,11 +156,9 @@ def test_a_trial_has_the_same_records_in_any_batch(told: Told, small_plan: MakeP
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize("sampling", [{}, {"expected-batch": 15}], ids=["everybody", "samples"])
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
-def test_a_round_is_the_sum_over_randomised_records(
-    adjacency: str, sampling: dict[str, int], small_plan: MakePlan, tmp_path: Path
-) -> None:
-    plan = carts_plan(small_plan, training=sampling, privacy={"adjacency": adjacency})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_a_round_is_the_sum_over_randomised_records(adjacency: str, sampling: dict[str, int], tmp_path: Path) -> None:
+    plan = carts_plan(training=sampling, privacy={"adjacency": adjacency})
+    run_locally(plan, tmp_path / "run")
     federation, challenger = load_federation(plan.federation), SeededChallenger(SEED)
     start = initial_weights(federation, range(TRIALS)).double().numpy()
     is_in, labels = challenger.membership(range(TRIALS)).bits, federation.training.labels.numpy()
@@ -184,9 +182,9 @@ def test_a_round_is_the_sum_over_randomised_records(
         assert np.allclose(found, moved, rtol=1e-4, atol=1e-6)
 
 
-def test_a_round_of_members_is_the_sum_over_their_randomised_records(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = carts_plan(small_plan, audit=MEMBERS | {"targets": 20}, run={"trials-per-batch": 24})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_a_round_of_members_is_the_sum_over_their_randomised_records(tmp_path: Path) -> None:
+    plan = carts_plan(audit=MEMBERS | {"targets": 20}, run={"trials-per-batch": 24})
+    run_locally(plan, tmp_path / "run")
     federation, challenger = load_federation(plan.federation), SeededChallenger(SEED, 20)
     start, labels = initial_weights(federation, range(24)).double().numpy(), federation.training.labels.numpy()
     is_in = np.ones((24, 60), dtype=bool)
@@ -205,13 +203,13 @@ def test_a_round_of_members_is_the_sum_over_their_randomised_records(small_plan:
     ids=["one target", "sampled clients", "members"],
 )
 def test_local_training_is_on_randomised_records(
-    audit: dict[str, Any], participation: dict[str, float], small_plan: MakePlan, tmp_path: Path
+    audit: dict[str, Any], participation: dict[str, float], tmp_path: Path
 ) -> None:
     # One step on all records of the shard: the update is the local rate times the mean gradient.
     local = {"strategy": "dp-fedavg", "local-steps": 1, "local-batch": 100, "local-learning-rate": LOCAL_RATE}
     trials = audit["trials"]
-    plan = carts_plan(small_plan, training=local | participation, audit=audit, run={"trials-per-batch": trials})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    plan = carts_plan(training=local | participation, audit=audit, run={"trials-per-batch": trials})
+    run_locally(plan, tmp_path / "run")
     federation, challenger = load_federation(plan.federation), SeededChallenger(SEED, plan.federation.targets)
     start, labels = initial_weights(federation, range(trials)).double().numpy(), federation.training.labels.numpy()
     is_in = np.ones((trials, 3), dtype=bool)
@@ -227,12 +225,9 @@ def test_local_training_is_on_randomised_records(
         assert np.allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_asked_about_is_not_randomised(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = carts_plan(small_plan, privacy=NOT_PRIVATE | bits(0.5), audit=MEMBERS | {"targets": 20})
-    found, federation = (
-        run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False),
-        load_federation(plan.federation),
-    )
+def test_what_is_asked_about_is_not_randomised(tmp_path: Path) -> None:
+    plan = carts_plan(privacy=NOT_PRIVATE | bits(0.5), audit=MEMBERS | {"targets": 20})
+    found, federation = (run_locally(plan, tmp_path / "run"), load_federation(plan.federation))
     models, targets = final_models(tmp_path / "run"), federation.training.take(federation.targets)
     right = federation.model.logits(models, federation.test.features).argmax(dim=2) == federation.test.labels
     assert np.allclose(found.trials["test_accuracy"], right.double().mean(dim=1))
@@ -241,7 +236,7 @@ def test_what_is_asked_about_is_not_randomised(small_plan: MakePlan, tmp_path: P
     assert np.allclose(answered, -federation.losses(models, targets), rtol=1e-3, atol=1e-4)
 
 
-def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_seed_is_told_to_its_own_client_alone(tmp_path: Path) -> None:
     told: list[tuple[int, int, list[int]]] = []
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -252,14 +247,8 @@ def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: 
         told.append((client, int(str(config[Key.NOISE_SEED])), [int(trial) for trial in trials]))
         return call_next(message, context)
 
-    plan = carts_plan(small_plan, run={"trials-per-batch": 4})
-    run_audit(
-        plan,
-        tmp_path / "run",
-        Engine.LOCAL,
-        parties=ClientAppAndStrategy(client_app=build_app([note])),
-        with_report=False,
-    )
+    plan = carts_plan(run={"trials-per-batch": 4})
+    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=build_app([note])))
     seeds = {client: SeededChallenger(SEED).noise_seed(client) for client in range(3)}
     assert len(set(seeds.values())) == 3
     assert {(client, seed) for client, seed, _ in told} == set(seeds.items())
@@ -269,12 +258,12 @@ def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: 
 
 
 def test_what_does_not_fit_in_memory_is_drawn_again(
-    told: Told, small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = _TensorCache(20_000)  # one shard of 20 records takes 12,000 bytes
     monkeypatch.setattr("fl_audit.federation.locally_randomised_records._HELD", small)
-    plan = carts_plan(small_plan, training={"rounds": 3})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    plan = carts_plan(training={"rounds": 3})
+    run_locally(plan, tmp_path / "run")
     assert 0 < small.bytes <= 20_000
     assert all(np.array_equal(one, rounds[0]) for rounds in told.values() for one in rounds)
 

@@ -29,10 +29,10 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.verdict.noise_statistics import NoiseStatistics
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 
-def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_the_run_directory_holds_what_the_readme_says(tmp_path: Path) -> None:
     run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
     top = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"summary.json", "trials.parquet", "rounds.parquet", "releases.parquet", "report.html", "figures"} <= top
@@ -56,9 +56,9 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     assert summary["insider"]["wins"] == trials["won"].sum()
 
 
-def test_area_under_the_roc_is_that_of_scikit_learn(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_area_under_the_roc_is_that_of_scikit_learn(tmp_path: Path) -> None:
     plan = small_plan()
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(plan, tmp_path / "run")
     stored = [load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))]
     federation = load_federation(plan.federation)
     scores = federation.model.logits(torch.cat(stored), federation.test.features).double().softmax(dim=2)[..., 1]
@@ -67,17 +67,17 @@ def test_area_under_the_roc_is_that_of_scikit_learn(small_plan: MakePlan, tmp_pa
     assert found.summary["utility"]["test_auroc"] == pytest.approx(np.mean(expected))
 
 
-def test_of_many_classes_there_is_no_area(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_of_many_classes_there_is_no_area(tmp_path: Path) -> None:
     plan = small_plan(data={"name": "digits"}, audit={"trials": 2})
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(plan, tmp_path / "run")
     assert found.trials["test_auroc"].isna().all()
     assert found.summary["utility"]["test_auroc"] is None
 
 
 @pytest.mark.long
-def test_only_every_so_many_releases_are_evaluated_and_always_the_last(small_plan: MakePlan, tmp_path: Path) -> None:
-    every = run_audit(small_plan(), tmp_path / "all", Engine.LOCAL, with_report=False)
-    some = run_audit(small_plan(audit={"evaluate-every": 3}), tmp_path / "some", Engine.LOCAL, with_report=False)
+def test_only_every_so_many_releases_are_evaluated_and_always_the_last(tmp_path: Path) -> None:
+    every = run_locally(small_plan(), tmp_path / "all")
+    some = run_locally(small_plan(audit={"evaluate-every": 3}), tmp_path / "some")
     assert sorted(set(every.releases["round"])) == [0, 1, 2, 3, 4]
     assert sorted(set(some.releases["round"])) == [0, 3, 4]
     shared = every.releases[every.releases["round"].isin([0, 3, 4])].reset_index(drop=True)
@@ -85,8 +85,8 @@ def test_only_every_so_many_releases_are_evaluated_and_always_the_last(small_pla
     pd.testing.assert_frame_equal(some.trials, every.trials)
 
 
-def test_public_files_hold_no_seed_and_no_bit(small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(small_plan(run={"seed": 271828}), tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_public_files_hold_no_seed_and_no_bit(tmp_path: Path) -> None:
+    run_locally(small_plan(run={"seed": 271828}), tmp_path / "run")
     public = tmp_path / "run" / "public"
     stored = json.loads((public / "configuration.json").read_text())
     assert "seed" not in stored["configuration"]["run"]
@@ -114,10 +114,10 @@ def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
     ],
 )
 def test_replay_without_the_challenger_gives_the_same_log_odds(
-    view: str, optimizer: str, in_another_process: bool, small_plan: MakePlan, tmp_path: Path
+    view: str, optimizer: str, in_another_process: bool, tmp_path: Path
 ) -> None:
     plan = small_plan(audit={"view": view}, training={"optimizer": optimizer, "rounds": 6})
-    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    contents = run_locally(plan, tmp_path / "run")
     shutil.copytree(tmp_path / "run" / "public", tmp_path / "elsewhere" / "public")
     shutil.rmtree(tmp_path / "run")
     again = replayed(tmp_path / "elsewhere", in_another_process)
@@ -156,38 +156,33 @@ def test_replay_notices_a_changed_release(small_run: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_view_model_says_what_the_view_update_says(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_the_view_model_says_what_the_view_update_says(tmp_path: Path) -> None:
     runs = [
-        run_audit(small_plan(audit={"view": view}), tmp_path / view, Engine.LOCAL, with_report=False).trials["log_odds"]
+        run_locally(small_plan(audit={"view": view}), tmp_path / view).trials["log_odds"]
         for view in ("update", "model")
     ]
     np.testing.assert_allclose(runs[0], runs[1], atol=1e-3)
 
 
-def test_the_view_model_is_refused_where_rounding_hides_the_release(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_the_view_model_is_refused_where_rounding_hides_the_release(tmp_path: Path) -> None:
     plan = small_plan(audit={"view": "model"}, training={"learning-rate": 1e-7})
     with pytest.raises(InputError, match=r"view is 'model', .*32-bit .*release"):
-        run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+        run_locally(plan, tmp_path / "run")
 
 
-def test_adam_is_refused_under_the_view_model(small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match="'sgd' and 'momentum'"):
-        small_plan(audit={"view": "model"}, training={"optimizer": "adam"})
-
-
-def test_an_existing_directory_is_refused_and_left_alone(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_an_existing_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="holds no run"):
-        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
+        run_locally(small_plan(), tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
 
-def test_resume_refuses_another_configuration(small_plan: MakePlan, small_run: Path) -> None:
+def test_resume_refuses_another_configuration(small_run: Path) -> None:
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(audit={"trials": 5}), small_run, Engine.LOCAL, resume=True, with_report=False)
+        run_locally(small_plan(audit={"trials": 5}), small_run, resume=True)
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(run={"seed": 1}), small_run, Engine.LOCAL, resume=True, with_report=False)
+        run_locally(small_plan(run={"seed": 1}), small_run, resume=True)
 
 
 def test_the_report_can_be_rebuilt(small_run: Path) -> None:
@@ -198,20 +193,20 @@ def test_the_report_can_be_rebuilt(small_run: Path) -> None:
 
 
 @pytest.mark.long
-def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_who_learns_nothing_is_right_by_chance(tmp_path: Path) -> None:
     """If the insider sees that the record takes part in no round, D and D' stay equally likely."""
     plan = small_plan(
         training={"sampling-rate": 0.2},
         privacy={"accountant": "pld", "sensitivity": "global"},
         audit={"participation": "seen", "trials": 40},
     )
-    trials = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).trials
+    trials = run_locally(plan, tmp_path / "run").trials
     nothing = trials[trials["log_odds"] == 0]
     assert set(nothing["bit"]) == {0, 1}
     assert (nothing["won"] == (nothing["bit"] == 0)).all()
 
 
-def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_removed_record_and_a_prior(tmp_path: Path) -> None:
     plan = small_plan(privacy={"adjacency": "add-remove-record", "prior": 0.2})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     trials = contents.trials
@@ -222,19 +217,17 @@ def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> N
     assert trials["epsilon_star"].notna().all()
 
 
-def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, small_run: Path) -> None:
+def test_a_resumed_run_may_change_how_it_is_carried_out(small_run: Path) -> None:
     before = json.loads((small_run / "summary.json").read_text())
     (small_run / "timing.json").unlink()
     changed = small_plan(run={"client-time-limit": 9.0, "actors": 1})
-    after = run_audit(changed, small_run, Engine.LOCAL, resume=True, with_report=False)
+    after = run_locally(changed, small_run, resume=True)
     assert after.summary["insider"] == before["insider"]
     assert after.summary["timing"]["training_seconds"] is None
 
 
 @pytest.mark.long
-def test_trials_added_after_a_report_are_a_further_look_and_the_report_says_so(
-    small_plan: MakePlan, tmp_path: Path
-) -> None:
+def test_trials_added_after_a_report_are_a_further_look_and_the_report_says_so(tmp_path: Path) -> None:
     """A report that is written again is no further look, and neither is the resumption of a run without a verdict."""
     directory, more = tmp_path / "run", small_plan(audit={"trials": 9})
     first = run_audit(small_plan(), directory, Engine.LOCAL)
@@ -250,26 +243,26 @@ def test_trials_added_after_a_report_are_a_further_look_and_the_report_says_so(
     for text in (judged_before, r"\b2 in 1,000 audits", r"\b1 in 1,000 audits [^<]*one look"):
         assert re.search(text, page)
     (directory / "summary.json").unlink()  # as of a run that was ended before it was judged
-    unjudged = run_audit(more, directory, Engine.LOCAL, resume=True, with_report=False)
+    unjudged = run_locally(more, directory, resume=True)
     assert unjudged.summary["looks"] == [9]
 
 
-def test_resume_refuses_a_directory_without_a_run(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_resume_refuses_a_directory_without_a_run(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="holds no run"):
-        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+        run_locally(small_plan(), tmp_path / "run", resume=True)
     with pytest.raises(InputError, match="holds no run"):
-        run_audit(small_plan(), tmp_path / "nothing", Engine.LOCAL, resume=True, with_report=False)
+        run_locally(small_plan(), tmp_path / "nothing", resume=True)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InputError, match="cannot be made"):
-        run_audit(small_plan(), tmp_path / "file" / "run", Engine.LOCAL, with_report=False)
+        run_locally(small_plan(), tmp_path / "file" / "run")
 
 
-def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_what_epsilon_star_cannot_use_is_refused_before_the_run(tmp_path: Path) -> None:
     plan = small_plan(data={"records": 2, "clients": 2, "seed": 1}, privacy={"adjacency": "add-remove-record"})
     with pytest.raises(InputError, match="Epsilon\\* needs 2 records in D', there are 1"):
-        run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+        run_locally(plan, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -298,7 +291,7 @@ def _finish_a_batch_and_fail(run: RunDirectory) -> None:
     raise InputError("late")
 
 
-def test_wrong_input_that_shows_late_leaves_nothing_in_the_way(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_wrong_input_that_shows_late_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     run, plan = RunDirectory(tmp_path / "run"), small_plan()
     for _ in range(2):  # the second try finds the place free
         with pytest.raises(InputError, match="late"), run.opened(plan, resume=False):
@@ -309,19 +302,17 @@ def test_wrong_input_that_shows_late_leaves_nothing_in_the_way(small_plan: MakeP
     assert run.is_begun, "what was finished is kept"
 
 
-def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_plan: MakePlan, small_run: Path) -> None:
+def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_run: Path) -> None:
     held, plan = RunDirectory(small_run), small_plan()
     configuration = small_run / "public" / "configuration.json"
     before = configuration.read_bytes()
     more = small_plan(audit={"trials": 2 * plan.config.audit.trials})
     with held.locked(), pytest.raises(InputError, match="in use"):
-        run_audit(more, small_run, Engine.LOCAL, resume=True, with_report=False)
+        run_locally(more, small_run, resume=True)
     assert configuration.read_bytes() == before
 
 
-def test_two_runs_that_begin_in_one_place_at_once_are_one(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_runs_that_begin_in_one_place_at_once_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find the directory empty. The second is refused during the first one and after it, and changes nothing."""
     monkeypatch.setattr("fl_audit.runs.run_directory.require_new_run_path", lambda path, resume: None)
     first, plan = RunDirectory(tmp_path / "run"), small_plan()
@@ -335,7 +326,7 @@ def test_two_runs_that_begin_in_one_place_at_once_are_one(
     assert [file.read_bytes() for file in files] == begun
 
 
-def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(tmp_path: Path) -> None:
     left = RunDirectory(tmp_path / "run")
     for room in ("challenger", "public"):
         (left.path / room).mkdir(parents=True)
@@ -355,7 +346,7 @@ def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(small_plan:
         pass
 
 
-def test_an_unreachable_cluster_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_refused_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"127\.0\.0\.1:1: .*no Ray cluster"):
         run_audit(small_plan(), tmp_path / "run", Engine.RAY, ray_address="127.0.0.1:1", with_report=False)
     assert not (tmp_path / "run").exists()

@@ -28,8 +28,9 @@ from fl_audit.runs.replay import replay
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.learning.gradient_truth import clip_and_sum, example_gradients
-from tests.small_audits import MakePlan
 
 ALONE: dict[str, Any] = {"trials": 6, "insider": False}
 SAMPLED: dict[str, Any] = {
@@ -48,9 +49,9 @@ SAMPLED: dict[str, Any] = {
 WITHOUT_GUARANTEE = {"private": False, **dict.fromkeys(("belief", "epsilon", "clipping-norm", "sensitivity"))}
 
 
-def _plan(small_plan: MakePlan, **changes: dict[str, Any]) -> RunPlan:
+def _plan(**changes: dict[str, Any]) -> RunPlan:
     """Return the plan of the sampled setting with changes; a change to None removes a setting."""
-    sections = {name: SAMPLED.get(name, {}) | changes.get(name, {}) for name in {*SAMPLED, *changes}}
+    sections = changed_settings(SAMPLED, changes)
     return small_plan(**sections)
 
 
@@ -135,12 +136,10 @@ def _released_by_hand(plan: RunPlan, federation: LoadedFederation, trials: range
     ],
     ids=["add-remove", "replace", "without-guarantee"],
 )
-def test_a_round_releases_what_its_sample_makes(
-    privacy: dict[str, Any], rate: float, small_plan: MakePlan, tmp_path: Path
-) -> None:
+def test_a_round_releases_what_its_sample_makes(privacy: dict[str, Any], rate: float, tmp_path: Path) -> None:
     training = {"rounds": 1, "epochs": None, "sampling-rate": rate, "expected-batch": None, "optimizer": "sgd"}
-    plan = _plan(small_plan, training=training, privacy=privacy, data={"records": 40}, audit={"trials": 8})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    plan = _plan(training=training, privacy=privacy, data={"records": 40}, audit={"trials": 8})
+    run_locally(plan, tmp_path / "run")
     files = sorted((tmp_path / "run" / "public").glob("models-*"))
     found = torch.cat([load_file(path)["models"] for path in files])
     federation = load_federation(plan.federation)
@@ -154,21 +153,15 @@ def test_a_round_releases_what_its_sample_makes(
     assert not decisive.all()
 
 
-def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan, told = _plan(small_plan, training={"epochs": 0.5}), dict[int, set[bytes]]()
+def test_each_client_is_told_of_its_own_records_alone(tmp_path: Path) -> None:
+    plan, told = _plan(training={"epochs": 0.5}), dict[int, set[bytes]]()
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[MessageRecordName.CONFIG]
         told.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
         return call_next(message, context)
 
-    run_audit(
-        plan,
-        tmp_path / "run",
-        Engine.LOCAL,
-        parties=ClientAppAndStrategy(client_app=build_app([note])),
-        with_report=False,
-    )
+    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=build_app([note])))
     rate, shards = plan.federation.mechanism.sampling_rate, load_federation(plan.federation).shards
     for client, shard in enumerate(shards):
         draws = [
@@ -183,8 +176,8 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
 
 
 @pytest.mark.long
-def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = _plan(small_plan)
+def test_a_sampled_run_with_momentum_resumes_to_the_same_end(tmp_path: Path) -> None:
+    plan = _plan()
     assert (plan.federation.rounds, plan.federation.mechanism.sampling_rate, plan.federation.mechanism.denominator) == (
         8,
         0.25,
@@ -215,15 +208,10 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePla
 
 
 @pytest.mark.long
-def test_the_insider_changes_nothing_in_the_models(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_the_insider_changes_nothing_in_the_models(tmp_path: Path) -> None:
     privacy = {"sensitivity": "global"}
     runs = [
-        run_audit(
-            small_plan(privacy=privacy, audit={"insider": asked}),
-            tmp_path / str(asked),
-            Engine.LOCAL,
-            with_report=False,
-        )
+        run_locally(small_plan(privacy=privacy, audit={"insider": asked}), tmp_path / str(asked))
         for asked in (True, False)
     ]
     columns = ["trial", "bit", "test_accuracy", "epsilon_star", "membership_advantage"]
@@ -232,9 +220,9 @@ def test_the_insider_changes_nothing_in_the_models(small_plan: MakePlan, tmp_pat
 
 
 @pytest.mark.long
-def test_without_a_guarantee_models_are_better_and_nothing_is_claimed(small_plan: MakePlan, tmp_path: Path) -> None:
-    private = _plan(small_plan, privacy={"epsilon": None, "noise-multiplier": 50.0})
-    baseline = _plan(small_plan, privacy=WITHOUT_GUARANTEE | {"accountant": None})
+def test_without_a_guarantee_models_are_better_and_nothing_is_claimed(tmp_path: Path) -> None:
+    private = _plan(privacy={"epsilon": None, "noise-multiplier": 50.0})
+    baseline = _plan(privacy=WITHOUT_GUARANTEE | {"accountant": None})
     noisy, free = (run_audit(plan, tmp_path / name, Engine.LOCAL) for plan, name in ((private, "a"), (baseline, "b")))
     assert free.summary["utility"]["test_accuracy"] > noisy.summary["utility"]["test_accuracy"] + 0.1
     claimed = {key: value for key, value in free.summary["guarantee"].items() if value is not None}

@@ -13,7 +13,7 @@ from fl_audit.federation import loaded_federation as federations
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
 from fl_audit.sent_modules import sent_modules
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
 
 
 def brought(federation: LoadedFederation, client: int, knows_all: bool, knows_differing: bool) -> LoadedFederation:
@@ -41,7 +41,7 @@ def forget() -> Any:
         },
     ],
 )
-def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any], small_plan: MakePlan) -> None:
+def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any]) -> None:
     federation = load_federation(small_plan(data={"clients": 4}, **changes).federation)
     for client in range(4):
         federations._BROUGHT.clear()
@@ -65,7 +65,7 @@ def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any], sm
             assert found.replacement is None
 
 
-def test_what_is_sent_holds_no_record_of_another(small_plan: MakePlan) -> None:
+def test_what_is_sent_holds_no_record_of_another() -> None:
     federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).federation)
     records = {client: [row.tobytes() for row in federation.shard(client).features.numpy()] for client in range(4)}
     own = pickle.dumps([sent_federation(federation, False, False), sent_shard(federation, 0)])
@@ -76,7 +76,7 @@ def test_what_is_sent_holds_no_record_of_another(small_plan: MakePlan) -> None:
     )
 
 
-def test_an_insider_has_all_of_both_data_sets(small_plan: MakePlan) -> None:
+def test_an_insider_has_all_of_both_data_sets() -> None:
     federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).federation)
     found = brought(federation, federation.insider, knows_all=True, knows_differing=True)
     assert found.common.features.equal(federation.common.features)

@@ -32,10 +32,11 @@ from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
+from tests.builders.strategies import HalvedNoise
 from tests.federation.elsewhere import AppElsewhere
-from tests.federation.secret_noise import HalvedNoise
 from tests.federation.test_federation_engines import assert_same
-from tests.small_audits import MakePlan
 
 _CONFIDENCE = 0.999
 
@@ -60,7 +61,7 @@ def _scores(contents: ReportContents, attack: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sampling", [{}, {"expected-batch": 15}])
-def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, int], small_plan: MakePlan) -> None:
+def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, int]) -> None:
     federation = load_federation(small_plan(privacy=_GUARANTEE, training=sampling, audit=AUDIT).federation)
     challenger, trials = SeededChallenger(5, federation.public.targets), range(7)
     membership = challenger.membership(trials)
@@ -81,7 +82,7 @@ def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, 
     assert sorted(target for client in range(3) for target in federation.targets_of(client)) == list(range(20))
 
 
-def test_a_client_that_is_out_adds_nothing(small_plan: MakePlan) -> None:
+def test_a_client_that_is_out_adds_nothing() -> None:
     training, audit = {"strategy": "dp-fedavg", "local-epochs": 1}, AUDIT | {"targets": 2}
     federation = load_federation(small_plan(privacy=_GUARANTEE, training=training, audit=audit).federation)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
@@ -96,13 +97,10 @@ def test_a_client_that_is_out_adds_nothing(small_plan: MakePlan) -> None:
 
 
 @pytest.mark.long
-def test_attacks_find_members_of_models_that_learned_by_heart(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_attacks_find_members_of_models_that_learned_by_heart(tmp_path: Path) -> None:
     settings = {name: _BY_HEART[name] for name in _BY_HEART}
-    found = run_audit(
-        small_plan(**settings, privacy=_NOTHING, audit=AUDIT | {"epsilon-star": False}),
-        tmp_path / "run",
-        Engine.LOCAL,
-        with_report=False,
+    found = run_locally(
+        small_plan(**settings, privacy=_NOTHING, audit=AUDIT | {"epsilon-star": False}), tmp_path / "run"
     )
     membership, areas = TargetMembership(_is_in(found)), {}
     for attack in ("loss", "shadow", "lira", "rmia"):
@@ -115,7 +113,7 @@ def test_attacks_find_members_of_models_that_learned_by_heart(small_plan: MakePl
 
 
 @pytest.mark.long
-def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_white_box_and_active_insiders_find_members(tmp_path: Path) -> None:
     """If nothing is found, an interval lies above 1/2 once in 40 runs."""
     data = {"data": _BY_HEART["data"] | {"records": 80}, "run": {"trials-per-batch": 48}}
     audit = AUDIT | {"trials": 48, "epsilon-star": False}
@@ -133,7 +131,7 @@ def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_pa
         for attacks in (["loss", "active"], ["loss"])
     )
     runs = {
-        name: run_audit(plan, tmp_path / name, Engine.LOCAL, with_report=False)
+        name: run_locally(plan, tmp_path / name)
         for name, plan in (("passive", passive), ("active", active), ("honest", honest))
     }
     for name, attack in (("passive", "white-box"), ("passive", "white-box-rounds"), ("active", "active")):
@@ -144,18 +142,18 @@ def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_pa
     assert not np.allclose(_scores(runs["active"], "loss"), _scores(runs["honest"], "loss"))
 
 
-def test_an_insider_takes_its_own_ascent_out_of_what_it_weighs(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_an_insider_takes_its_own_ascent_out_of_what_it_weighs(tmp_path: Path) -> None:
     audit = {"kind": "membership", "trials": 400, "targets": 4, "attacks": ["active"], "epsilon-star": False}
     privacy = _GUARANTEE | {"epsilon": None, "noise-multiplier": 1.0}
     plan = small_plan(audit=audit, privacy=privacy, training={"rounds": 2}, run={"trials-per-batch": 400})
-    table = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).run.tables.targets
+    table = run_locally(plan, tmp_path / "run").run.tables.targets
     assert table is not None
     log_odds, is_in = by_target(table, "log_odds"), by_target(table, "is_in").astype(bool)
     ratio = np.where(is_in, np.exp(-log_odds), np.exp(log_odds)).mean(axis=1)
     assert abs(ratio.mean() - 1) < 4 * ratio.std(ddof=1) / np.sqrt(len(ratio))
 
 
-def test_attributes_of_members_are_found(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_attributes_of_members_are_found(tmp_path: Path) -> None:
     """If nothing is found, the 99.9 % interval of the advantage lies above 0 once in 2,000 runs."""
     draw = np.random.default_rng(0)
     columns: dict[str, Any] = {f"visit {number}": draw.integers(0, 2, 300) for number in range(8)}
@@ -175,7 +173,7 @@ def test_attributes_of_members_are_found(small_plan: MakePlan, tmp_path: Path) -
         audit=AUDIT | asked | {"targets": 40, "trials": 60},
         run={"trials-per-batch": 12},
     )
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(plan, tmp_path / "run")
     table = found.run.tables.targets
     assert table is not None
     kept, federation = RunDirectory(tmp_path / "run").store(plan.config).outputs(60), load_federation(plan.federation)
@@ -195,12 +193,10 @@ def test_attributes_of_members_are_found(small_plan: MakePlan, tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_strong_noise_hides_everybody(small_plan: MakePlan, tmp_path: Path) -> None:
-    found = run_audit(
+def test_strong_noise_hides_everybody(tmp_path: Path) -> None:
+    found = run_locally(
         small_plan(**_BY_HEART, privacy=_GUARANTEE | {"epsilon": 0.1}, audit=AUDIT | {"epsilon-star": False}),
         tmp_path / "run",
-        Engine.LOCAL,
-        with_report=False,
     )
     membership = TargetMembership(_is_in(found))
     for attack in ("loss", "shadow", "lira", "rmia"):
@@ -209,15 +205,13 @@ def test_strong_noise_hides_everybody(small_plan: MakePlan, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("unit", ["record", "client"])
-def test_trials_are_the_same_in_other_batches(unit: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_trials_are_the_same_in_other_batches(unit: str, tmp_path: Path) -> None:
     training = {} if unit == "record" else {"strategy": "dp-fedavg", "local-epochs": 1}
     audit = AUDIT | {"targets": 20 if unit == "record" else 3, "epsilon-star": unit == "record"}
     tables = [
-        run_audit(
+        run_locally(
             small_plan(privacy=_GUARANTEE, training=training, audit=audit, run={"trials-per-batch": size}),
             tmp_path / str(size),
-            Engine.LOCAL,
-            with_report=False,
         ).run.tables.targets
         for size in (5, 24)
     ]
@@ -246,7 +240,7 @@ _CLIENTS = {"strategy": "dp-fedavg", "local-epochs": 1}
     ids=["records", "distributed", "tree", "sampled-records", "clients", "adaptive", "cohorts", "sampled-clients"],
 )
 def test_insiders_of_all_targets_weigh_exactly(
-    training: dict[str, Any], privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
+    training: dict[str, Any], privacy: dict[str, Any], tmp_path: Path
 ) -> None:
     """One round has normal innovations, and several have a likelihood ratio; a check fails once in 10,000."""
     audit = {"kind": "membership", "trials": 400, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
@@ -259,7 +253,7 @@ def test_insiders_of_all_targets_weigh_exactly(
     for rounds in (1, 3):
         plan = small_plan(**common, audit=audit, training=training | {"rounds": rounds})
         assert plan.federation.with_insider
-        found = run_audit(plan, tmp_path / str(rounds), Engine.LOCAL, with_report=False)
+        found = run_locally(plan, tmp_path / str(rounds))
         table = found.run.tables.targets
         assert table is not None
         log_odds, is_in, mu = by_target(table, "log_odds"), _is_in(found), by_target(table, "mu")
@@ -295,7 +289,7 @@ def test_insiders_of_all_targets_weigh_exactly(
     ids=["records", "tree", "sampled-records", "sampled-clients", "adaptive"],
 )
 def test_less_noise_is_found_however_little_the_targets_stand_out(
-    training: dict[str, Any], privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
+    training: dict[str, Any], privacy: dict[str, Any], tmp_path: Path
 ) -> None:
     """With half of the noise in 60 trials of two rounds, the scores certify nothing, but the noise test finds it."""
     audit = {"kind": "membership", "trials": 60, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
@@ -304,7 +298,7 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
     verdicts, ratios = {}, []
     for strategy in (TrialBatchStrategy, HalvedNoise):
         parties, directory = ClientAppAndStrategy(strategy=strategy), tmp_path / strategy.__name__
-        found = run_audit(plan, directory, Engine.LOCAL, parties=parties, with_report=False)
+        found = run_locally(plan, directory, parties=parties)
         told = {test["name"]: test["violated"] for test in found.summary["noise"]["tests"]}
         verdicts[strategy] = found.summary["verdict"], told["noise-along-record"], told["scores"]
         is_clear = found.summary["signal"]["conclusive"]
@@ -316,7 +310,7 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
 
 @pytest.mark.parametrize(("trials", "seed", "why"), [(2, 5, "fell alike"), (2, 3, "fell alike"), (1, 9, "one trial")])
 def test_coins_that_fell_alike_leave_the_attacks_out_and_end_no_run(
-    trials: int, seed: int, why: str, small_plan: MakePlan, tmp_path: Path
+    trials: int, seed: int, why: str, tmp_path: Path
 ) -> None:
     """All targets are in both trials; all are in one trial and none in the other; or there is one trial only."""
     is_in = SeededChallenger(seed, 2).membership(range(trials)).is_in
@@ -332,11 +326,11 @@ def test_coins_that_fell_alike_leave_the_attacks_out_and_end_no_run(
 
 
 @pytest.mark.long
-def test_training_ends_where_the_loss_falls_no_more(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_training_ends_where_the_loss_falls_no_more(tmp_path: Path) -> None:
     # With this step the loss on the population rises from some round on, in every trial.
     settings = _BY_HEART | {"training": {"rounds": 300, "learning-rate": 1.0, "early-stopping": 3}}
     plan = small_plan(**settings, privacy=_NOTHING, audit=AUDIT | {"epsilon-star": False, "attacks": ["loss"]})
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(plan, tmp_path / "run")
     chosen = found.trials["chosen_release"].to_numpy()
     assert ((chosen > 0) & (chosen < 290)).all()
     accuracy = found.releases.pivot(index="trial", columns="round", values="test_accuracy").to_numpy()
@@ -356,7 +350,7 @@ def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() ->
     assert stopping.columns(batch).trials["chosen_release"].tolist() == [3.0, 0.0]
 
 
-def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan: MakePlan) -> None:
+def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch() -> None:
     """Releases 1, 3 and 6 are evaluated, and trials stop before, between and after them."""
     federation = load_federation(
         small_plan(privacy=_GUARANTEE, training={"rounds": 6}, audit=AUDIT | {"epsilon-star": False}).federation
@@ -411,50 +405,38 @@ def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan
         ({"training": {"strategy": "dp-sgd-clients"}, "privacy": {"clipping-norm": 1.0}}, "'dp-sgd-clients' with kind"),
     ],
 )
-def test_what_cannot_be_played_is_refused_in_one_line(
-    changes: dict[str, dict[str, Any]], said: str, small_plan: MakePlan
-) -> None:
+def test_what_cannot_be_played_is_refused_in_one_line(changes: dict[str, dict[str, Any]], said: str) -> None:
     base = {"privacy": _GUARANTEE, "audit": AUDIT}
     with pytest.raises(InputError, match=said) as caught:
-        small_plan(**{name: base.get(name, {}) | changes.get(name, {}) for name in {*base, *changes}})
+        small_plan(**changed_settings(base, changes))
     assert "\n" not in str(caught.value)
 
 
-def test_a_seed_that_leaves_a_target_without_shadows_is_refused_before_training(
-    small_plan: MakePlan, tmp_path: Path
-) -> None:
+def test_a_seed_that_leaves_a_target_without_shadows_is_refused_before_training(tmp_path: Path) -> None:
     """One seed of 220 does so; the first one of all was found by trying."""
     data = {"name": "digits", "records": 1500, "population-records": 40, "test-records": 40}
     plan = small_plan(
         data=data, privacy=_GUARANTEE, audit=AUDIT | {"targets": 1500, "epsilon-star": False}, run={"seed": 178}
     )
     with pytest.raises(InputError, match=r"target 444 is (a|no) member in 0 of 24 trials: accepted are 2 or more"):
-        run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+        run_locally(plan, tmp_path / "run")
     assert not list((tmp_path / "run").rglob("batch-*"))
 
 
 @pytest.mark.long
 @pytest.mark.xdist_group("elsewhere")
-def test_clients_in_another_process_give_the_same_targets(
-    small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
-) -> None:
+def test_clients_in_another_process_give_the_same_targets(app_elsewhere: AppElsewhere, tmp_path: Path) -> None:
     audit = {"kind": "membership", "trials": 4, "targets": 20, "attacks": ["loss"], "epsilon-star": False}
     plan = small_plan(privacy=_GUARANTEE, training={"expected-batch": 30, "rounds": 2}, audit=audit)
-    local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
-    apart = run_audit(
-        plan,
-        tmp_path / "apart",
-        Engine.LOCAL,
-        parties=ClientAppAndStrategy(client_app=app_elsewhere),
-        with_report=False,
-    )
+    local = run_locally(plan, tmp_path / "local")
+    apart = run_locally(plan, tmp_path / "apart", parties=ClientAppAndStrategy(client_app=app_elsewhere))
     assert_same(local, apart)
     assert local.run.tables.targets is not None
     pd.testing.assert_frame_equal(local.run.tables.targets, apart.run.tables.targets, check_exact=True)
 
 
 @pytest.mark.long
-def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_one_owner_trains_alone_on_those_who_are_in(tmp_path: Path) -> None:
     """A single owner trains with Adam and batches, as a shadow model is trained."""
     training = {"strategy": "dp-fedavg", "rounds": 2, "local-epochs": 30, "local-batch": 8, "learning-rate": None}
     plan = small_plan(
@@ -464,7 +446,7 @@ def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_pa
         audit=AUDIT | {"epsilon-star": False, "attacks": ["loss", "lira"]},
     )
     assert plan.federation.clients == 1
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(plan, tmp_path / "run")
     membership = TargetMembership(_is_in(found))
     for attack in ("loss", "lira"):
         rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
@@ -472,10 +454,10 @@ def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_pa
     assert membership.targets == 20
 
 
-def test_a_run_of_many_targets_is_not_replayed(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_run_of_many_targets_is_not_replayed(tmp_path: Path) -> None:
     audit = AUDIT | {"trials": 3, "attacks": ["loss"], "insider": True, "epsilon-star": False}
     plan = small_plan(privacy=_GUARANTEE, audit=audit, training={"rounds": 1})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    run_locally(plan, tmp_path / "run")
     assert list((tmp_path / "run" / "public").glob("releases-*")) == []
     with pytest.raises(InputError, match="membership audit"):
         replay(tmp_path / "run")

@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.model_initialisation import initial_models
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.planning import plan_run
 from fl_audit.runs.replay import replay
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
-from tests.small_audits import small_settings
+from tests.builders.runs import run_locally, small_plan
 
 _ALL = {"class-weights": [4.0, 0.5], "label-smoothing": 0.1, "learning-rate-decay": 0.7}
 _LOCAL = {"strategy": "dp-fedavg", "local-learning-rate": 0.3, "learning-rate": 1.0}
@@ -39,10 +34,8 @@ _BY_CLIENT = {"privacy": {"adjacency": "add-remove-client", "sensitivity": "glob
 def test_an_audit_is_honest_and_replays(
     training: dict[str, Any], audit: dict[str, Any], more: dict[str, Any], tmp_path: Path
 ) -> None:
-    plan = plan_run(
-        parse_config(small_settings(training={"rounds": 5} | training, audit={"trials": 40} | audit, **more))
-    )
-    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    plan = small_plan(training={"rounds": 5} | training, audit={"trials": 40} | audit, **more)
+    contents = run_locally(plan, tmp_path / "run")
     ratio = (contents.rounds["measured_sigma"] / contents.rounds["sigma"]).to_numpy()
     assert np.abs(ratio - 1).max() < 0.5, "what an insider subtracts is what owners added"
     shutil.rmtree(tmp_path / "run" / "challenger")
@@ -59,16 +52,12 @@ def test_a_run_without_privacy_takes_the_steps_of_a_torch_loop(
 ) -> None:
     """Clients with equally many records that take one step each move together as the pooled records do."""
     open_privacy = {"private": False, "belief": None, "delta": None, "clipping-norm": None, "sensitivity": None}
-    plan = plan_run(
-        parse_config(
-            small_settings(
-                privacy=open_privacy,
-                training=_ALL | training | {"rounds": 3, "learning-rate-decay": decay},
-                audit={"insider": False, "trials": trials, "epsilon-star": False, "membership": False},
-            )
-        )
+    plan = small_plan(
+        privacy=open_privacy,
+        training=_ALL | training | {"rounds": 3, "learning-rate-decay": decay},
+        audit={"insider": False, "trials": trials, "epsilon-star": False, "membership": False},
     )
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    run_locally(plan, tmp_path / "run")
     federation = load_federation(plan.federation)
     examples = federation.training
     module = copy.deepcopy(federation.model.template).requires_grad_(True)
@@ -84,21 +73,3 @@ def test_a_run_without_privacy_takes_the_steps_of_a_torch_loop(
     found = federation.model.layout.flatten(read_run(tmp_path / "run").model(0))
     truth = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
     torch.testing.assert_close(found.flatten(), truth, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("training", "said"),
-    [
-        ({"class-weights": [1.0, 2.0, 3.0]}, "class-weights has length 3, and the labels have 2 classes"),
-        ({"class-weights": [1.0, -2.0]}, "class-weights"),
-        ({"label-smoothing": 1.0}, "label-smoothing"),
-        ({"learning-rate-decay": 1.5}, "learning-rate-decay"),
-        ({"learning-rate-decay": "linear"}, "learning-rate-decay"),
-        ({"learning-rate-decay": 1e-9}, "which leaves a step size of 1e-27 in round 4"),
-        ({"learning-rate-decay": 0.5, "strategy": "dp-sgd-clients"}, "needs strategy = dp-fedsgd or dp-fedavg"),
-        ({"learning-rate-decay": 0.5, "aggregation": "fedadam"}, "learning-rate-decay = 0.5 has no effect"),
-    ],
-)
-def test_what_does_not_go_is_refused_in_a_line(training: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        plan_run(parse_config(small_settings(training=training)))

@@ -29,14 +29,14 @@ from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.replay import replay
-from fl_audit.runs.run import run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
-from tests.hospital import write_hospital
+from tests.builders.hospital import write_hospital
+from tests.builders.runs import run_locally
+from tests.builders.settings import changed_settings
 
 Changes = dict[str, dict[str, Any]]
 
@@ -178,7 +178,7 @@ def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, tab
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
 def test_public_files_alone_give_the_same_log_odds(clipping: str, table: Path, tmp_path: Path) -> None:
     plan = plan_of(table, audit={"trials": 6}, privacy={"clipping": clipping})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)  # releases of 4 of 6 trials are kept
+    run_locally(plan, tmp_path / "run")  # releases of 4 of 6 trials are kept
     found = replay(tmp_path / "run")
     match = found.agreement(tmp_path / "run")
     assert match is not None
@@ -303,7 +303,7 @@ def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch)
         "audit": {"trials": 100},
         "run": {"trials-per-batch": 100, "keep-releases": 0, "seed": 5},
     }
-    merged = {one: settings.get(one, {}) | changes.get(one, {}) for one in {**settings, **changes}}
+    merged = changed_settings(settings, changes)
     measured = measured_in(results_of_run(plan_of(table, **merged)).run)
     return [str(test.name) for test in run_family(measured)[0] if test.violated]
 

@@ -7,13 +7,10 @@ import pytest
 
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from tests.federation.secret_noise import HalvedNoise
-from tests.small_audits import MakePlan, small_settings
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.strategies import HalvedNoise
 
 SECTIONS: dict[str, dict[str, Any]] = {
     "data": {"name": "breast-cancer", "records": 60, "clients": 2},
@@ -32,10 +29,8 @@ def play(
     directory: Path, strategy: type[TrialBatchStrategy] = TrialBatchStrategy, **changes: dict[str, Any]
 ) -> ReportContents:
     settings = {name: values | changes.get(name, {}) for name, values in SECTIONS.items()}
-    plan = plan_run(parse_config(small_settings(**settings)))
-    return run_audit(
-        plan, directory / "run", Engine.LOCAL, parties=ClientAppAndStrategy(strategy=strategy), with_report=False
-    )
+    plan = small_plan(**settings)
+    return run_locally(plan, directory / "run", parties=ClientAppAndStrategy(strategy=strategy))
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +54,8 @@ def test_two_thousand_trials_tell_an_honest_server_from_one_that_halves_its_nois
     assert exact < found["limit_of_detection"] < 1.03 * exact
 
 
-def test_one_trial_is_inconclusive(small_plan: MakePlan, tmp_path: Path) -> None:
-    contents = run_audit(small_plan(audit={"trials": 1}), tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_one_trial_is_inconclusive(tmp_path: Path) -> None:
+    contents = run_locally(small_plan(audit={"trials": 1}), tmp_path / "run")
     assert contents.summary["verdict"] == "inconclusive"
     found, claimed = contents.summary["empirical_epsilon"], contents.summary["guarantee"]["epsilon"]
     assert found["lower_bound"] < 1.5 * claimed < found["limit_of_detection"]

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from fl_audit.clients import owner_contributions
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_passes import ModelPasses
@@ -19,12 +18,12 @@ from fl_audit.privacy.accounting_enums import VectorNorm
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import run_audit
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
 
 LAPLACE = {"belief": None, "sensitivity": None, "accountant": None, "noise": "laplace", "noise-multiplier": 0.4}
 
 
-def plan_of(small_plan: MakePlan, trials: int = 60, **sections: dict[str, Any]) -> RunPlan:
+def plan_of(trials: int = 60, **sections: dict[str, Any]) -> RunPlan:
     audit = {"trials": trials, "epsilon-star": False} | sections.pop("audit", {})
     run = {"trials-per-batch": 30, "client-time-limit": 600.0}
     return small_plan(privacy=LAPLACE | sections.pop("privacy", {}), audit=audit, run=run, **sections)
@@ -40,8 +39,8 @@ def violated(summary: dict[str, Any]) -> set[str]:
     return {test["name"] for test in summary["noise"]["tests"] if test["violated"]}
 
 
-def test_an_honest_run_is_consistent_and_is_replayed(small_plan: MakePlan, tmp_path: Path) -> None:
-    summary = summary_of(plan_of(small_plan), tmp_path / "run")
+def test_an_honest_run_is_consistent_and_is_replayed(tmp_path: Path) -> None:
+    summary = summary_of(plan_of(), tmp_path / "run")
     assert summary["verdict"] == "consistent"
     # 240 releases of 62 coordinates: the standard error of the ratio is 0.6 % of the noise.
     assert summary["noise"]["ratio"] == pytest.approx(1.0, abs=0.03)
@@ -51,19 +50,17 @@ def test_an_honest_run_is_consistent_and_is_replayed(small_plan: MakePlan, tmp_p
     assert match.agrees
 
 
-def test_seven_tenths_of_the_noise_are_found(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seven_tenths_of_the_noise_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_normal = laplace._laplace_of_normal
     monkeypatch.setattr(laplace, "_laplace_of_normal", lambda normal: 0.7 * of_normal(normal))
-    summary = summary_of(plan_of(small_plan), tmp_path / "run")
+    summary = summary_of(plan_of(), tmp_path / "run")
     assert summary["verdict"] == "violated"
     assert {"noise-total", "noise-along-record"} <= violated(summary)
     assert summary["noise"]["ratio"] == pytest.approx(0.7, abs=0.03)
 
 
 def test_a_victim_that_clips_in_the_other_norm_is_found_by_the_signal(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The victim clips the record in question in the L2 norm, and the insider expects it clipped in the L1 norm."""
     honest = owner_contributions.differing_contributions
@@ -72,25 +69,25 @@ def test_a_victim_that_clips_in_the_other_norm_is_found_by_the_signal(
         return honest(replace(federation, model=federation.model.clipping_in(VectorNorm.L2)), *arguments)
 
     monkeypatch.setattr(owner_contributions, "differing_contributions", in_l2)
-    summary = summary_of(plan_of(small_plan), tmp_path / "run")
+    summary = summary_of(plan_of(), tmp_path / "run")
     assert summary["verdict"] == "violated"
     assert {"signal", "signal-round"} <= violated(summary)
 
 
 @pytest.mark.long
 def test_clipping_by_everybody_in_the_other_norm_exceeds_the_sensitivity(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ModelPasses, "_squared_norms", lambda _, gradients: gradients.square().sum(2))
-    summary = summary_of(plan_of(small_plan), tmp_path / "run")
+    summary = summary_of(plan_of(), tmp_path / "run")
     assert summary["verdict"] == "violated"
     assert "sensitivity" in violated(summary)
 
 
 @pytest.mark.long
-def test_clients_as_units_are_audited(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_clients_as_units_are_audited(tmp_path: Path) -> None:
     training = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
-    plan = plan_of(small_plan, 30, training=training, privacy={"adjacency": "add-remove-client"})
+    plan = plan_of(30, training=training, privacy={"adjacency": "add-remove-client"})
     summary = summary_of(plan, tmp_path / "run")
     assert summary["verdict"] in ("consistent", "inconclusive")
     assert summary["noise"]["ratio"] == pytest.approx(1.0, abs=0.05)
@@ -98,20 +95,11 @@ def test_clients_as_units_are_audited(small_plan: MakePlan, tmp_path: Path) -> N
 
 @pytest.mark.long
 @pytest.mark.ray
-def test_both_engines_give_the_same_trials(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = plan_of(small_plan, 4)
+def test_both_engines_give_the_same_trials(tmp_path: Path) -> None:
+    plan = plan_of(4)
     tables = []
     for engine in (Engine.LOCAL, Engine.RAY):
         run_audit(plan, tmp_path / engine, engine, with_report=False)
         tables.append(pd.read_parquet(tmp_path / engine / "rounds.parquet"))
     for column in ("increment", "sigma", "local_sensitivity", "score_present"):
         np.testing.assert_array_equal(tables[0][column], tables[1][column])
-
-
-def test_what_is_not_weighed_under_laplace_noise_is_refused(small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match=r"kind = 'membership' with noise = 'laplace', .*: accepted are noise = 'cent"):
-        plan_of(small_plan, audit={"kind": "membership", "targets": 4})
-    with pytest.raises(InputError, match="sensitivity is 'local' with noise = 'laplace'"):
-        plan_of(small_plan, privacy={"sensitivity": "local"})
-    with pytest.raises(InputError, match="rdp accounts for Gaussian releases only"):
-        plan_of(small_plan, privacy={"accountant": "rdp"})

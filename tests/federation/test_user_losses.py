@@ -24,7 +24,7 @@ from fl_audit.server.release_evaluation import ReleaseMetrics, ReleaseWithOutput
 from fl_audit.server.user_epsilon_star import means_by_unit, of_users
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
-from tests.hospital import write_hospital
+from tests.builders.hospital import write_hospital
 
 STAR = StarSettings(1e-3, 0.01)
 

@@ -42,3 +42,10 @@ def clip_and_sum(gradients: Tensor, clipping_norm: float) -> Tensor:
             norm = float(gradient.norm())
             total[trial] += gradient if norm <= clipping_norm else gradient * (clipping_norm / norm)
     return total
+
+
+def assert_close(found: Tensor, truth: Tensor, least: float = 1.0) -> None:
+    """Float32 sums agree with float64 ones to 2e-5 of the largest entry, or of `least` where that is larger."""
+    assert found.dtype == torch.float32
+    assert found.shape == truth.shape
+    assert float((found.double() - truth).abs().max()) <= 2e-5 * max(least, float(truth.abs().max()))

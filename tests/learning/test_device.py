@@ -18,7 +18,7 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_a_processor_changes_no_setting_of_a_card() -> None:
     assert _allowed() == before
 
 
-def test_every_party_settles_its_device(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_party_settles_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """The setting travels in the public federation: each process that loads it has the arithmetic of the run."""
     public = small_plan(run={"device": "cuda"}).federation
     assert public.device is Device.CUDA

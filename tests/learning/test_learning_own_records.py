@@ -10,7 +10,7 @@ from fl_audit.learning.local_training import LocalSchedule, local_updates
 from fl_audit.learning.microbatching import ClippedSumInputs
 from fl_audit.learning.stacked_model import StackedModel
 from tests.learning import test_learning_local_training as training
-from tests.learning.gradient_truth import clip_and_sum, example_gradients
+from tests.learning.gradient_truth import assert_close, clip_and_sum, example_gradients
 from tests.learning.test_learning_stacked_model import NETS
 
 TRIALS, RECORDS = 4, 6
@@ -38,11 +38,6 @@ def _sums(model: StackedModel, models: Tensor, bits: Tensor, labels: Tensor, nor
     return torch.cat(rows)
 
 
-def _assert_close(found: Tensor, truth: Tensor) -> None:
-    assert found.dtype == torch.float32
-    assert float((found.double() - truth).abs().max()) <= 2e-5 * max(1.0, float(truth.abs().max()))
-
-
 @pytest.mark.few_cases(8)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("way", ["fast", "generic"])
@@ -53,7 +48,7 @@ def test_clipped_sums_are_those_of_each_trial_alone(name: str, way: str) -> None
     everybody = torch.ones(TRIALS, RECORDS, dtype=torch.bool)
     for norm in (1.0, float("inf")):
         found = model.clipped_sum(models, bits, labels, None if norm == float("inf") else norm)
-        _assert_close(found, _sums(model, models, bits, labels, norm, everybody))
+        assert_close(found, _sums(model, models, bits, labels, norm, everybody))
 
 
 @pytest.mark.few_cases(4)
@@ -68,7 +63,7 @@ def test_sums_over_samples_of_own_records_are_those_of_each_trial_alone(
     model, models, bits, labels = _setting(name)
     model.fast = way == "fast"
     found = model.clipped_sum(models, bits, labels, 1.0, taking_part=SAMPLES)
-    _assert_close(found, _sums(model, models, bits, labels, 1.0, SAMPLES))
+    assert_close(found, _sums(model, models, bits, labels, 1.0, SAMPLES))
     assert torch.equal(found[0], torch.zeros_like(found[0]))
 
 
@@ -102,7 +97,7 @@ def test_updates_on_own_records_are_those_of_a_torch_loop(name: str, trials: int
     found = local_updates(model, models, bits, labels, schedule, batches)
     for trial in range(trials):
         alone = models[trial : trial + 1], bits[trial].float(), labels[trial]
-        _assert_close(found[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
+        assert_close(found[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
 
 
 @pytest.mark.few_cases(4)
@@ -117,7 +112,7 @@ def test_stretches_of_own_records_give_the_same(stretch: int, together: int, mon
     found = local_updates(model, models, bits, labels, schedule, batches)
     for trial in range(5):
         alone = models[trial : trial + 1], bits[trial].float(), labels[trial]
-        _assert_close(found[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
+        assert_close(found[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
 
 
 def test_one_trial_is_held_in_float_at_a_time() -> None:

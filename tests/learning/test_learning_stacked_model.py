@@ -13,7 +13,7 @@ from fl_audit.learning import fast_path_checks, layers, pass_budgets
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
-from tests.learning.gradient_truth import clip_and_sum, example_gradients
+from tests.learning.gradient_truth import assert_close, clip_and_sum, example_gradients
 
 Shape = tuple[int, ...]
 
@@ -118,13 +118,6 @@ def _setting(name: str, trials: int = 3, examples: int = 5) -> tuple[StackedMode
     return model, models, features, torch.arange(examples) % classes
 
 
-def _assert_close(found: Tensor, truth: Tensor) -> None:
-    """Float32 sums agree with float64 ones to 2e-5 of the largest entry."""
-    assert found.dtype == torch.float32
-    assert found.shape == truth.shape
-    assert float((found.double() - truth).abs().max()) <= 2e-5 * max(1.0, float(truth.abs().max()))
-
-
 def _clipping_norms(gradients: Tensor) -> list[float]:
     """Return norms that clip no example, some of them, and all."""
     norms = gradients.norm(dim=2)
@@ -142,7 +135,7 @@ def test_clipped_sums_are_those_of_float64_backward_passes(name: str, way: str) 
     model.fast = way == "fast"
     gradients = example_gradients(model.template, models, features, labels)
     for norm in _clipping_norms(gradients):
-        _assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
+        assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
 
 
 @pytest.mark.few_cases(4)
@@ -159,7 +152,7 @@ def test_clipped_sums_are_those_of_opacus(name: str) -> None:
         rows.append(torch.cat([value.grad_sample.flatten(1) for value in sampled.parameters()], dim=1))
     gradients = torch.stack(rows)
     for norm in _clipping_norms(gradients):
-        _assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
+        assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
 
 
 @pytest.mark.parametrize("way", ["fast", "generic"])
@@ -170,7 +163,7 @@ def test_any_number_of_trials_and_examples(name: str, way: str, trials: int, exa
     model.fast = way == "fast"
     gradients = example_gradients(model.template, models, features, labels)
     norm = float(gradients.norm(dim=2).median())
-    _assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
+    assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
 
 
 @pytest.mark.parametrize("name", ["logistic", "mnist-cnn"])
@@ -218,7 +211,7 @@ def test_examples_beyond_the_budget_wait_for_the_next_pass(name: str, monkeypatc
     assert model.examples_per_pass == 3
     passes = _noted_passes(monkeypatch)
     norm = float(gradients.norm(dim=2).median())
-    _assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
+    assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
     torch.testing.assert_close(model.logits(models, features), logits)
     assert passes == 2 * [3, 3, 3]  # of the sum and of the logits: examples 0 to 2, 3 to 5 and 6, in all three trials
 
@@ -228,7 +221,7 @@ def test_features_that_changed_in_place_are_read_again() -> None:
     model.clipped_sum(models, features, labels, 1.0)
     features += 0.5
     gradients = example_gradients(model.template, models, features, labels)
-    _assert_close(model.clipped_sum(models, features, labels, 1.0), clip_and_sum(gradients, 1.0))
+    assert_close(model.clipped_sum(models, features, labels, 1.0), clip_and_sum(gradients, 1.0))
 
 
 def _budget_for(monkeypatch: pytest.MonkeyPatch, model: StackedModel, examples: int, trials: int) -> None:

@@ -26,6 +26,7 @@ from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_estimate import recomputed_epsilon
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.pages import text_of
 
 KINDS = {
     Verdict.CONSISTENT: {"exact": False},
@@ -34,10 +35,6 @@ KINDS = {
     Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
     Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
 }
-
-
-def text_of(html):
-    return re.sub(r"<[^>]+>", " ", html)
 
 
 @pytest.mark.parametrize("verdict", KINDS, ids=str)

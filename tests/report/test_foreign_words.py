@@ -15,7 +15,7 @@ from fl_audit.mechanisms.noises.registry import names_of_noises
 from fl_audit.privacy.accounting_enums import NoiseDistribution, VectorNorm
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
-from tests.small_audits import MakePlan
+from tests.builders.runs import small_plan
 
 OF_CLIENTS = {"strategy": "dp-fedavg", "local-batch": 5}
 CASES: dict[str, dict[str, Mapping[str, Any]]] = {
@@ -62,7 +62,7 @@ def text_of(page: Path) -> str:
 
 @pytest.mark.few_cases(4)
 @pytest.mark.parametrize("name", ["laplace", *(name for name in CASES if name != "laplace")])
-def test_a_report_has_no_words_of_another_mechanism(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_report_has_no_words_of_another_mechanism(name: str, tmp_path: Path) -> None:
     sections = {section: dict(values) for section, values in CASES[name].items()}
     privacy = {"belief": None, "sensitivity": None, "accountant": None, "noise-multiplier": 2.0}
     audit = {"trials": 4, "epsilon-star": False, "insider": name != "no noise"}

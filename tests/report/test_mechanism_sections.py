@@ -1,18 +1,15 @@
 """The report on every mechanism: the unit in all its sentences, who adds the noise, who takes part."""
 
-import io
 import re
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_guarantee import AdaptiveClippingFinding, ColludersFinding
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.page.engineer_part import facts_of
-from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
@@ -24,6 +21,7 @@ from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict_messages import title_of
 from fl_audit.words import percent
+from tests.builders.pages import console_text, text_of
 from tests.report.undrawn_pages import undrawn
 
 
@@ -36,12 +34,10 @@ CLIENT = {"adjacency": Adjacency.ADD_REMOVE_CLIENT, "exact": False, "trials": 25
 SEEN = ThreatModel(participation=TargetsParticipation.SEEN)
 
 
-def text_of(contents):
+def words_of(contents):
     """Return the visible words of the page and of the terminal."""
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(summary_table(contents))
     page = re.sub(r"<style.*?</style>", "", render_html(contents, undrawn(contents)), flags=re.DOTALL)
-    return re.sub(r"<[^>]+>", " ", page) + console.export_text()
+    return text_of(page) + console_text(contents)
 
 
 def mechanism_of(contents):
@@ -67,7 +63,7 @@ def test_the_guarantee_names_the_unit(make_contents, adjacency, whether):
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT])
 @pytest.mark.parametrize("noise", [1.0, 0.5])
 def test_no_record_is_singled_out_where_clients_are_protected(make_contents, adjacency, noise):
-    text = text_of(make_contents(**CLIENT | {"adjacency": adjacency, "noise": noise}))
+    text = words_of(make_contents(**CLIENT | {"adjacency": adjacency, "noise": noise}))
     singled = (
         "the record", "differing record", "one particular record", "record's direction", "one record", "that record",
         "insider's record", "rate of records", "along-record",
@@ -129,7 +125,7 @@ def test_another_prior_is_said_for_clients(make_contents):
 def test_the_distribution_is_told_in_words(make_contents, shape, fact, said):
     contents = make_contents(**CLIENT | shape)
     assert re.search(said, mechanism_of(contents)[fact])
-    assert not re.search(r"\bnan\b|\bNone\b(?! of)", text_of(contents))
+    assert not re.search(r"\bnan\b|\bNone\b(?! of)", words_of(contents))
 
 
 @pytest.mark.few_cases(1)
@@ -156,7 +152,7 @@ def test_sampling_is_that_of_the_unit(make_contents):
     clients = make_contents(**CLIENT | {"sampling_rate": 0.3})
     rates = {name: value for name, value in mechanism_of(clients).items() if name.startswith("Sampling rate")}
     assert [(name.rpartition(" ")[2], rate) for name, rate in rates.items()] == [("clients", 0.3)]
-    assert re.search(r"clients sampled [^.]*rate 0\.3\b", text_of(clients))
+    assert re.search(r"clients sampled [^.]*rate 0\.3\b", words_of(clients))
     records = make_contents(trials=5, exact=False, sampling_rate=0.3, adjacency=Adjacency.ADD_REMOVE_RECORD)
     rates = {name: value for name, value in mechanism_of(records).items() if name.startswith("Sampling rate")}
     assert [(name.rpartition(" ")[2], rate) for name, rate in rates.items()] == [("records", 0.3)]
@@ -225,8 +221,8 @@ def test_figures_of_every_distribution_have_named_axes(make_contents, shape, nam
 def test_whitened_rounds_may_differ_by_more_than_one_contribution(make_contents):
     contents = make_contents(**CLIENT | {"source": "tree"})
     assert contents.plan.largest_difference > contents.plan.global_sensitivity
-    assert "adds earlier rounds" in text_of(contents)
-    assert "adds earlier rounds" not in text_of(make_contents(**CLIENT))
+    assert "adds earlier rounds" in words_of(contents)
+    assert "adds earlier rounds" not in words_of(make_contents(**CLIENT))
     assert make_contents(**CLIENT).plan.largest_difference == pytest.approx(3.0)
 
 
@@ -235,5 +231,5 @@ def test_scores_stand_in_for_innovations_where_a_round_is_a_mixture(make_content
     rounds = run.tables.rounds.assign(score_present=0.5, score_absent=-0.5)
     scored = replace(run, tables=replace(run.tables, rounds=rounds))
     assert measured_in(scored).innovations[scored.bits].tolist() == [[0.5] * 4] * int(scored.bits.sum())
-    assert "noise itself stands" in text_of(report_contents(scored))
-    assert "noise itself stands" not in text_of(make_contents(**CLIENT))
+    assert "noise itself stands" in words_of(report_contents(scored))
+    assert "noise itself stands" not in words_of(make_contents(**CLIENT))

@@ -10,7 +10,7 @@ from fl_audit.report.template_files import template_table
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
 from fl_audit.verdict.claim_standing import ClaimStanding
-from tests.small_audits import small_settings
+from tests.builders.settings import small_settings
 
 PUBLISHED = template_table("published_epsilons.md")
 

@@ -1,24 +1,16 @@
 """A training that nobody asked to audit is shown as a training; what breaks its guarantee leads all the same."""
 
-import io
 import re
 from dataclasses import replace
 
-from rich.console import Console
-
 from fl_audit.audits.page.engineer_part import next_step
-from fl_audit.audits.page.first_screen import first_screen_of, summary_table
+from fl_audit.audits.page.first_screen import first_screen_of
 from fl_audit.audits.page.ordinary_training import is_shown_as_training
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import number_text
-
-
-def terminal(contents):
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(summary_table(contents))
-    return console.export_text()
+from tests.builders.pages import console_text
 
 
 def as_ordinary(contents, **audit):
@@ -32,7 +24,7 @@ def test_a_training_without_an_insider_leads_with_model_and_guarantee(make_conte
     contents = as_ordinary(make_contents(with_insider=False, trials=1, exact=False), insider=False, trials=1)
     assert verdict_of(contents).verdict is Verdict.NOT_AUDITED
     assert is_shown_as_training(contents)
-    shown = terminal(contents)
+    shown = console_text(contents, width=100)
     assert "Verdict" not in shown
     epsilon = number_text(contents.plan.guarantee.epsilon, 4)
     assert len(re.findall(rf"epsilon {re.escape(epsilon)}\b", shown)) == 1, "the guarantee stands once"
@@ -47,7 +39,7 @@ def test_a_training_without_an_insider_leads_with_model_and_guarantee(make_conte
 def test_one_trial_with_an_insider_is_told_of_no_thousands_of_trials(make_contents):
     contents = as_ordinary(make_contents(exact=False, trials=1), trials=1)
     assert verdict_of(contents).verdict is Verdict.INCONCLUSIVE
-    shown = terminal(contents)
+    shown = console_text(contents, width=100)
     assert "nconclusive" not in shown
     assert "too few" not in shown
 
@@ -56,7 +48,7 @@ def test_a_broken_guarantee_leads_whoever_asked(make_contents):
     contents = as_ordinary(make_contents(exact=False, noise=0.5, trials=800), trials=1)
     assert verdict_of(contents).verdict is Verdict.VIOLATED
     assert not is_shown_as_training(contents)
-    assert "Violated" in terminal(contents)
+    assert "Violated" in console_text(contents, width=100)
 
 
 def test_an_audit_is_shown_as_an_audit(make_contents):

@@ -1,21 +1,19 @@
 """The page and its appendix: what stands where, that every number is there, that nothing is too long."""
 
 import html
-import io
 import json
 import re
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
 import pytest
-from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
 from fl_audit.audits.common.sections_mechanism import _flat
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.page.drawn_pictures import DrawnPicture
-from fl_audit.audits.page.first_screen import first_screen, summary_table
+from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.report_files import write_report
 from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, paragraphs, render_html
 from fl_audit.audits.sections import SECTIONS, page_rows, report_contents, sections_with_findings
@@ -30,6 +28,7 @@ from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, title_of
 from fl_audit.words import number_text
+from tests.builders.pages import console_text, text_of
 from tests.report.undrawn_pages import undrawn
 
 
@@ -82,13 +81,7 @@ def page_and_appendix(contents):
 
 
 def words_of(html):
-    return re.sub(r"<[^>]+>", " ", html).split()
-
-
-def console_text(contents):
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(summary_table(contents))
-    return console.export_text()
+    return text_of(html).split()
 
 
 @pytest.mark.few_cases(1)

@@ -1,18 +1,15 @@
 """Every number beside a guarantee says how it stands to it, alike wherever it is printed: under every verdict."""
 
-import io
 import re
 from dataclasses import replace
 from html import unescape
 
 import pytest
-from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
 from fl_audit.audits.identifiability.sections_insider import INSIDER, _exceedance_row, advantage_row
 from fl_audit.audits.page.engineer_part import facts_of
-from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.cli.finished_run_commands import _MARKS
@@ -24,6 +21,7 @@ from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.sections_noise import NOISE
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.pages import console_text, text_of
 
 SHAPES = {
     "consistent": {"exact": False, "trials": 60, "seed": 8},
@@ -48,14 +46,14 @@ def rows_of(contents: ReportContents) -> list[ReportNumber]:
     ]
 
 
-def text_of(html: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+def words_of(html: str) -> str:
+    return " ".join(unescape(text_of(html)).split())
 
 
 def line_of(html: str, name: str) -> str:
     """Return what stands beside a number in the tables, as text."""
     lines = [line for line in re.findall(r"<tr>.*?</tr>", html) if f'<th scope="row">{name}</th>' in unescape(line)]
-    return text_of("".join(lines))
+    return words_of("".join(lines))
 
 
 @pytest.mark.few_cases(3)
@@ -63,9 +61,7 @@ def line_of(html: str, name: str) -> str:
 def test_every_number_with_an_interval_beside_a_guarantee_says_how_it_stands(make_contents, shape):
     contents = make_contents(**shape)
     page, appendix = render_html(contents, []).split('<h2 id="appendix"')
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(summary_table(contents))
-    terminal = " ".join(console.export_text().replace("│", "").split())
+    terminal = " ".join(console_text(contents).replace("│", "").split())
     told = {entry["name"]: entry for entry in contents.summary["findings"]}
     assert {ADVANTAGE, SHOWN, STAR, ACCURACY} <= told.keys(), "what a comparison reads"
     beside = [row for row in rows_of(contents) if row.limit is not None and row.low is not None]
@@ -108,7 +104,7 @@ def test_a_broken_number_is_never_beside_a_consistent_verdict(make_contents):
     assert contents.summary["verdict"] == "inconclusive"
     assert verdict.contradicted_by == ("Advantage of the insider",)
     assert "Advantage of the insider" in banner(contents).line
-    assert "saw contradicts" not in text_of(render_html(contents, []))
+    assert "saw contradicts" not in words_of(render_html(contents, []))
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE])

@@ -1,13 +1,11 @@
 """The section on membership attacks: rates, bounds and curves of every attacker, on scores of known quality."""
 
-import io
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 from scipy.special import ndtr
 
 from fl_audit.adjacency import Adjacency
@@ -15,7 +13,6 @@ from fl_audit.audits.canaries.guessing_bounds import tradeoff_epsilon
 from fl_audit.audits.membership.findings_attacks import INSIDER, AllAttacksFinding
 from fl_audit.audits.membership.sections_attacks import ATTACKS
 from fl_audit.audits.page.drawn_pictures import draw_all
-from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.finished_run import FinishedRun
@@ -23,6 +20,7 @@ from fl_audit.report.report_elements import Reading
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import percent
+from tests.builders.pages import console_text
 
 TRIALS, TARGETS, MU = 80, 30, 0.55
 
@@ -132,9 +130,7 @@ def test_figures_and_page_show_them(contents):
     assert sum("claimed" in label for label in labels) == 1
     assert any(label.startswith("LiRA: AUC 1.000") for label in labels)
     page = render_html(contents, draw_all(contents))
-    with Console(width=200, record=True, file=io.StringIO()) as terminal:
-        terminal.print(summary_table(contents))
-    lines = terminal.export_text()
+    lines = console_text(contents)
     assert "AUC, LiRA" in lines
     said = ATTACKS.sentence(numbers, contents)
     assert f"{percent(numbers.largest_order)} here, since two records" in said

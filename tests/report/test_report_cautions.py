@@ -2,17 +2,15 @@
 
 import re
 from dataclasses import replace
-from io import StringIO
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from fl_audit.audits.common.findings_released_model import FEW_NATS, EpsilonStarFinding
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, cautions_for_reader
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.engineer_part import engineer_part, next_step
-from fl_audit.audits.page.first_screen import first_screen, summary_table
+from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.federation import Federation
@@ -20,6 +18,7 @@ from fl_audit.federation.run_tables import NonPrivateAccuracy
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
 from fl_audit.words import percent
+from tests.builders.pages import console_text
 from tests.report.test_claim_standing import KINDS
 
 
@@ -33,9 +32,7 @@ def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -
 
 
 def shown(contents: ReportContents) -> str:
-    screen = StringIO()
-    Console(file=screen, width=300).print(summary_table(contents))
-    return " ".join(screen.getvalue().split())  # a caption is broken into lines as wide as the table
+    return " ".join(console_text(contents, width=300).split())  # a caption is broken into lines as wide as the table
 
 
 def test_lines_about_the_data_stand_in_summary_console_and_first_screen(make_contents):

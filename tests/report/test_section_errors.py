@@ -1,15 +1,12 @@
 """One section that raises an error loses neither the summary nor another section, and leaves the verdict open."""
 
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from fl_audit.audits.page.drawn_pictures import draw_all
-from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import SECTIONS, VERDICT, report_contents
 from fl_audit.report.report_elements import ReportContents, Section
@@ -17,6 +14,7 @@ from fl_audit.verdict import findings_verdict
 from fl_audit.verdict.exact_questions import ExactAnswer, ExactQuestion
 from fl_audit.verdict.sections_verdict import verdict_section
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.pages import console_text
 
 REASON = "a test has the p-value nan"
 MakeContents = Callable[..., ReportContents]
@@ -35,9 +33,7 @@ def with_error(contents: ReportContents, name: str, part: str) -> ReportContents
 
 def shown(contents: ReportContents) -> str:
     """Return what the page and the console show."""
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(summary_table(contents))
-    return render_html(contents, []) + console.export_text()
+    return render_html(contents, []) + console_text(contents)
 
 
 def of_section(section: Section[Any], contents: ReportContents) -> set[str]:

@@ -16,7 +16,7 @@ from fl_audit.runs.exports.trackers import series_of
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
 from fl_audit.server.client_metrics import worst_client
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 ONE_CLASS = {
     "clients": 4,
@@ -26,7 +26,7 @@ ONE_CLASS = {
 }
 
 
-def test_each_client_has_the_metrics_of_its_own_records(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_each_client_has_the_metrics_of_its_own_records(tmp_path: Path) -> None:
     chosen = ["auroc", "accuracy"]
     plan = small_plan(audit={"trials": 1}, training={"metrics": chosen, "client-metrics": True})
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
@@ -52,7 +52,7 @@ def test_each_client_has_the_metrics_of_its_own_records(small_plan: MakePlan, tm
     assert "train" not in run.plot("train_auroc", "test_auroc").axes[1].get_title()
 
 
-def test_clients_of_one_class_are_named_where_the_auroc_is_not_defined(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_clients_of_one_class_are_named_where_the_auroc_is_not_defined(tmp_path: Path) -> None:
     training = {"metrics": ["auroc"], "client-metrics": True}
     for name in ("first", "second"):
         plan = small_plan(data=ONE_CLASS, audit={"trials": 1}, training=training, run={"seed": len(name)})
@@ -69,8 +69,8 @@ def test_clients_of_one_class_are_named_where_the_auroc_is_not_defined(small_pla
     assert "Training AUROC" in named, "compare shows it"
 
 
-def test_nothing_is_computed_unless_it_is_asked_for(small_plan: MakePlan, tmp_path: Path) -> None:
-    found = run_audit(small_plan(audit={"trials": 1}), tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_nothing_is_computed_unless_it_is_asked_for(tmp_path: Path) -> None:
+    found = run_locally(small_plan(audit={"trials": 1}), tmp_path / "run")
     assert found.summary["client_metrics"] is None
     assert not [column for column in found.releases if column.startswith("train_")]
 

@@ -12,8 +12,8 @@ from fl_audit.errors import InputError
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.config_errors import shortened_toml
 from fl_audit.runs.config_file import load_config
+from tests.builders.settings import small_settings
 from tests.few_examples import examples
-from tests.small_audits import small_settings
 
 FIELDS = [
     (section, str(field.alias), field)

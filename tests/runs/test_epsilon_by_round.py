@@ -19,10 +19,8 @@ from fl_audit.mechanisms.participations.rotating_cohorts import RotatingCohorts
 from fl_audit.privacy.accounting_enums import StrategyMatrixKind
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.epsilon_by_round import rounds_within
-from fl_audit.runs.run import run_audit
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 ROUNDS = 6
 NOISES: dict[str, dict[str, dict[str, Any]]] = {
@@ -35,7 +33,7 @@ NOISES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def plan_of(small_plan: MakePlan, noise: str, **more: dict[str, Any]) -> RunPlan:
+def plan_of(noise: str, **more: dict[str, Any]) -> RunPlan:
     """Return the plan of six rounds with a noise multiplier of 2."""
     changes = NOISES[noise]
     privacy = {"belief": None, "noise-multiplier": 2.0, "sensitivity": None, "noise": noise, "accountant": None}
@@ -50,8 +48,8 @@ def plan_of(small_plan: MakePlan, noise: str, **more: dict[str, Any]) -> RunPlan
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_epsilon_grows_to_that_of_the_guarantee(noise: str, small_plan: MakePlan) -> None:
-    plan = plan_of(small_plan, noise)
+def test_epsilon_grows_to_that_of_the_guarantee(noise: str) -> None:
+    plan = plan_of(noise)
     spent = [plan.epsilon_after(rounds) for rounds in range(ROUNDS + 1)]
     assert spent[0] == 0
     assert spent[-1] == plan.stated_guarantee.epsilon
@@ -61,11 +59,11 @@ def test_epsilon_grows_to_that_of_the_guarantee(noise: str, small_plan: MakePlan
         assert spent[1:] == pytest.approx([gdp_epsilon(delta, np.sqrt(k) / z) for k in range(1, ROUNDS + 1)])
 
 
-def test_sampled_rounds_compose(small_plan: MakePlan) -> None:
+def test_sampled_rounds_compose() -> None:
     """The first rounds of a sampled training spend what a training of as many rounds spends."""
     sampled = {"sampling-rate": 0.3}
-    long = plan_of(small_plan, "central", training=sampled, privacy={"accountant": "pld"})
-    short = plan_of(small_plan, "central", training=sampled | {"rounds": 2}, privacy={"accountant": "pld"})
+    long = plan_of("central", training=sampled, privacy={"accountant": "pld"})
+    short = plan_of("central", training=sampled | {"rounds": 2}, privacy={"accountant": "pld"})
     assert long.epsilon_after(2) == short.stated_guarantee.epsilon < long.stated_guarantee.epsilon
 
 
@@ -106,24 +104,24 @@ def test_the_budget_is_kept_and_used_up(budget: float, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("noise", ["central", "banded"])
-def test_training_ends_before_the_round_that_exceeds_the_budget(noise: str, small_plan: MakePlan) -> None:
-    whole = plan_of(small_plan, noise)
+def test_training_ends_before_the_round_that_exceeds_the_budget(noise: str) -> None:
+    whole = plan_of(noise)
     budget = whole.epsilon_after(4) * 1.001
-    plan = plan_of(small_plan, noise, privacy={"stop-at-epsilon": budget})
+    plan = plan_of(noise, privacy={"stop-at-epsilon": budget})
     assert plan.federation.rounds < ROUNDS
     assert plan.stated_guarantee.epsilon <= budget
     assert plan.federation.mechanism.noise_multiplier == whole.federation.mechanism.noise_multiplier
     if noise == "central":
         assert plan.federation.rounds == 4
     with pytest.raises(InputError, match="first round alone spends"):
-        plan_of(small_plan, noise, privacy={"stop-at-epsilon": whole.epsilon_after(1) / 2})
+        plan_of(noise, privacy={"stop-at-epsilon": whole.epsilon_after(1) / 2})
 
 
-def test_the_table_of_releases_has_the_epsilon_of_each(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = plan_of(small_plan, "central", audit={"trials": 2})
-    plan = plan_of(small_plan, "central", audit={"trials": 2}, privacy={"stop-at-epsilon": plan.epsilon_after(3)})
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_the_table_of_releases_has_the_epsilon_of_each(tmp_path: Path) -> None:
+    plan = plan_of("central", audit={"trials": 2})
+    plan = plan_of("central", audit={"trials": 2}, privacy={"stop-at-epsilon": plan.epsilon_after(3)})
+    found = run_locally(plan, tmp_path / "run")
     expected = [plan.epsilon_after(number) for number in range(4)]
     assert found.releases["epsilon"].tolist() == expected * 2
-    again = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+    again = run_locally(plan, tmp_path / "run", resume=True)
     assert again.summary["guarantee"]["epsilon"] == expected[-1]

@@ -11,19 +11,17 @@ from PIL import Image
 from fl_audit.audits.membership.attacks.registry import ATTACKS
 from fl_audit.run_files import read_json
 from fl_audit.runs import attacks, run_report
-from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.verdict import findings_verdict
 from fl_audit.verdict.verdict import Verdict
-from tests.small_audits import small_settings
+from tests.builders.runs import small_plan
 
 REASON = "the attack has no number"
 
 
 def played(place: Path, **changes: dict[str, Any]) -> dict[str, Any]:
-    plan = plan_run(parse_config(small_settings(**changes)))
+    plan = small_plan(**changes)
     run_audit(plan, place / "run", Engine.LOCAL)
     assert REASON in (place / "run" / "report.html").read_text()
     summary: dict[str, Any] = read_json(place / "run" / "summary.json")

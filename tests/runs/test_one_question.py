@@ -15,8 +15,9 @@ from fl_audit.data.record_selection import select_records
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.mechanism_of_config import mechanism_of
 from fl_audit.runs.planning import calibrated_multiplier
+from tests.builders.runs import small_plan
+from tests.builders.settings import small_settings
 from tests.few_examples import examples
-from tests.small_audits import MakePlan, small_settings
 
 SPLIT = select_records(load_source(DataSpec("breast-cancer")), 60, 50, 0)
 RELATIONS = ("replace-record", "add-remove-record")
@@ -89,7 +90,7 @@ def test_a_named_accountant_is_the_same_through_every_door(accountant: fa.Accoun
     assert found[1:] == pytest.approx(found[:-1], rel=1e-9)
 
 
-def test_no_door_fills_in_how_neighbours_differ(small_plan: MakePlan) -> None:
+def test_no_door_fills_in_how_neighbours_differ() -> None:
     values = small_settings()
     values["privacy"].pop("adjacency")
     with pytest.raises(fa.InputError, match=r"adjacency .*left out: .*neighbours differ"):

@@ -19,11 +19,10 @@ from fl_audit.data.written_numbers import is_number
 from fl_audit.errors import InputError, Remedy
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.data_warnings import data_warnings_of
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
-from tests.own_tables import LABEL, write_table
+from tests.builders.own_tables import LABEL, write_table
+from tests.builders.runs import run_locally
 
 _MOST_REFUSALS = 5
 
@@ -110,7 +109,7 @@ def test_a_table_leads_to_a_verdict(name: str, classes: int, columns: list[str],
     uses = [str(use) for use in source.columns]
     for beginning in columns:
         assert any(re.match(beginning, use) for use in uses), (beginning, uses)
-    summary = run_audit(plan_run(config), Path("run"), Engine.LOCAL, with_report=False).summary
+    summary = run_locally(plan_run(config), Path("run")).summary
     assert summary["verdict"] in ("consistent", "inconclusive")
 
 

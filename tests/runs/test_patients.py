@@ -3,18 +3,16 @@
 import json
 import re
 import shlex
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.common.sections_guarantee import person_text
-from fl_audit.audits.page.first_screen import first_screen, summary_table
+from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.federation.federation_records import split_of
@@ -26,6 +24,8 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
+from tests.builders.pages import console_text
+from tests.builders.runs import run_locally
 
 ROWS, PATIENTS = 300, 80
 FLAGS = (
@@ -211,9 +211,7 @@ def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(
 
 
 def shown(contents: ReportContents) -> str:
-    screen = StringIO()
-    Console(file=screen, width=400).print(summary_table(contents))
-    return screen.getvalue()
+    return console_text(contents, width=400)
 
 
 @pytest.mark.long
@@ -223,7 +221,7 @@ def test_report_console_and_summary_say_it_with_the_number() -> None:
         plan = plan_run(load_config(Path("audit.toml"), ["run.seed=1"]))
         (caution,) = data_warnings_of(plan)
         place = Path(f"run{len(flags)}")
-        contents = run_audit(plan, place, Engine.LOCAL, with_report=False)
+        contents = run_locally(plan, place)
         assert caution.text in contents.summary["look_at"]
         assert caution.text in json.loads((place / "summary.json").read_text())["look_at"]
         assert caution.text[:60] in shown(contents)

@@ -8,17 +8,14 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.planned_limits import planned_of_signal, trials_needed
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.time_probe import TimeAndMemoryEstimate
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
-from tests.small_audits import small_settings
+from tests.builders.runs import run_locally, small_plan
 
 # In 30 rounds of large steps a record is learned, so that its contributions become far shorter than the clipping norm.
 LEARNED = {
@@ -32,14 +29,14 @@ QUICK = TimeAndMemoryEstimate(1, 1, 0.0, 1e-4, 0.0, 0, 1, 0.0)
 
 def learned_record(trials: int) -> RunPlan:
     audit = {"trials": trials, "neighbour": "most-dissimilar", "epsilon-star": False}
-    return plan_run(parse_config(small_settings(**LEARNED, audit=audit, run={"trials-per-batch": 400})))
+    return small_plan(**LEARNED, audit=audit, run={"trials-per-batch": 400})
 
 
 @pytest.mark.long
 def test_a_pilot_run_finds_the_number_that_a_long_run_needs(tmp_path: Path) -> None:
     plan = learned_record(800)
     planned, pilot = planned_of_signal(plan), pilot_of_signal(plan, QUICK)
-    summary = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary
+    summary = run_locally(plan, tmp_path / "run").summary
     needed = summary["signal"]["trials_needed"]
     assert planned is not None
     assert planned.trials_needed is not None
@@ -56,7 +53,7 @@ def test_a_run_with_the_trials_that_check_asks_for_is_conclusive(tmp_path: Path)
     plan = learned_record(asked)
     assert check_plan(plan).is_conclusive
     assert not check_plan(learned_record(asked // 2)).is_conclusive
-    assert run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary["verdict"] == "consistent"
+    assert run_locally(plan, tmp_path / "run").summary["verdict"] == "consistent"
 
 
 @pytest.mark.long
@@ -69,13 +66,13 @@ def test_a_run_with_the_trials_that_a_report_asks_for_is_conclusive(adjacency: s
         training={"rounds": 10},
         run={"seed": seed, "trials_per_batch": 400},
     )
-    few = run_audit(plan_run(config), tmp_path / "few", Engine.LOCAL, with_report=False).find(VerdictFinding)
+    few = run_locally(plan_run(config), tmp_path / "few").find(VerdictFinding)
     assert few is not None
     assert few.verdict is Verdict.INCONCLUSIVE
     asked = few.judged.trials_for_conclusive_verdict
     assert asked is not None
     enough = plan_run(config.changed(audit={"trials": asked}))
-    summary = run_audit(enough, tmp_path / "enough", Engine.LOCAL, with_report=False).summary
+    summary = run_locally(enough, tmp_path / "enough").summary
     assert summary["verdict"] == "consistent"
 
 

@@ -16,8 +16,9 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.renyi import RDP_ORDERS
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.mechanism_of_config import rounds_of, sampling_rate
+from tests.builders.runs import small_plan
+from tests.builders.settings import small_settings
 from tests.few_examples import examples
-from tests.small_audits import MakePlan, small_settings
 
 GLOBAL = {"sensitivity": "global", "adjacency": "add-remove-record", "accountant": "rdp"}
 ALONE = {"insider": False}
@@ -27,7 +28,7 @@ def _config(**training: Any) -> RunConfig:
     return parse_config(small_settings(training={"rounds": None} | training, audit=ALONE, privacy=GLOBAL))
 
 
-def _sampled(small_plan: MakePlan, accountant: str, adjacency: str = "add-remove-record", **privacy: Any) -> RunPlan:
+def _sampled(accountant: str, adjacency: str = "add-remove-record", **privacy: Any) -> RunPlan:
     named = {"belief": None, "noise-multiplier": 1.3} | privacy
     return small_plan(
         training={"rounds": 40, "sampling-rate": 0.05},
@@ -89,9 +90,7 @@ def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) ->
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_one_line(
-    sections: dict[str, Any], said: str, small_plan: MakePlan
-) -> None:
+def test_what_does_not_go_together_is_refused_in_one_line(sections: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
         small_plan(**sections)
     assert "\n" not in str(caught.value)
@@ -106,23 +105,21 @@ def test_what_does_not_go_together_is_refused_in_one_line(
         ("rdp-classic", "replace-record", "^rdp-classic .*sampling only .*comes or goes"),
     ],
 )
-def test_accountants_refuse_samples_that_they_do_not_cover(
-    accountant: str, adjacency: str, said: str, small_plan: MakePlan
-) -> None:
+def test_accountants_refuse_samples_that_they_do_not_cover(accountant: str, adjacency: str, said: str) -> None:
     for target in ({}, {"noise-multiplier": None, "epsilon": 2.0}):
         with pytest.raises(InputError, match=said):
-            _sampled(small_plan, accountant, adjacency, **target)
+            _sampled(accountant, adjacency, **target)
 
 
-def test_the_guarantee_of_a_sampled_run_is_that_of_opacus(small_plan: MakePlan) -> None:
+def test_the_guarantee_of_a_sampled_run_is_that_of_opacus() -> None:
     theirs = RDPAccountant()
     theirs.history = [(1.3, 0.05, 40)]
-    found = _sampled(small_plan, "rdp").guarantee
+    found = _sampled("rdp").guarantee
     assert found is not None
     assert found.epsilon == pytest.approx(theirs.get_epsilon(0.01), rel=1e-9)
     orders = RDP_ORDERS
     divergences = compute_rdp(q=0.05, noise_multiplier=1.3, steps=40, orders=orders.tolist())
-    classic = _sampled(small_plan, "rdp-classic").guarantee
+    classic = _sampled("rdp-classic").guarantee
     assert classic is not None
     assert classic.epsilon == pytest.approx(min(divergences + math.log(100) / (orders - 1)), rel=1e-9)
 
@@ -137,9 +134,9 @@ def test_the_guarantee_of_a_sampled_run_is_that_of_opacus(small_plan: MakePlan) 
     ],
 )
 def test_the_guarantee_of_a_sampled_run_is_that_of_dp_accounting(
-    adjacency: str, relation: NeighboringRelation, unit: float, small_plan: MakePlan
+    adjacency: str, relation: NeighboringRelation, unit: float
 ) -> None:
-    plan = _sampled(small_plan, "pld", adjacency)
+    plan = _sampled("pld", adjacency)
     theirs = privacy_loss_distribution.from_gaussian_mechanism(
         1.3 * unit, sampling_prob=0.05, neighboring_relation=relation
     ).self_compose(40)
@@ -150,12 +147,10 @@ def test_the_guarantee_of_a_sampled_run_is_that_of_dp_accounting(
 
 
 @pytest.mark.parametrize(("adjacency", "times"), [("add-remove-record", 1.0), ("replace-record", 2.0)])
-def test_a_multiplier_over_the_clipping_norm_is_that_of_other_libraries(
-    adjacency: str, times: float, small_plan: MakePlan
-) -> None:
+def test_a_multiplier_over_the_clipping_norm_is_that_of_other_libraries(adjacency: str, times: float) -> None:
     """sigma is z C between whichever neighbours, and a replaced record moves the sum by 2C."""
     privacy = {"noise-over": "clipping-norm", "noise-multiplier": 1.3}
-    plan = _sampled(small_plan, "pld", adjacency, **privacy)
+    plan = _sampled("pld", adjacency, **privacy)
     mechanism = plan.federation.mechanism
     assert mechanism.noise_multiplier * mechanism.global_sensitivity == pytest.approx(1.3 * mechanism.clipping_norm)
     assert mechanism.noise_multiplier == pytest.approx(1.3 / times)
@@ -163,27 +158,10 @@ def test_a_multiplier_over_the_clipping_norm_is_that_of_other_libraries(
     assert plan.guarantee.noise_over_clipping_norm == pytest.approx(1.3)
 
 
-@pytest.mark.parametrize(
-    ("privacy", "said"),
-    [
-        ({"noise-over": "clipping-norm", "belief": 0.9}, "noise-over = clipping-norm .*noise-multiplier"),
-        (
-            {"noise-over": "clipping-norm", "belief": None, "noise-multiplier": 2.0, "sensitivity": "local"},
-            "noise-over = clipping-norm .*sensitivity = local",
-        ),
-    ],
-)
-def test_noise_over_a_norm_needs_a_multiplier_of_noise_that_is_scaled_to_it(
-    privacy: dict[str, object], said: str, small_plan: MakePlan
-) -> None:
-    with pytest.raises(InputError, match=said):
-        small_plan(privacy=privacy)
-
-
 @pytest.mark.parametrize("accountant", ["rdp", "rdp-classic", "pld"])
-def test_noise_for_a_sampled_run_is_calibrated_with_its_sampling(accountant: str, small_plan: MakePlan) -> None:
+def test_noise_for_a_sampled_run_is_calibrated_with_its_sampling(accountant: str) -> None:
     target = {"noise-multiplier": None, "epsilon": 1.5}
-    plan = _sampled(small_plan, accountant, **target)
+    plan = _sampled(accountant, **target)
     assert plan.guarantee is not None
     assert plan.guarantee.epsilon == pytest.approx(1.5, rel=1e-4)
     whole = small_plan(

@@ -26,7 +26,8 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory_checks import require_new_run_path
 from fl_audit.runs.time_probe import probe
-from tests.small_audits import MakePlan, small_settings, small_toml
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import small_settings, small_toml
 
 CONFIG = small_toml(data={"name": "csv", "path": "patients.csv", "label": "outcome"}, privacy={"accountant": "gdp"})
 
@@ -63,7 +64,7 @@ def test_it_says_what_there_is_and_writes_nothing(
     assert found["writes"]["total"] < 10**6
 
 
-def test_memory_and_processes_on_ray_are_told(small_plan: MakePlan) -> None:
+def test_memory_and_processes_on_ray_are_told() -> None:
     """Of this process, and of each that Ray starts for clients: ordinary ones, the victim and the insider."""
     plan = small_plan(data={"clients": 5}, run={"actors": 3})
     one, on_ray = (probe(plan, engine) for engine in (Engine.LOCAL, Engine.RAY))
@@ -75,7 +76,7 @@ def test_memory_and_processes_on_ray_are_told(small_plan: MakePlan) -> None:
     assert probe(alone, Engine.RAY).processes == 1 + 3 + 1
 
 
-def test_a_few_trials_show_how_long_many_take(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_trials_show_how_long_many_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of long rounds is estimated from rounds of a few trials."""
     plan = small_plan(audit={"trials": 24}, run={"trials-per-batch": 24})
     every = probe(plan)
@@ -104,9 +105,7 @@ def test_a_person_reads_the_same(config: Path) -> None:
         ({"delta": 0.001}, None),
     ],
 )
-def test_what_a_guarantee_cannot_assure_is_told_before_the_run(
-    small_plan: MakePlan, privacy: dict[str, Any], units: str | None
-) -> None:
+def test_what_a_guarantee_cannot_assure_is_told_before_the_run(privacy: dict[str, Any], units: str | None) -> None:
     """A large delta and an epsilon that excludes nothing are known from the plan, so `check` names them."""
     plan = small_plan(privacy=privacy)
     assert plan.guarantee is not None
@@ -117,11 +116,11 @@ def test_what_a_guarantee_cannot_assure_is_told_before_the_run(
     assert all(f"large for {units}" in text for text in told if "Delta" in text)
 
 
-def test_one_client_trains_where_nobody_attacks(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_one_client_trains_where_nobody_attacks(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"2 and more .* insider = false .* 1 is"):
         check_plan(small_plan(data={"clients": 1}), with_probe=False)
     alone = {"data": {"clients": 1}, "audit": {"insider": False}, "privacy": {"sensitivity": "global"}}
-    found = run_audit(small_plan(**alone), tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(small_plan(**alone), tmp_path / "run")
     assert found.summary["verdict"] == "not audited"
 
 
@@ -142,7 +141,7 @@ def test_a_run_is_offered_to_be_resumed_where_there_is_one(tmp_path: Path) -> No
 
 
 def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_no_room(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = {"model": {"name": "dense-512-128"}, "training": {"rounds": 1000}, "audit": {"trials": 20_000}}
     plan = small_plan(**wide, run={"keep-releases": None})
@@ -164,18 +163,18 @@ def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_n
 
 
 @pytest.mark.long
-def test_a_run_leaves_as_many_bytes_as_were_foretold(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_run_leaves_as_many_bytes_as_were_foretold(tmp_path: Path) -> None:
     plan = small_plan(audit={"trials": 100}, training={"rounds": 20}, run={"trials-per-batch": 50})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    run_locally(plan, tmp_path / "run")
     written = sum(path.stat().st_size for path in (tmp_path / "run").rglob("*") if path.is_file())
     assert written / 2 < footprint(plan).total < 2 * written
 
 
-def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, small_plan: MakePlan) -> None:
+def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path) -> None:
     plan = small_plan(privacy={"sensitivity": None}, audit={"epsilon-star": False, "trials": 3})
     planned = check_plan(plan, with_probe=False)
     assert planned.limits is not None
-    summary = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary
+    summary = run_locally(plan, tmp_path / "run").summary
     told = summary["empirical_epsilon"]["limit_of_detection"]
     assert planned.limits.limit_of_detection == pytest.approx(told, rel=1e-9)
     assert planned.is_conclusive == (summary["verdict"] == "consistent")
@@ -190,7 +189,7 @@ def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, s
 def test_with_many_targets_it_says_which_noise_is_found(kind: str, asked: dict[str, Any]) -> None:
     privacy = {"sensitivity": None, "belief": None, "noise-multiplier": 1.0}
     audit = {"kind": kind, "trials": 40, "epsilon-star": False} | asked
-    limits = check_plan(plan_run(parse_config(small_settings(privacy=privacy, audit=audit))), with_probe=False).limits
+    limits = check_plan(small_plan(privacy=privacy, audit=audit), with_probe=False).limits
     assert limits is not None
     assert (limits.conclusive, limits.noise_short_in_all) == (True, None)
     assert limits.trials_needed is not None

@@ -15,7 +15,8 @@ from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.privacy.events import local_events
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
-from tests.small_audits import MakePlan, small_settings
+from tests.builders.runs import small_plan
+from tests.builders.settings import changed_settings, small_settings
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}
@@ -30,7 +31,7 @@ def test_defaults_are_those_of_the_strategy() -> None:
     assert parse_config(config.as_dict()) == config
 
 
-def test_noise_is_calibrated_for_every_client(small_plan: MakePlan) -> None:
+def test_noise_is_calibrated_for_every_client() -> None:
     plan = small_plan(training=TRAINING, privacy=PRIVACY, data={"partition": "linear", "clients": 3})
     mechanism, guarantee = plan.federation.mechanism, plan.guarantee
     assert isinstance(mechanism.noise, LocalDPSGD)
@@ -49,7 +50,7 @@ def test_noise_is_calibrated_for_every_client(small_plan: MakePlan) -> None:
     assert not mechanism.knows_llr
 
 
-def test_the_smallest_shard_may_have_a_smaller_epsilon(small_plan: MakePlan) -> None:
+def test_the_smallest_shard_may_have_a_smaller_epsilon() -> None:
     """109 records over 10 clients, batches of 10: those of 11 records make two steps, the one of 10 only one."""
     plan = small_plan(
         training=TRAINING | {"rounds": 1},
@@ -89,13 +90,13 @@ def test_the_smallest_shard_may_have_a_smaller_epsilon(small_plan: MakePlan) -> 
 )
 def test_what_does_not_go_together_is_refused_with_the_reason(changes: dict[str, Any], reason: str) -> None:
     base = {"training": TRAINING, "privacy": PRIVACY}
-    settings = small_settings(**{name: base.get(name, {}) | changes.get(name, {}) for name in {*base, *changes}})
+    settings = small_settings(**changed_settings(base, changes))
     with pytest.raises(InputError, match=reason) as error:
         plan_run(parse_config(settings))
     assert "\n" not in str(error.value)
 
 
-def test_without_a_guarantee_there_is_no_private_training(small_plan: MakePlan) -> None:
+def test_without_a_guarantee_there_is_no_private_training() -> None:
     nothing = dict.fromkeys(("belief", "sensitivity", "clipping-norm"), None)
     with pytest.raises(InputError, match=r"without a guarantee .*'dp-fedsgd' and 'dp-fedavg'"):
         small_plan(training=TRAINING, privacy={**nothing, "private": False}, audit={"insider": False})
@@ -109,9 +110,7 @@ def test_without_a_guarantee_there_is_no_private_training(small_plan: MakePlan) 
         ({"training": {"learning-rate": 1e39}}, "learning-rate"),
     ],
 )
-def test_sizes_that_overflow_are_refused_before_the_run(
-    small_plan: MakePlan, changes: dict[str, Any], reason: str
-) -> None:
+def test_sizes_that_overflow_are_refused_before_the_run(changes: dict[str, Any], reason: str) -> None:
     base = {"training": TRAINING, "privacy": PRIVACY}
     with pytest.raises(InputError, match=reason) as error:
         small_plan(**{name: base[name] | changes.get(name, {}) for name in base})

@@ -11,21 +11,17 @@ import pytest
 
 from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.planning import plan_run
 from fl_audit.runs.provenance import read_provenance
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_report import rebuild_report
-from tests.small_audits import small_settings
+from tests.builders.runs import run_locally, small_plan
 
 Damage = Callable[[Path], object]
 
 
 def plan_with(trials: int = 6, seed: int = 0) -> RunPlan:
     changes = {"trials": trials, "epsilon-star": False, "membership": False}
-    return plan_run(parse_config(small_settings(training={"rounds": 2}, audit=changes, run={"seed": seed})))
+    return small_plan(training={"rounds": 2}, audit=changes, run={"seed": seed})
 
 
 @dataclass(frozen=True)
@@ -41,8 +37,8 @@ class Finished:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     place = tmp_path_factory.mktemp("finished")
-    found = run_audit(plan_with(), place / "run", Engine.LOCAL, with_report=False)
-    run_audit(plan_with(seed=1), place / "other", Engine.LOCAL, with_report=False)
+    found = run_locally(plan_with(), place / "run")
+    run_locally(plan_with(seed=1), place / "other")
     return Finished(place / "run", place / "other", found.trials, found.rounds)
 
 
@@ -168,7 +164,7 @@ IN_THE_WAY: dict[str, tuple[Damage, str]] = {
 
 
 def resumed(run: Path) -> pd.DataFrame:
-    return run_audit(plan_with(), run, Engine.LOCAL, resume=True, with_report=False).trials
+    return run_locally(plan_with(), run, resume=True).trials
 
 
 @pytest.mark.few_cases(1)

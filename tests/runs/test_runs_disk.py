@@ -12,10 +12,8 @@ import pytest
 
 from fl_audit import trial_batches
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 
 def _mount(place: Path, options: str) -> None:
@@ -42,7 +40,7 @@ def batches(run: Path) -> dict[str, int]:
 def failure(plan: RunPlan, run: Path, resume: bool = False) -> str:
     """Return the line with which a run ends."""
     try:
-        run_audit(plan, run, Engine.LOCAL, resume=resume, with_report=False)
+        run_locally(plan, run, resume=resume)
     except FederationError as error:
         said = str(error)
     # What was raised holds on to the file that could not be written, and a disk in use cannot be changed.
@@ -54,18 +52,18 @@ def failure(plan: RunPlan, run: Path, resume: bool = False) -> str:
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="mounts a disk")
 def test_a_full_disk_and_one_that_is_read_only_cost_no_finished_batch(
-    small_disk: Path, tmp_path: Path, small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
     plan = small_plan(audit={"trials": 8, "epsilon-star": False}, run={"trials-per-batch": 1})
-    run, alone = small_disk / "run", run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    run, alone = small_disk / "run", run_locally(plan, tmp_path / "alone")
     assert re.search(r"written: No space left .*finished batches", failure(plan, run))
     kept = batches(run)
     assert 1 <= len(kept) < 8
     _mount(small_disk, "remount,ro,size=64m")
     assert "written: Read-only file system" in failure(plan, run, resume=True)
     _mount(small_disk, "remount,rw,size=64m")
-    resumed = run_audit(plan, run, Engine.LOCAL, resume=True, with_report=False)
+    resumed = run_locally(plan, run, resume=True)
     assert kept.items() <= batches(run).items()
     pd.testing.assert_frame_equal(resumed.trials, alone.trials)
     pd.testing.assert_frame_equal(resumed.rounds, alone.rounds)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -16,9 +15,9 @@ import psutil
 import pytest
 
 from fl_audit.cli.interrupts import flags_of, printing_continuation, without_seed
-from fl_audit.cli.main import main
 from fl_audit.runs.process_guard import marked_processes, nothing_outlives
-from tests.small_audits import small_toml
+from tests.builders.commands import StartedCommand, exit_status
+from tests.builders.settings import small_toml
 
 CONFIG = small_toml(
     data={"test-records": 50},
@@ -31,47 +30,9 @@ SECONDS_TO_END = 10.0
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 
 
-class Begun:
-    """A command in a process and a process group of its own."""
-
-    def __init__(self, directory: Path, *arguments: str) -> None:
-        (directory / "audit.toml").write_text(CONFIG)
-        self.out = directory / "out"
-        command = [sys.executable, "-m", "fl_audit.cli.main", *arguments]
-        self.process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # Whoever started the tests in the background may have had them ignore interrupts, and children inherit it.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
-        )
-
-    def wait_until(self, reached: Callable[[], bool], seconds: float = 120.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not reached():
-            assert self.process.poll() is None, self.process.communicate()[1]
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def end(self, number: int) -> str:
-        """Send a signal to the group, as a terminal does, and return what the command said."""
-        family = psutil.Process(self.process.pid).children(recursive=True)
-        sent = time.monotonic()
-        os.killpg(self.process.pid, number)
-        try:
-            said = self.process.communicate(timeout=SECONDS_TO_END)[1]
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            raise
-        while time.monotonic() - sent < SECONDS_TO_END:
-            if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
-                return said
-            time.sleep(0.1)
-        raise AssertionError(f"still there: {[one.cmdline() for one in family if one.is_running()]}")
+def started(directory: Path, *arguments: str) -> StartedCommand:
+    (directory / "audit.toml").write_text(CONFIG)
+    return StartedCommand(directory, *arguments)
 
 
 def batches(out: Path) -> list[Path]:
@@ -81,34 +42,31 @@ def batches(out: Path) -> list[Path]:
 @pytest.mark.long
 @pytest.mark.parametrize("delay", [0.3, 0.8, 1.6])
 def test_an_interrupt_before_anything_was_begun_says_so(delay: float, tmp_path: Path) -> None:
-    begun = Begun(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.trials=10000")
+    command = started(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.trials=10000")
     time.sleep(delay)
-    said = begun.end(signal.SIGINT)
-    assert begun.process.returncode == 130
-    if not (begun.out / "public" / "configuration.json").exists():
+    said = command.end(signal.SIGINT, SECONDS_TO_END)
+    assert command.process.returncode == 130
+    if not (tmp_path / "out" / "public" / "configuration.json").exists():
         assert re.fullmatch(r"fl-audit: interrupted; nothing .*\n", said)
 
 
 @pytest.mark.long
 def test_an_interrupted_run_names_the_command_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ["--set", "run.seed=90071992547409931", "--set", "audit.confidence=0.9", "--engine", "local"]
-    begun = Begun(tmp_path, "run", "audit.toml", *flags, "--out", "out")
-    begun.wait_until(lambda: len(batches(begun.out)) >= 1)
-    said = begun.end(signal.SIGINT)
-    assert begun.process.returncode == 130
+    command = started(tmp_path, "run", "audit.toml", *flags, "--out", "out")
+    command.wait_until(lambda: len(batches(tmp_path / "out")) >= 1)
+    said = command.end(signal.SIGINT, SECONDS_TO_END)
+    assert command.process.returncode == 130
     said = said.splitlines()[-1]
-    command = said.partition("go on with: ")[2].strip()
+    continuation = said.partition("go on with: ")[2].strip()
     wanted = "fl-audit run audit.toml --set audit.confidence=0.9 --set run.seed= --engine local --out out --resume"
-    assert command == wanted
-    kept = {path: path.stat().st_mtime_ns for path in batches(begun.out)}
+    assert continuation == wanted
+    kept = {path: path.stat().st_mtime_ns for path in batches(tmp_path / "out")}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "argv", shlex.split(command))
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
+    assert exit_status(*shlex.split(continuation)[1:]) == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert len(pd.read_parquet(begun.out / "trials.parquet")) == 12
+    assert len(pd.read_parquet(tmp_path / "out" / "trials.parquet")) == 12
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])
@@ -127,10 +85,7 @@ def test_an_interrupt_while_clients_train_names_the_command_that_goes_on(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "audit.toml").write_text(CONFIG)
     flags = ["--set", "audit.trials=1000", "--engine", engine, "--out", "out"]
-    monkeypatch.setattr(sys, "argv", ["fl-audit", "run", "audit.toml", *flags])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 130
+    assert exit_status("run", "audit.toml", *flags) == 130
     go_on = f"fl-audit run audit.toml {shlex.join(flags)} --resume"
     assert capfd.readouterr().err.splitlines()[-1] == f"fl-audit: interrupted; go on with: {go_on}"
     assert (tmp_path / "out" / "public" / "configuration.json").exists()
@@ -141,11 +96,11 @@ def test_an_interrupt_while_clients_train_names_the_command_that_goes_on(
 # While Ray starts, and while it starts the clients; a run whose clients train is killed below.
 @pytest.mark.parametrize("delay", [0.5, 4.0])
 def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> None:
-    begun = Begun(tmp_path, "run", "audit.toml", "--out", "out", "--set", "audit.trials=1000")
-    begun.wait_until((begun.out / "public" / "configuration.json").exists)
+    command = started(tmp_path, "run", "audit.toml", "--out", "out", "--set", "audit.trials=1000")
+    command.wait_until((tmp_path / "out" / "public" / "configuration.json").exists)
     time.sleep(delay)
-    said = begun.end(signal.SIGINT)
-    assert begun.process.returncode == 130
+    said = command.end(signal.SIGINT, SECONDS_TO_END)
+    assert command.process.returncode == 130
     go_on = "fl-audit run audit.toml --set audit.trials=1000 --engine ray --out out --resume"
     # Before it there may stand a line that says what goes on.
     assert said.splitlines()[-1] == f"fl-audit: interrupted; go on with: {go_on}"
@@ -157,9 +112,9 @@ def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> No
 def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
     # The first batch is soon over, and the last is not.
     settings = ("--set", "training.rounds=5", "--set", "audit.trials=1000")
-    begun = Begun(tmp_path, "run", "audit.toml", *settings, "--out", "out")
-    begun.wait_until(lambda: len(batches(begun.out)) >= 1)
-    begun.end(signal.SIGKILL)
+    command = started(tmp_path, "run", "audit.toml", *settings, "--out", "out")
+    command.wait_until(lambda: len(batches(tmp_path / "out")) >= 1)
+    command.end(signal.SIGKILL, SECONDS_TO_END)
 
 
 def test_the_guard_ends_what_the_block_leaves_behind() -> None:
@@ -219,9 +174,6 @@ def test_a_file_that_cannot_be_written_gets_one_line(
     (tmp_path / "out").write_text("a file")
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "audit.toml").write_text("\ufeff" + CONFIG)
-    arguments = ["fl-audit", "run", str(tmp_path / "audit.toml"), "--engine", "local", "--out", str(tmp_path / "out/x")]
-    monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
+    arguments = [str(tmp_path / "audit.toml"), "--engine", "local", "--out", str(tmp_path / "out/x")]
+    assert exit_status("run", *arguments) == 2
     assert capsys.readouterr().err.count("\n") == 1

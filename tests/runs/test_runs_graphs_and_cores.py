@@ -11,16 +11,13 @@ from safetensors.torch import save_file
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_values
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.planning import plan_run
 from fl_audit.runs.replay import replay
-from fl_audit.runs.run import require_runnable, run_audit
+from fl_audit.runs.run import require_runnable
 from fl_audit.runs.run_directory import read_public
+from tests.builders.runs import run_locally, small_plan
 from tests.data.test_data_graph_records import collab, random_graphs
 from tests.learning.test_learning_frozen_cores import PUBLISHED
-from tests.small_audits import MakePlan, small_settings
 
 DGCNN = "fl_audit.experiments.papers.bernau2019.graph_convolutions:dgcnn"
 SMALL = {"training": {"rounds": 2}, "audit": {"trials": 3}, "privacy": {"clipping-norm": 3.0}}
@@ -72,9 +69,9 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_a_run_on_graphs(graphs: dict[str, object], small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_run_on_graphs(graphs: dict[str, object], tmp_path: Path) -> None:
     plan = small_plan(data=graphs, model={"name": DGCNN}, **SMALL)
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(plan, tmp_path / "run")
     assert len(found.trials) == 3
     assert np.isfinite(found.trials["log_odds"]).all()
     assert found.trials["log_odds"].nunique() == 3
@@ -91,23 +88,16 @@ def test_a_run_on_graphs(graphs: dict[str, object], small_plan: MakePlan, tmp_pa
         ({"name": DGCNN, "weights": "a.pt"}, r"weights is .*a\.pt .*:dgcnn: accepted"),
     ],
 )
-def test_models_that_do_not_fit_graphs_are_refused(
-    model: dict[str, str], said: str, graphs: dict[str, object], small_plan: MakePlan
-) -> None:
+def test_models_that_do_not_fit_graphs_are_refused(model: dict[str, str], said: str, graphs: dict[str, object]) -> None:
     with pytest.raises(InputError, match=said):
         require_runnable(small_plan(data=graphs, model=model, **SMALL))
 
 
-def test_other_data_are_no_graphs(small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match=r"dgcnn: .*\(30,\)"):
-        require_runnable(small_plan(model={"name": DGCNN}))
-
-
 @pytest.mark.long
-def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, tmp_path: Path) -> None:
     model = {"name": "vgg16", "weights": str(weights)}
     plan = small_plan(data=faces, model=model, **SMALL)
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(plan, tmp_path / "run")
     assert np.isfinite(found.trials["log_odds"]).all()
     federation = load_federation(plan.federation)
     assert federation.model.layout.size == 512 * 2 + 2
@@ -125,17 +115,17 @@ def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_p
     elsewhere = weights.rename(tmp_path / "moved.safetensors")
     more = SMALL | {"audit": {"trials": 4}}
     going_on = small_plan(data=faces, model=model | {"weights": str(elsewhere)}, **more)
-    run_audit(going_on, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+    run_locally(going_on, tmp_path / "run", resume=True)
     assert read_public(tmp_path / "run")[0].weights == going_on.federation.weights
     others = small_plan(
         data=faces, model=model | {"weights": str(weights_file(tmp_path / "other.safetensors", seed=1))}, **more
     )
     with pytest.raises(InputError, match=r"weights .*frozen core"):
-        run_audit(others, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+        run_locally(others, tmp_path / "run", resume=True)
     elsewhere.rename(weights)
 
 
-def test_without_the_file_it_is_said_what_is_missing(faces: dict[str, object], small_plan: MakePlan) -> None:
+def test_without_the_file_it_is_said_what_is_missing(faces: dict[str, object]) -> None:
     with pytest.raises(InputError, match=r"vgg16 needs weights .*\[model\]: accepted") as caught:
         small_plan(data=faces, model={"name": "vgg16"}, **SMALL)
     assert "\n" not in str(caught.value)
@@ -148,7 +138,7 @@ def test_relative_paths_are_relative_to_the_configuration(tmp_path: Path) -> Non
 
 
 def test_federations_from_before_there_were_cores_are_read() -> None:
-    public = plan_run(parse_config(small_settings())).federation
+    public = small_plan().federation
     stored = json.loads(public.to_json())
     assert stored.pop("weights") is None
     assert Federation.from_json(json.dumps(stored)) == public

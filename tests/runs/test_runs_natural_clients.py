@@ -10,7 +10,7 @@ from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.planning import plan_run
-from tests.small_audits import small_settings
+from tests.builders.settings import small_settings
 
 
 @pytest.fixture

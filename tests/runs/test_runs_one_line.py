@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from safetensors import SafetensorError
 
 from fl_audit import trial_batches
 from fl_audit.atomic_files import atomic_file
-from fl_audit.cli.main import main
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.encoding import min_max
 from fl_audit.errors import InputError
@@ -24,7 +22,8 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.verbosity import printable
 from fl_audit.strategies.errors import FederationError
-from tests.small_audits import MakePlan
+from tests.builders.commands import exit_status
+from tests.builders.runs import run_locally, small_plan
 
 STRANGE = ("a$b$c_{x", "[red]x[bold]", "one\x1b[31mtwo\nthree")
 
@@ -43,24 +42,24 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.long
 def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
-    small_plan: MakePlan, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
     plan = small_plan(audit={"trials": 60})
     with pytest.raises(FederationError, match=r"No space left .*finished batches") as caught:
-        run_audit(plan, small_disk / "run", Engine.LOCAL, with_report=False)
+        run_locally(plan, small_disk / "run")
     assert "\n" not in str(caught.value)
     kept = sorted((small_disk / "run" / "challenger" / "batches").glob("batch-*"))
     assert 0 < len(kept) < 20
     subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
     written = [(path / "trials.parquet").stat().st_mtime_ns for path in kept]
-    resumed = run_audit(plan, small_disk / "run", Engine.LOCAL, resume=True, with_report=False)
+    resumed = run_locally(plan, small_disk / "run", resume=True)
     assert [(path / "trials.parquet").stat().st_mtime_ns for path in kept] == written
-    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
+    undisturbed = run_locally(plan, tmp_path / "undisturbed")
     pd.testing.assert_frame_equal(resumed.trials, undisturbed.trials, check_exact=True)
 
 
-def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_plan: MakePlan, small_disk: Path) -> None:
+def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(b"0" * 198_000)
     with pytest.raises(InputError, match="be made: No space"):
         run_audit(small_plan(), small_disk / "run", Engine.LOCAL)
@@ -83,9 +82,7 @@ def test_a_writer_that_fails_names_the_file_that_was_to_be_written(raised: Excep
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_ray_that_does_not_start_gets_one_line(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ray_that_does_not_start_gets_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray raises an exception of no particular kind where its raylet dies while it starts."""
     import ray
 
@@ -102,29 +99,20 @@ def test_a_ray_that_does_not_start_gets_one_line(
 
 @pytest.mark.long
 def test_names_of_runs_are_shown_and_drawn_as_they_are(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A dollar sign begins no formula, brackets no style, and nothing moves the cursor."""
     for name in STRANGE:
-        run_audit(small_plan(audit={"epsilon-star": False}), tmp_path / name, Engine.LOCAL, with_report=False)
+        run_locally(small_plan(audit={"epsilon-star": False}), tmp_path / name)
     monkeypatch.setenv("COLUMNS", "200")
-    said = _status(
-        monkeypatch, "compare", *(str(tmp_path / name) for name in STRANGE), "--plot", str(tmp_path / "x.png")
-    )
+    said = exit_status("compare", *(str(tmp_path / name) for name in STRANGE), "--plot", str(tmp_path / "x.png"))
     out, err = capsys.readouterr()
     assert (said, err) == (0, "")
     assert all(printable(name) in out for name in STRANGE)
     assert "\x1b[31m" not in out
     assert (tmp_path / "x.png").stat().st_size > 0
-    assert _status(monkeypatch, "report", str(tmp_path / "no\x1b[31mne\n")) == 2
+    assert exit_status("report", str(tmp_path / "no\x1b[31mne\n")) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def _status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
-    monkeypatch.setattr(sys, "argv", ["fl-audit", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code or 0
 
 
 def test_an_archive_that_claims_more_than_memory_holds_gets_one_line(tmp_path: Path) -> None:

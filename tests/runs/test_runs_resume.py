@@ -13,37 +13,33 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.record_selection import select_records
 from fl_audit.errors import InputError
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory, read_public
-from tests.small_audits import MakePlan, small_settings
+from tests.builders.runs import run_locally, small_plan
 
 QUICK = {"epsilon-star": False, "membership": False}
 
 
-def play(plan_of: MakePlan, directory: Path, resume: bool = False, **changes: dict[str, object]) -> ReportContents:
+def play(directory: Path, resume: bool = False, **changes: dict[str, object]) -> ReportContents:
     changes["audit"] = QUICK | changes.get("audit", {})
-    plan = plan_of(training={"rounds": 2, **changes.pop("training", {})}, **changes)
-    return run_audit(plan, directory, Engine.LOCAL, resume=resume, with_report=False)
+    plan = small_plan(training={"rounds": 2, **changes.pop("training", {})}, **changes)
+    return run_locally(plan, directory, resume=resume)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nobody changes."""
     place = tmp_path_factory.mktemp("finished") / "run"
-    play(lambda **changes: plan_run(parse_config(small_settings(**changes))), place)
+    play(place)
     return place
 
 
-def test_a_run_goes_on_with_more_trials(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_run_goes_on_with_more_trials(tmp_path: Path) -> None:
     few, many = {"audit": {"trials": 5}}, {"audit": {"trials": 11}}
-    at_once = play(small_plan, tmp_path / "at once", **many)
-    first = play(small_plan, tmp_path / "run", **few)
+    at_once = play(tmp_path / "at once", **many)
+    first = play(tmp_path / "run", **few)
     batches = tmp_path / "run" / "challenger" / "batches"
     written = {path: path.stat().st_mtime_ns for path in batches.glob("*/*.parquet")}
-    more = play(small_plan, tmp_path / "run", resume=True, **many)
+    more = play(tmp_path / "run", resume=True, **many)
     assert {path: path.stat().st_mtime_ns for path in written} == written
     assert more.trials["trial"].tolist() == list(range(11))
     pd.testing.assert_frame_equal(more.trials[:5], first.trials, check_exact=True)
@@ -53,7 +49,7 @@ def test_a_run_goes_on_with_more_trials(small_plan: MakePlan, tmp_path: Path) ->
     assert read_public(tmp_path / "run")[1]["audit"]["trials"] == 11
     assert sorted(path.name for path in batches.glob("batch-*")) == [f"batch-{index:05d}" for index in range(4)]
     with pytest.raises(InputError, match=r"audit\.trials is 5 and was 11, .*added"):
-        play(small_plan, tmp_path / "run", resume=True, **few)
+        play(tmp_path / "run", resume=True, **few)
 
 
 @pytest.mark.few_cases(2)
@@ -68,24 +64,22 @@ def test_a_run_goes_on_with_more_trials(small_plan: MakePlan, tmp_path: Path) ->
         ({"data": {"partition-parameters": {"alpha": 2.0}, "partition": "dirichlet"}}, r"data\.partition is dirichlet"),
     ],
 )
-def test_what_differs_is_named(
-    changes: dict[str, dict[str, object]], said: str, small_plan: MakePlan, finished: Path
-) -> None:
+def test_what_differs_is_named(changes: dict[str, dict[str, object]], said: str, finished: Path) -> None:
     with pytest.raises(InputError, match="another configuration") as caught:
-        play(small_plan, finished, resume=True, **changes)
+        play(finished, resume=True, **changes)
     assert re.search(said, str(caught.value))
     assert "\n" not in str(caught.value)
 
 
-def test_a_run_may_be_carried_out_otherwise(small_plan: MakePlan, tmp_path: Path) -> None:
-    play(small_plan, tmp_path / "run")
+def test_a_run_may_be_carried_out_otherwise(tmp_path: Path) -> None:
+    play(tmp_path / "run")
     otherwise = {"client-time-limit": 9.0, "actors": 1, "seed": None}
-    play(small_plan, tmp_path / "run", resume=True, run=otherwise)
+    play(tmp_path / "run", resume=True, run=otherwise)
 
 
-def test_where_a_built_in_set_is_looked_for_is_no_difference(small_plan: MakePlan, tmp_path: Path) -> None:
-    play(small_plan, tmp_path / "run", data={"data-dir": str(tmp_path)})
-    play(small_plan, tmp_path / "run", resume=True, data={"data-dir": None})
+def test_where_a_built_in_set_is_looked_for_is_no_difference(tmp_path: Path) -> None:
+    play(tmp_path / "run", data={"data-dir": str(tmp_path)})
+    play(tmp_path / "run", resume=True, data={"data-dir": None})
     assert RunDirectory(tmp_path / "run").is_begun
 
 
@@ -98,7 +92,7 @@ def _csv(path: Path, shift: float) -> None:
 
 
 @pytest.mark.long
-def test_the_same_records_may_lie_elsewhere_and_others_may_not(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_the_same_records_may_lie_elsewhere_and_others_may_not(tmp_path: Path) -> None:
     _csv(tmp_path / "here.csv", 0.0)
     _csv(tmp_path / "there.csv", 0.0)
     _csv(tmp_path / "others.csv", 0.5)
@@ -106,17 +100,15 @@ def test_the_same_records_may_lie_elsewhere_and_others_may_not(small_plan: MakeP
         place: {"name": "csv", "path": str(tmp_path / f"{place}.csv"), "label": "y", "records": 80, "test-records": 30}
         for place in ("here", "there", "others")
     }
-    first = play(small_plan, tmp_path / "run", data=named["here"])
+    first = play(tmp_path / "run", data=named["here"])
     (tmp_path / "here.csv").unlink()
-    more = play(small_plan, tmp_path / "run", resume=True, data=named["there"], audit={"trials": 9})
+    more = play(tmp_path / "run", resume=True, data=named["there"], audit={"trials": 9})
     pd.testing.assert_frame_equal(more.trials[:6], first.trials, check_exact=True)
     with pytest.raises(InputError, match="records are others"):
-        play(small_plan, tmp_path / "run", resume=True, data=named["others"], audit={"trials": 9})
+        play(tmp_path / "run", resume=True, data=named["others"], audit={"trials": 9})
 
 
-def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
-    small_plan: MakePlan, tmp_path: Path
-) -> None:
+def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(tmp_path: Path) -> None:
     """A record outside D, one of which stands in D' for the differing one, is another; an older run noted no digest."""
     features = np.random.default_rng(5).normal(size=(120, 3)).astype(np.float32)
     labels, held_out = (features[:, 0] > 0).astype(np.int64), features[:30].copy()
@@ -126,50 +118,46 @@ def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
         return {"name": "npz", "path": str(tmp_path / name), "records": 80, "test-records": 30}
 
     data = written("here.npz")
-    play(small_plan, tmp_path / "run", data=data)
+    play(tmp_path / "run", data=data)
     plan = small_plan(data=data)
     split = select_records(load_source(plan.federation.data), 80, 30, plan.config.data.seed)
     assert split.outside is not None
     features[np.argmin(np.abs(features - split.outside.features[0]).sum(axis=1)), 1] += 0.25
     data = written("there.npz")
     with pytest.raises(InputError, match=r"records outside .*others"):
-        play(small_plan, tmp_path / "run", resume=True, data=data, audit={"trials": 9})
+        play(tmp_path / "run", resume=True, data=data, audit={"trials": 9})
     secret = tmp_path / "run" / "challenger" / "seed.json"
     secret.write_text(json.dumps({key: one for key, one in json.loads(secret.read_text()).items() if key != "outside"}))
-    play(small_plan, tmp_path / "run", resume=True, data=data, audit={"trials": 9})
+    play(tmp_path / "run", resume=True, data=data, audit={"trials": 9})
 
 
 @pytest.mark.long
-def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(tmp_path: Path) -> None:
     _csv(tmp_path / "here.csv", 0.0)
     data = {"name": "csv", "path": str(tmp_path / "here.csv"), "label": "y", "records": 80, "test-records": 30}
-    undisturbed = play(small_plan, tmp_path / "undisturbed", data=data, audit={"trials": 9})
-    play(small_plan, tmp_path / "lost", data=data)
+    undisturbed = play(tmp_path / "undisturbed", data=data, audit={"trials": 9})
+    play(tmp_path / "lost", data=data)
     other = tmp_path / "other" / "machine"
     shutil.copytree(tmp_path / "lost", other / "run")
     (tmp_path / "here.csv").rename(other / "data.csv")
     shutil.rmtree(tmp_path / "lost")
-    more = play(
-        small_plan, other / "run", resume=True, data=data | {"path": str(other / "data.csv")}, audit={"trials": 9}
-    )
+    more = play(other / "run", resume=True, data=data | {"path": str(other / "data.csv")}, audit={"trials": 9})
     pd.testing.assert_frame_equal(more.trials, undisturbed.trials, check_exact=True)
     pd.testing.assert_frame_equal(more.rounds, undisturbed.rounds, check_exact=True)
 
 
-def test_a_run_goes_on_with_the_federation_that_follows_from_its_configuration(
-    small_plan: MakePlan, tmp_path: Path
-) -> None:
-    first = play(small_plan, tmp_path / "run")
+def test_a_run_goes_on_with_the_federation_that_follows_from_its_configuration(tmp_path: Path) -> None:
+    first = play(tmp_path / "run")
     path = tmp_path / "run" / "public" / "configuration.json"
     stored = path.read_text()
     path.write_text(stored.replace('"clients": 3,\n    "partition"', '"clients": 2,\n    "partition"'))
     assert path.read_text() != stored
-    more = play(small_plan, tmp_path / "run", resume=True, audit={"trials": 9})
+    more = play(tmp_path / "run", resume=True, audit={"trials": 9})
     assert read_public(tmp_path / "run")[0].clients == 3
     pd.testing.assert_frame_equal(more.trials[:6], first.trials, check_exact=True)
 
 
-def test_two_runs_cannot_begin_in_one_directory(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_two_runs_cannot_begin_in_one_directory(tmp_path: Path) -> None:
     (tmp_path / "run" / "challenger" / "batches").mkdir(parents=True)
     with pytest.raises(InputError, match=r"exists .*no run"):
-        play(small_plan, tmp_path / "run")
+        play(tmp_path / "run")

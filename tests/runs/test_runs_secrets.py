@@ -23,8 +23,8 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
-from fl_audit.runs.sweeps.grid import Axis, grid
-from tests.small_audits import MakePlan, small_settings
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import small_settings
 from tests.untold import assert_untold, content_of, files_outside_the_challenger, spellings
 
 SEED = 0x9E3779B97F4A7C15  # 64 bits that turn up nowhere by chance
@@ -32,7 +32,7 @@ SEED = 0x9E3779B97F4A7C15  # 64 bits that turn up nowhere by chance
 
 @pytest.mark.drawn
 def test_no_file_of_a_run_tells_the_seed(
-    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not the tables, the figures, the report or the PDF, nor the command that is noted."""
     monkeypatch.setattr(report_files, "write_pdf", write_pdf)
@@ -91,14 +91,14 @@ def test_the_search_looks_into_what_is_packed(tmp_path: Path, ending: str) -> No
 
 
 @pytest.mark.long
-def test_the_search_for_the_seed_finds_it_where_it_stands(small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(small_plan(run={"seed": SEED}, model={"seed": SEED}), tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_the_search_for_the_seed_finds_it_where_it_stands(tmp_path: Path) -> None:
+    run_locally(small_plan(run={"seed": SEED}, model={"seed": SEED}), tmp_path / "run")
     with pytest.raises(AssertionError, match=r"configuration\.json tells"):
         assert_untold(tmp_path / "run", SEED)
 
 
 @pytest.mark.long
-def test_a_seed_that_is_left_out_is_drawn_kept_and_gone_on_with(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_seed_that_is_left_out_is_drawn_kept_and_gone_on_with(tmp_path: Path) -> None:
     left_out = small_plan(run={"seed": None}, audit={"trials": 12, "epsilon-star": False})
     runs = [run_audit(left_out, tmp_path / name, Engine.LOCAL, with_report=name == "two") for name in ("one", "two")]
     seeds = [RunDirectory(tmp_path / name).secret().seed for name in ("one", "two")]
@@ -106,21 +106,21 @@ def test_a_seed_that_is_left_out_is_drawn_kept_and_gone_on_with(small_plan: Make
     assert min(seeds) > 2**40  # fails by chance once in 8 million runs
     assert not runs[0].trials.equals(runs[1].trials)
     shutil.rmtree(tmp_path / "one" / "challenger" / "batches" / "batch-00001")
-    again = run_audit(left_out, tmp_path / "one", Engine.LOCAL, resume=True, with_report=False)
+    again = run_locally(left_out, tmp_path / "one", resume=True)
     pd.testing.assert_frame_equal(again.trials, runs[0].trials, check_exact=True)
     named = small_plan(run={"seed": seeds[1]}, audit={"trials": 12, "epsilon-star": False})
-    known = run_audit(named, tmp_path / "known", Engine.LOCAL, with_report=False)
+    known = run_locally(named, tmp_path / "known")
     pd.testing.assert_frame_equal(known.trials, runs[1].trials, check_exact=True)
     assert_untold(tmp_path / "two", seeds[1])
 
 
 @pytest.mark.long
-def test_initial_weights_follow_a_seed_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_initial_weights_follow_a_seed_of_their_own(tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     def begun_with(name: str, model: int, run: int) -> pd.DataFrame:
         plan = small_plan(model={"seed": model}, run={"seed": run, "trials-per-batch": 6})
-        run_audit(plan, tmp_path / name, Engine.LOCAL, with_report=False)
+        run_locally(plan, tmp_path / name)
         return load_file(tmp_path / name / "public" / "releases-batch-00000.safetensors")["initial"]
 
     first = begun_with("a", 0, 0)
@@ -128,16 +128,11 @@ def test_initial_weights_follow_a_seed_of_their_own(small_plan: MakePlan, tmp_pa
     assert not first.equal(begun_with("c", 1, 0))
 
 
-def test_a_sweep_over_the_seed_is_refused() -> None:
-    with pytest.raises(InputError, match="challenger's secret"):
-        grid(small_settings(), [Axis("run.seed", (1, 2))])
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
-def test_public_files_follow_the_mask_and_secret_ones_are_the_owners(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_public_files_follow_the_mask_and_secret_ones_are_the_owners(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
+        run_locally(small_plan(), tmp_path / "run")
     finally:
         os.umask(before)
     for path in (tmp_path / "run").rglob("*"):
@@ -148,6 +143,6 @@ def test_public_files_follow_the_mask_and_secret_ones_are_the_owners(small_plan:
 
 def test_a_seed_out_of_range_is_refused_and_none_is_accepted() -> None:
     assert parse_config(small_settings(run={"seed": None})).run.seed is None
-    assert plan_run(parse_config(small_settings(run={"seed": None}))).config.run.seed is None
+    assert small_plan(run={"seed": None}).config.run.seed is None
     with pytest.raises(InputError, match=r"run\.seed"):
         parse_config(small_settings(run={"seed": 2**64}))

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report_contents import summarise
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 
 @pytest.mark.long
-def test_a_round_under_the_floor_makes_sensitivities_adaptive(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_round_under_the_floor_makes_sensitivities_adaptive(tmp_path: Path) -> None:
     plan = small_plan(privacy={"accountant": "gdp", "sensitivity": "local"})
-    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    contents = run_locally(plan, tmp_path / "run")
     claimed = contents.summary["guarantee"]
     assert claimed["belief_bound"] == claimed["belief_bound_fixed"]
     rounds = contents.rounds.assign(

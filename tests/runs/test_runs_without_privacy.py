@@ -11,12 +11,11 @@ from fl_audit.errors import InputError
 from fl_audit.federation.federation_records import split_of
 from fl_audit.run_files import read_json
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.non_private_run import note_unprotected, unprotected_config, unprotected_place
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
-from tests.small_audits import small_settings
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import small_settings
 
 # One worker plays the runs that tests of this file share.
 pytestmark = pytest.mark.xdist_group("without privacy")
@@ -30,7 +29,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     without = {"privacy": FREE, "audit": {"insider": False}}
     kinds = {"private": {}, "free": without, "other": without | {"training": {"rounds": 1}}}
     for name, changes in kinds.items():
-        run_audit(plan_run(parse_config(small_settings(**changes))), place / name, Engine.LOCAL, with_report=False)
+        run_locally(small_plan(**changes), place / name)
     return place
 
 
@@ -86,7 +85,7 @@ def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Pat
     assert not plain.audit.insider
     place = unprotected_place(runs / "private")
     assert place == runs / "private-without-privacy"
-    run_audit(plan_run(plain), place, Engine.LOCAL, with_report=False)
+    run_locally(plan_run(plain), place)
     contents = rebuild_report(runs / "private", place)
     names = [entry["name"] for entry in contents.summary["findings"]]
     metrics = read_json(runs / "private" / "public" / "without-privacy.json")["metrics"]
@@ -104,7 +103,7 @@ def test_the_same_records_train_without_privacy(adjacency: str, tmp_path: Path) 
     table.to_csv(tmp_path / "patients.csv", index=False)
     data = {"name": "csv", "path": str(tmp_path / "patients.csv"), "label": "outcome", "user": "patient"}
     privacy = {"adjacency": adjacency, "accountant": "gdp", "sensitivity": "global"}
-    private = plan_run(parse_config(small_settings(data=data, privacy=privacy)))
+    private = small_plan(data=data, privacy=privacy)
     free = plan_run(unprotected_config(private.config))
     trained = [split_of(plan.federation).inside.features for plan in (private, free)]
     assert private.config.as_dict()["data"] == free.config.as_dict()["data"]

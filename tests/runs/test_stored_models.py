@@ -13,12 +13,10 @@ from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs import stored_models
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import progress_bar
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.stored_run import read_run
-from tests.small_audits import MakePlan
+from tests.builders.runs import run_locally, small_plan
 
 OWN = """
 import torch
@@ -66,10 +64,10 @@ def area(module: nn.Module, plan: RunPlan) -> float:
     return float(roc_auc_score(records.labels, logits[:, 1] - logits[:, 0]))
 
 
-def test_a_fresh_module_has_the_accuracy_of_each_trial(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_fresh_module_has_the_accuracy_of_each_trial(tmp_path: Path) -> None:
     chosen = ["loss", "average-precision", "auroc"]
     plan = small_plan(audit={"trials": 4}, training={"metrics": chosen}, run={"checkpoint-every": 2})
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(plan, tmp_path / "run")
     run, module = read_run(tmp_path / "run"), nn.Sequential(nn.Flatten(), nn.Linear(30, 2))
     for trial, expected in enumerate(found.trials["test_accuracy"]):
         module.load_state_dict(run.model(trial))
@@ -90,7 +88,7 @@ def test_a_fresh_module_has_the_accuracy_of_each_trial(small_plan: MakePlan, tmp
 
 
 def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_names(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tied_models.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
@@ -103,7 +101,7 @@ def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_nam
     )
     # Those of both trials are one number too many.
     monkeypatch.setattr(stored_models, "MOST_KEPT_SCALARS", 2 * load_federation(plan.federation).model.layout.size - 1)
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_locally(plan, tmp_path / "run")
     from tied_models import tied  # type: ignore[import-not-found]
 
     run, module = read_run(tmp_path / "run"), tied((30,))
@@ -115,11 +113,11 @@ def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_nam
 
 
 def test_a_run_of_one_trial_tells_its_metrics_round_by_round(
-    small_plan: MakePlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = small_plan(audit={"trials": 1}, training={"rounds": 3})
     assert set(plan.metrics) == {"accuracy", "auroc", "average-precision", "loss"}
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, progress=progress_bar, with_report=False)
+    found = run_locally(plan, tmp_path / "run", progress=progress_bar)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round ")]
     assert [int(line.split()[1]) for line in lines] == [0, 1, 2, 3]
     for line, value in zip(lines, found.releases["test_auroc"], strict=True):
@@ -128,5 +126,5 @@ def test_a_run_of_one_trial_tells_its_metrics_round_by_round(
     assert utility["metrics"][utility["headline"]] == found.trials["test_accuracy"][0]
     more = small_plan(audit={"trials": 2}, training={"rounds": 3})
     assert more.metrics == ("accuracy",), "an audit computes no more than it shows"
-    grown = run_audit(more, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+    grown = run_locally(more, tmp_path / "run", resume=True)
     assert grown.releases["test_loss"].notna().all()

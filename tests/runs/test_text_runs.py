@@ -15,11 +15,10 @@ from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.serialization import sent_federation
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.new_config import ConfigRequest, new_config
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
+from tests.builders.runs import run_locally
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "the", "room", "was", "very", "food"]
 
@@ -54,7 +53,7 @@ def test_six_lines_of_configuration_lead_from_texts_to_a_verdict(place: Path, mo
     monkeypatch.chdir(place)
     # The six are those of [data] and [model]; how many records train is said so that there are enough beside them.
     plan = plan_run(parse_config(config(records=40, clients=3, tokens=8)))
-    run_audit(plan, place / "run", Engine.LOCAL, with_report=False)
+    run_locally(plan, place / "run")
     assert read_run(place / "run").verdict is not None
 
 

@@ -15,11 +15,10 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_values
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
+from tests.builders.runs import run_locally
 
 LARGEST = 59
 MODELS = """
@@ -119,10 +118,10 @@ def test_probabilities_are_told_before_a_run(texts: Path) -> None:
 def test_what_fails_in_clients_or_in_the_server_is_one_line(texts: Path) -> None:
     said = r"fails on record \d+ .*ValueError: late in texts_models\.py, line \d+"
     with pytest.raises(FederationError, match=f"client \\d failed: .*{said}") as caught:
-        run_audit(plan_of(texts, "in_clients"), texts / "one", Engine.LOCAL, with_report=False)
+        run_locally(plan_of(texts, "in_clients"), texts / "one")
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match=said) as refused:
-        run_audit(plan_of(texts, "in_server"), texts / "two", Engine.LOCAL, with_report=False)
+        run_locally(plan_of(texts, "in_server"), texts / "two")
     assert "\n" not in str(refused.value)
 
 

@@ -17,7 +17,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.runs import progress, verbosity
-from tests.small_audits import small_toml
+from tests.builders.settings import small_toml
 
 CONFIG = small_toml(privacy={"accountant": "gdp"}, run={"seed": 0})
 

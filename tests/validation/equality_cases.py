@@ -31,9 +31,9 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from tests.app_audits.review.apps import with_strategy, write_app
-from tests.federation.mechanisms import MECHANISMS
-from tests.hospital import write_hospital
-from tests.small_audits import small_settings
+from tests.builders.hospital import write_hospital
+from tests.builders.mechanisms import MECHANISMS
+from tests.builders.settings import small_settings
 
 Changes = Mapping[str, dict[str, Any]]
 Play = Callable[[Path], Any]

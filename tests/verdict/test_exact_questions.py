@@ -18,13 +18,13 @@ from fl_audit.array_types import Floats
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.stacked_model import ClippedSums, StackedModel
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.strategies.contributors import UnnoisedRoundSum
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import ExactQuestion
+from tests.builders.runs import run_locally
 from tests.validation.breach_kinds import BREACHES
 from tests.validation.engine_runs import breach_plan, honest_plans, parties_of
 from tests.validation.opened_breaches import ADAPTIVE, DISTRIBUTED, OPENED_BREACHES, SAMPLED
@@ -42,7 +42,7 @@ def plan_of(**changes: dict[str, Any]) -> RunPlan:
 
 
 def played(place: Path, plan: RunPlan, parties: ClientAppAndStrategy = HONEST) -> dict[str, Any]:
-    return run_audit(plan, place / "run", Engine.LOCAL, parties=parties, with_report=False).summary
+    return run_locally(plan, place / "run", parties=parties).summary
 
 
 def broken(summary: dict[str, Any]) -> dict[str, float]:

@@ -19,9 +19,8 @@ from fl_audit.array_packing import pack, unpack
 from fl_audit.clients.app import build_app
 from fl_audit.federation.federation import Federation
 from fl_audit.message_keys import Key, MessageRecordName
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
-from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.strategies.contributors import UnnoisedRoundSum
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.noised_sums import _exchanged, _moved_within
@@ -31,6 +30,8 @@ from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import ExactAnswer, ExactQuestion
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.runs import run_locally
+from tests.builders.settings import changed_settings
 from tests.validation import post_processing
 from tests.validation.engine_runs import breach_plan
 from tests.validation.opened_breaches import ADAPTIVE, DISTRIBUTED, SAMPLED, LastBitOfRelease
@@ -72,9 +73,9 @@ def verdict_of(
         "training": {"rounds": 5}, "audit": {"trials": trials},
         "run": {"trials-per-batch": batch, "keep-releases": 2},
     }  # fmt: skip
-    plan = breach_plan(3, **{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
+    plan = breach_plan(3, **changed_settings(settings, changes))
     parties = ClientAppAndStrategy(client_app, HONEST.strategy if strategy is None else strategy)
-    contents = run_audit(plan, place / "run", Engine.LOCAL, parties=parties, with_report=False)
+    contents = run_locally(plan, place / "run", parties=parties)
     found = contents.find(VerdictFinding)
     assert found is not None
     return found

@@ -1,20 +1,22 @@
-"""Describe the result of a black-box audit in sentences: the verdict, untested scenarios, and trials with errors."""
+"""Describe the result of a black-box audit in sentences: the verdict, untested scenarios, and trials with errors.
+
+The sentences on the verdict, the evidence and the next step stand in the template `claim_audit.md`.
+"""
 
 import math
 from collections.abc import Sequence
-from typing import assert_never
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import (
     ClaimAudit,
     DistinguisherTest,
-    OthersNoiseShareReason,
     TrialErrorShares,
     broken_estimates,
 )
 from fl_audit.app_audits.claim_audit.distinguishers import least_shift
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.guarantee_warnings import weak_claim_warning
+from fl_audit.report.template_files import template_texts
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few trials to refute the claim"  # a reason why a scenario has no result, a key of `not_tried`
@@ -27,24 +29,14 @@ def opening_sentences(claim_audit: ClaimAudit) -> str:
     verdict = (
         claim_audit.verdict if claim_audit.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     )
-    text = f"{str(verdict).capitalize()}: {claim_words(claim_audit)}"
-    later = "" if verdict is Verdict.INCONCLUSIVE else bare_rounds_words(claim_audit)
-    return " ".join(
-        phrase for phrase in (text, later, untried_words(claim_audit), floating_words(claim_audit)) if phrase
+    later = "" if verdict is Verdict.INCONCLUSIVE else _texts(claim_audit).get("bare-rounds", "")
+    sentences = (
+        f"{str(verdict).capitalize()}: {claim_words(claim_audit)}",
+        later,
+        untried_words(claim_audit),
+        floating_words(claim_audit),
     )
-
-
-def bare_rounds_words(claim_audit: ClaimAudit) -> str:
-    """Return a sentence on rounds without noise after those that trials play; empty if there are none."""
-    if not claim_audit.bare_rounds:
-        return ""
-    first = claim_audit.bare_rounds[0]
-    count = len(claim_audit.bare_rounds)
-    which = f"round {first}" if count == 1 else f"{count} rounds from round {first} on"
-    return (
-        f"In {which} the strategy releases with less than a tenth of the noise of its first round, and trials play "
-        f"{claim_audit.claim.rounds} of them: --rounds {first} has them play the first that lacks it."
-    )
+    return " ".join(filter(None, sentences))
 
 
 def claim_warning(claim: StatedClaim) -> str | None:
@@ -84,37 +76,6 @@ def not_tried(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
     return {why: kinds for why, kinds in remaining.items() if kinds}
 
 
-def next_step_words(claim_audit: ClaimAudit) -> str:
-    """Return advice for the step after an audit that did not refute the claim, which removes what left it open."""
-    is_short = bool(claim_audit.untried or claim_audit.unplayed)
-    more_time = "Give it more time, so that every scenario is played: raise --minutes."
-    if is_short and claim_audit.verdict is Verdict.CONSISTENT:
-        return more_time
-    if claim_audit.verdict is Verdict.CONSISTENT:
-        return "Audit it again whenever its code, its model or its number of clients changes."
-    if claim_audit.verdict is Verdict.INCONCLUSIVE:
-        return _step_to_decide(claim_audit, more_time if is_short else "")
-    return _MORE_TRIALS
-
-
-_MORE_TRIALS = "Name a smaller claim, or raise the number of trials: leave out --quick."
-
-
-def _step_to_decide(claim_audit: ClaimAudit, more_time: str) -> str:
-    """Return advice that removes what left an audit open; `more_time` is what to do if time ran out, or empty."""
-    if claim_audit.bare_rounds:
-        return f"Have trials play the rounds without noise: --rounds {claim_audit.bare_rounds[0]}."
-    if broken_estimates(claim_audit.attempts):
-        return "Decide between the two readings by more trials: leave out --quick, and raise --minutes."
-    if more_time:
-        return more_time
-    if claim_audit.knowing is not None:
-        return "Say who adds the noise: if the server does, the claim is refuted for this observer."
-    if claim_audit.silent or claim_audit.refused or not claim_audit.attempts:
-        return "Repair what keeps trials from being played, which is named above, and audit it again."
-    return _MORE_TRIALS
-
-
 def untried_words(claim_audit: ClaimAudit, largest: int = 3) -> str:
     """Return a sentence that names the scenarios without a result and the reasons; empty if all have results."""
     phrases = []
@@ -122,30 +83,6 @@ def untried_words(claim_audit: ClaimAudit, largest: int = 3) -> str:
         suffix = f" and {len(kinds) - largest} more" if len(kinds) > largest else ""
         phrases.append(", ".join(f"'{kind}'" for kind in kinds[:largest]) + f"{suffix} ({why})")
     return f"Not tried: {'; '.join(phrases)}." if phrases else ""
-
-
-def floating_words(claim_audit: ClaimAudit) -> str:
-    """Return sentences on a leak of floating-point arithmetic; empty if there is none.
-
-    A leak is found if the low bits of the release refute the claim, and nothing else in the same scenario refutes it.
-    """
-    attempt = claim_audit.floating
-    if attempt is None or not attempt.is_broken:
-        return ""
-    # Rounding fixes nothing if other values reveal the secret in the same scenario.
-    if any(
-        other_attempt.is_broken and other_attempt.distinguisher.kind == attempt.distinguisher.kind
-        for other_attempt in claim_audit.attempts
-    ):
-        return ""
-    return (
-        "Floating-point leak: the low bits of the release tell more than the claim allows "
-        f"({attempt.distinguisher.kind}: "
-        f"{attempt.right} of {attempt.trials} trials guessed right, where {claim_audit.claim.success:.1%} are "
-        "allowed). A "
-        "claim about real numbers does not cover this, so it does not count in the verdict; rounding the release to a "
-        "fixed grid, of a thousandth of the noise, fixes it."
-    )
 
 
 def trials_words(test: DistinguisherTest) -> str:
@@ -178,108 +115,73 @@ def limit_of_detection(claim_audit: ClaimAudit) -> float:
     return max(1.0, min(reaches, default=math.inf) / max(claim_audit.claim.allowed_mu, 1e-300))
 
 
-_NOT_COVERED = {
-    OthersNoiseShareReason.SHARES: (
-        "the others reply something else each time to the same model, which may be such shares"
-    ),
-    OthersNoiseShareReason.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
-}
-
-
 def claim_words(claim_audit: ClaimAudit) -> str:
     """Return the text that follows the verdict: the claim, what the trials showed, and the strongest evidence."""
-    return " ".join(phrase for phrase in (_claim_words(claim_audit), evidence_words(claim_audit)) if phrase)
+    texts = _texts(claim_audit)
+    return " ".join(texts[name] for name in ("claim", "evidence") if name in texts)
 
 
 def evidence_words(claim_audit: ClaimAudit) -> str:
-    """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is none.
+    """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is none."""
+    return _texts(claim_audit).get("evidence", "")
 
-    It is also empty if the verdict is `violated` or `consistent`, or if an adversary who knows the other clients'
-    replies refutes the claim.
-    """
-    if (
-        claim_audit.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT)
-        or claim_audit.knowing is not None
-        or not claim_audit.attempts
-    ):
-        return ""
+
+def floating_words(claim_audit: ClaimAudit) -> str:
+    """Return sentences on a leak of floating-point arithmetic; empty if there is none."""
+    return _texts(claim_audit).get("floating", "")
+
+
+def next_step_words(claim_audit: ClaimAudit) -> str:
+    """Return advice for the step after an audit that did not refute the claim, which removes what left it open."""
+    return _texts(claim_audit)["next"]
+
+
+def _texts(claim_audit: ClaimAudit) -> dict[str, str]:
+    attempts = claim_audit.attempts
+    is_consistent = claim_audit.verdict is Verdict.CONSISTENT
+    fewest_counted = min(attempts, key=lambda attempt: attempt.share_of_trials, default=None)
+    return template_texts(
+        "claim_audit.md",
+        audit=claim_audit,
+        claim=claim_audit.claim.words,
+        verdict=claim_audit.verdict,
+        success=claim_audit.claim.success,
+        broken=sum(attempt.is_broken for attempt in attempts),
+        disagreeing=len(broken_estimates(attempts)),
+        has_untried=bool(not_tried(claim_audit)),
+        is_short=bool(claim_audit.untried or claim_audit.unplayed),
+        too_small=limit_of_detection(claim_audit) if is_consistent else math.inf,
+        invalid="" if fewest_counted is None else trials_words(fewest_counted),
+        hindrance=claim_audit.hindrance,
+        evidence=_strongest_evidence(claim_audit),
+        leak=_leak_of_low_bits(claim_audit),
+        played_rounds=claim_audit.claim.rounds,
+        first_bare=claim_audit.bare_rounds[0] if claim_audit.bare_rounds else None,
+    )
+
+
+def _strongest_evidence(claim_audit: ClaimAudit) -> DistinguisherTest | None:
+    """Return the test with the strongest evidence; None if the verdict, or an adversary who knows more, says enough."""
+    is_decided = claim_audit.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT)
+    if is_decided or claim_audit.knowing is not None or not claim_audit.attempts:
+        return None
     # The proven lack of Gaussian noise comes first, then the share of right guesses.
-    attempt = max(
+    return max(
         claim_audit.attempts,
         key=lambda attempt: (attempt.noise.mu_low if attempt.noise else 0.0, attempt.right / attempt.trials),
     )
-    noise = attempt.noise
-    text = (
-        f"The strongest evidence: {attempt.right} of {attempt.trials} trials of the kind "
-        f"'{attempt.distinguisher.kind}' were "
-        f"guessed right, where the claim allows {claim_audit.claim.success:.1%}"
-    )
-    if noise is None:
-        return f"{text}."
-    return f"{text}; if the noise is Gaussian, mu is {noise.mu:.3g}, and the claim allows {noise.claimed_mu:.3g}."
 
 
-def _claim_words(claim_audit: ClaimAudit) -> str:
-    broken = sum(attempt.is_broken for attempt in claim_audit.attempts)
-    match claim_audit.verdict:
-        case Verdict.VIOLATED:
-            ways = "one scenario" if broken == 1 else f"{broken} scenarios"
-            return f"{ways} told more than the claim allows ({claim_audit.claim.words})."
-        case Verdict.CONSISTENT:
-            so_far = "as far as tried, " if not_tried(claim_audit) else ""
-            ratio = limit_of_detection(claim_audit)
-            reach = "These numbers of trials could find mechanisms without noise at best."
-            if math.isfinite(ratio):
-                often = f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look"
-                reach = f"{often}; a smaller lack may pass."
-            return (
-                f"{so_far}no trial told more than the claim allows ({claim_audit.claim.words}). This is no proof: "
-                "it covers "
-                f"the trials that were played, at their numbers. {reach}"
-            )
-        case Verdict.INCONCLUSIVE if claim_audit.bare_rounds:
-            return (
-                f"the claim ({claim_audit.claim.words}) is not kept by later rounds. {bare_rounds_words(claim_audit)}"
-            )
-        case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(claim_audit.attempts):
-            return (
-                "two readings disagree: no trial was guessed better than the claim allows "
-                f"({claim_audit.claim.words}), and "
-                f"the noise of {len(disagreeing)} of {len(claim_audit.attempts)} distinguishers is too small "
-                "for it, if "
-                "it is Gaussian. More trials decide it: a larger budget, or more time."
-            )
-        case Verdict.INCONCLUSIVE if (claim_audit.untried or claim_audit.unplayed) and not claim_audit.attempts:
-            return f"there was no time for the trials that try the distinguishers ({claim_audit.claim.words})."
-        case Verdict.INCONCLUSIVE if claim_audit.untried or claim_audit.unplayed:
-            return f"the time was over before enough trials were played ({claim_audit.claim.words})."
-        case Verdict.INCONCLUSIVE if claim_audit.silent and not claim_audit.attempts:
-            never = "no model was released, or what differs never arrived"
-            unplayed = f"{never}, in any scenario: nothing was audited ({claim_audit.claim.words}). "
-            return (unplayed + claim_audit.hindrance).strip()
-        case Verdict.INCONCLUSIVE if claim_audit.knowing is not None:
-            return (
-                f"an observer who knows what all others sent guesses more trials than the claim allows "
-                f"({claim_audit.claim.words}): {claim_audit.knowing.right} of {claim_audit.knowing.trials}. "
-                "Nobody else did. This "
-                "refutes the claim where the server alone adds noise, and not where clients add shares of it: "
-                f"{_NOT_COVERED[claim_audit.not_covered]}."
-            )
-        case Verdict.INCONCLUSIVE if any(attempt.share_of_trials < 1 for attempt in claim_audit.attempts):
-            test = min(claim_audit.attempts, key=lambda attempt: attempt.share_of_trials)
-            text = f"too few trials count ({claim_audit.claim.words}): {trials_words(test)}"
-            return f"{text} {claim_audit.hindrance}".strip()
-        case Verdict.INCONCLUSIVE if not claim_audit.attempts:
-            return (
-                f"no scenario could be played to its end ({claim_audit.claim.words}). {claim_audit.hindrance}".strip()
-            )
-        case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
-            return (
-                f"even trials without a single error could not have refuted so weak a claim "
-                f"({claim_audit.claim.words}) with these numbers of trials."
-            )
-        case _:
-            assert_never(claim_audit.verdict)
+def _leak_of_low_bits(claim_audit: ClaimAudit) -> DistinguisherTest | None:
+    """Return the test by which the low bits of the release refute the claim.
+
+    None if they do not, or if something else refutes it in the same scenario: rounding fixes nothing then.
+    """
+    test = claim_audit.floating
+    if test is None or not test.is_broken:
+        return None
+    broken_kinds = {attempt.distinguisher.kind for attempt in claim_audit.attempts if attempt.is_broken}
+    return None if test.distinguisher.kind in broken_kinds else test
 
 
 def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
-from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines, training_claim_warning
-from fl_audit.app_audits.local_training.assessment import headline as headline_of_clients
+from fl_audit.app_audits.local_training.assessment_messages import assessment_json, report_lines, training_claim_warning
+from fl_audit.app_audits.local_training.assessment_messages import headline as headline_of_clients
 from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt
 from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
 from fl_audit.app_audits.review.review_result import ReviewResult
@@ -67,11 +67,11 @@ def _headline_of_verdict(review: ReviewResult) -> str:
     trials = _headline_of_trials(review)
     if review.unseen:
         trials = f"Inconclusive: {review.unseen[0]}. The trials without it: {trials}"
-    if review.inside is None or review.inside.assessment is None:
+    if review.inside is None:
         return trials
-    inside = headline_of_clients(review.inside.assessment)
+    inside = headline_of_clients(review.inside)
     about = f"Of clients as units: {trials}"
-    return f"{inside} {about}" if review.inside.assessment.evidence.is_private else trials
+    return f"{inside} {about}" if review.inside.evidence.is_private else trials
 
 
 def _headline_of_trials(review: ReviewResult) -> str:
@@ -125,10 +125,9 @@ def _without_claim(review: ReviewResult) -> str:
     if review.unseen:
         return f"{guess_text or 'none could be played'}."
     aside = guess_text and f": {guess_text}"
-    is_seen_inside = review.inside is not None and review.inside.assessment is not None
-    if review.verdict is not Verdict.NOT_AUDITED and not is_seen_inside:
+    if review.verdict is not Verdict.NOT_AUDITED and review.inside is None:
         return f"No guarantee: {review.app} guarantees no privacy of clients{aside}."
-    if review.inside is not None and review.inside.assessment is not None:
+    if review.inside is not None:
         return f"Nothing is claimed{aside}."
     names_text = f"the code of {review.app} names {mentions_phrase(review.of_records)}"
     return (
@@ -145,7 +144,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if stated.claim is None and review.unseen:
         claim = "none that could be seen"
         source = "what was not loaded may hold one"
-    inside = None if review.inside is None else review.inside.assessment
+    inside = review.inside
     if stated.claim is None and review.of_records and inside is None:
         claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
     kinds = [name for name in review.kinds if name not in review.result.unplayed]
@@ -181,7 +180,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if review.stated.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
         lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
     not_seen = ("Not seen", f"{unseen_of_review(review)}.")
-    if review.inside is None or inside is None:
+    if inside is None:
         return (*lines, *_uninspected_clients(review), not_seen)
     weakness = training_claim_warning(inside.evidence)
     lines += [] if weakness is None else [("Inside clients, warning", f"{weakness}.")]
@@ -191,8 +190,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 
 def unseen_of_review(review: ReviewResult) -> str:
     """Return a phrase on what no review sees; less if clients were inspected."""
-    is_inspected = review.inside is not None and review.inside.assessment is not None
-    return _UNSEEN_OF_SERVER if is_inspected else _UNSEEN
+    return _UNSEEN if review.inside is None else _UNSEEN_OF_SERVER
 
 
 def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
@@ -200,9 +198,7 @@ def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 
     The result is empty if no inspection was tried.
     """
-    if review.inside is None:
-        return ()
-    return (("Inside clients", f"not seen: {review.inside.unseen}."),)
+    return (("Inside clients", f"not seen: {review.inside_unseen}."),) if review.inside_unseen else ()
 
 
 def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
@@ -311,7 +307,6 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
 
 
 def _inside_json(review: ReviewResult) -> dict[str, Any] | None:
-    if review.inside is None:
-        return None
-    assessment = review.inside.assessment
-    return {"unseen": review.inside.unseen} if assessment is None else assessment_json(assessment)
+    if review.inside is not None:
+        return assessment_json(review.inside)
+    return {"unseen": review.inside_unseen} if review.inside_unseen else None

@@ -47,18 +47,9 @@ class AuditSection(ConfigSection):
 
     A trial is one repetition of the training, with a secret of its own.
 
-    With `kind = "identifiability"`, one unit is in question: the insider decides whether the training used D or D'.
-
-    With `kind = "membership"`, each of many `targets` is in the training data with probability 1/2, anew in every
-    trial. Each trial's final model is attacked by `attacks`, for which the models of the other trials are shadow
-    models.
-
-    With `kind = "reconstruction"`, exactly one of many `candidates` is in the training data of a trial. The insider
-    knows all other records, computes the likelihood of every candidate, and names one. With an `attribute`, the
-    candidates are versions of one record, one for each value of this column.
-
-    With `kind = "canaries"`, there is a single training without a pair D and D'. Its canaries, clients that send known
-    updates in secretly drawn rounds, show how much it leaks.
+    In a membership audit each of the `targets` is in with probability 1/2, anew in every trial, and the models of the
+    other trials are the shadow models of `attacks`. In a reconstruction audit the insider knows all records but the
+    right candidate, and names one. Canaries are clients that send known updates in secretly drawn rounds.
 
     `insider = false` runs the trials without an insider. Membership attacks, accuracy and Epsilon* (the privacy risk of
     a released model) are still measured.

@@ -14,8 +14,8 @@ class RunSection(ConfigSection):
 
     Releases are kept only in audits with an insider, because nothing else is recomputed from them.
 
-    `actors` counts processes on an embedded Ray, and threads in the local engine. The value 0 means one process or
-    thread per `threads` cores of this machine. On a graphics card, the local engine then has 1 thread.
+    `actors` counts processes on an embedded Ray, and threads in the local engine, which has 1 on a graphics card unless
+    it is set.
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None

@@ -58,11 +58,8 @@ class _SamplingNameSchema:
 class TrainingSection(ConfigSection):
     """Section [training]: strategy, rounds, sampling, local training and the server's optimizer.
 
-    With `dp-fedsgd`, clients send clipped gradients of their records. With `dp-fedavg`, clients train on their own
-    records, for `local-epochs` or `local-steps`, and send clipped updates. With `dp-sgd-clients`, clients train on
-    their own records by DP-SGD, with Opacus, and send updates that are already private.
-
-    With `epochs`, the number of rounds follows from the number of passes over D.
+    With `dp-fedavg`, clients train for `local-epochs` or `local-steps` in a round; with `dp-sgd-clients`, they do so by
+    DP-SGD, with Opacus.
     """
 
     strategy: Strategy = "dp-fedsgd"

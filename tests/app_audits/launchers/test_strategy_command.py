@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_words, refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.app_audits.launchers import strategy_audit_launcher
-from fl_audit.app_audits.launchers.isolated_strategy_audit import audit_strategy
-from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.commands import audit_strategy_here
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 NO_FUNCTION = ("a", "b")
@@ -56,11 +54,7 @@ def _strategy(*arguments: str) -> str:
 def _importable_and_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play in this process; that of its own, which takes seconds to begin, is tested with the ends of commands."""
     monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[__name__])
-    monkeypatch.setattr(strategy_audit_launcher, "audit_in_subprocess", _held_here)
-
-
-def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    return audit_strategy({"options": asdict(wishes), "out": out and str(out)})
+    monkeypatch.setattr(strategy_audit_launcher, "audit_in_subprocess", audit_strategy_here)
 
 
 def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from fl_audit.app_audits.audit_results import training_result
-from fl_audit.app_audits.local_training.assessment import assess, headline, report_lines
+from fl_audit.app_audits.local_training.assessment import assess
+from fl_audit.app_audits.local_training.assessment_messages import headline, report_lines
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
 from fl_audit.app_audits.page import training_text, write_result
-from fl_audit.cli.main import main
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.commands import exit_status
 
 MODULE = """
 import torch
@@ -43,13 +44,6 @@ def train(model, dataset):
 """
 
 
-def _run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr("sys.argv", ["fl-audit", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
-
-
 @pytest.mark.long
 def test_a_training_function_is_audited_in_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -57,21 +51,21 @@ def test_a_training_function_is_audited_in_a_copy(
     (tmp_path / "trained_here.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     named = ("training", "trained_here:train", "--data", "trained_here:data", "--model", "trained_here:model")
-    assert _run(monkeypatch, *named, "--json", "--out", "out") == 0
+    assert exit_status(*named, "--json", "--out", "out") == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["verdict"], found["pitfalls"]) == ("consistent", [])
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "summary.json"}
     assert not (tmp_path / "left_behind.txt").exists()
-    assert _run(monkeypatch, *named, "--rounds", "3", "--ledger", "site.ledger", "--fail-on-violation") == 4
+    assert exit_status(*named, "--rounds", "3", "--ledger", "site.ledger", "--fail-on-violation") == 4
     assert "fresh accountant" in capsys.readouterr().out
     line = json.loads((tmp_path / "site.ledger").read_text().splitlines()[0])
     assert (line["rounds"], line["sampling_rate"], line["noise_multiplier"]) == (15, 0.2, 1.0)
 
 
 def test_wrong_input_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(monkeypatch, "training", "no_such_module_here:train") == 2
+    assert exit_status("training", "no_such_module_here:train") == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
-    assert _run(monkeypatch, "training", "json:dumps", "--rounds", "0") == 2
+    assert exit_status("training", "json:dumps", "--rounds", "0") == 2
     assert "--rounds 0" in capsys.readouterr().err
 
 
@@ -101,7 +95,7 @@ def test_a_ledger_gets_no_less_than_a_training_spends(
     }  # fmt: skip
     monkeypatch.setattr("fl_audit.cli.training.audit_training_in_subprocess", lambda *_: found)
     monkeypatch.chdir(tmp_path)
-    assert _run(monkeypatch, "training", "json:dumps", "--ledger", "site.ledger") == status
+    assert exit_status("training", "json:dumps", "--ledger", "site.ledger") == status
     shown = capsys.readouterr()
     assert ("least" in shown.out) is (status == 0)
     assert ("no finite epsilon" in shown.err) is (status == 2)

@@ -3,9 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,8 +13,9 @@ from fl_audit.app_audits.launchers.isolated_process import ProcessResult, run_is
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions, audit_in_subprocess
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
 from tests.app_audits.review.apps import with_strategy, write_app
+from tests.builders.commands import SECONDS_TO_BEGIN, StartedCommand
 
-SECONDS_TO_END, SECONDS_TO_BEGIN = 15.0, 120.0
+SECONDS_TO_END = 15.0
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 STRATEGY = """
 import os, time
@@ -37,58 +35,36 @@ def gone():
 CLAIM = ("--claim-noise-multiplier", "1", "--adjacency", "add-remove-client", "--quick", "--include", "removed")
 
 
-class Begun:
-    """A command in a directory that has its temporary files in it."""
+def started(directory: Path, *arguments: str) -> StartedCommand:
+    """Start a command in a directory that has its temporary files in it."""
+    (directory / "mine.py").write_text(STRATEGY)
+    temporary = directory / "temporary"
+    temporary.mkdir(exist_ok=True)
+    return StartedCommand(directory, *arguments, TMPDIR=str(temporary))
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
-        (directory / "mine.py").write_text(STRATEGY)
-        self.temporary = directory / "temporary"
-        self.temporary.mkdir(exist_ok=True)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "fl_audit.cli.main", *arguments], cwd=directory, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(self.temporary)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
-        )  # fmt: skip
 
-    def family(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+def players(command: StartedCommand) -> list[psutil.Process]:
+    """Return the processes that play trials: copies of the one that the command has started."""
+    own = []
+    for one in command.family():
+        with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # it has ended in this moment
+            own += [one] if "isolated_process" in " ".join(one.cmdline()) else []
+    return [one for one in own if one.parent() in own]
 
-    def players(self) -> list[psutil.Process]:
-        """Return the processes that play trials: copies of the one that the command has started."""
-        own = []
-        for one in self.family():
-            with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # it has ended in this moment
-                own += [one] if "isolated_process" in " ".join(one.cmdline()) else []
-        return [one for one in own if one.parent() in own]
 
-    def wait_until(self, reached: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SECONDS_TO_BEGIN
-        while not reached():
-            assert self.process.poll() is None, self.process.communicate()[1]
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    def end(self, number: int) -> str:
-        """Send a signal to the group, as a terminal does; return what was said when all that was started has ended."""
-        family = self.family()
-        os.killpg(self.process.pid, number)
-        said = self.process.communicate(timeout=SECONDS_TO_END)[1]
-        until = time.monotonic() + SECONDS_TO_END
-        while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        assert list(self.temporary.iterdir()) == []
-        return said
+def is_clean(directory: Path) -> bool:
+    """Whether a command has left no temporary files."""
+    return list((directory / "temporary").iterdir()) == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGKILL, -9)])
 def test_trials_end_with_the_command(tmp_path: Path, number: int, status: int) -> None:
-    begun = Begun(tmp_path, "strategy", "mine:slow", *CLAIM)
-    begun.wait_until(lambda: len(begun.players()) == 2)
-    said = begun.end(number)
-    assert begun.process.returncode == status
+    command = started(tmp_path, "strategy", "mine:slow", *CLAIM)
+    command.wait_until(lambda: len(players(command)) == 2)
+    said = command.end(number, SECONDS_TO_END)
+    assert is_clean(tmp_path)
+    assert command.process.returncode == status
     assert "Traceback" not in said
     assert ("interrupted" in said) is (number == signal.SIGINT)
 
@@ -96,21 +72,21 @@ def test_trials_end_with_the_command(tmp_path: Path, number: int, status: int) -
 @pytest.mark.long
 def test_trials_go_on_without_a_process_that_was_killed(tmp_path: Path) -> None:
     """Temporary files lie in the working directory, which trials copy: a copy holds no other."""
-    begun = Begun(tmp_path, "strategy", "mine:slow", *CLAIM, "--set", "seconds=10")
-    begun.wait_until(lambda: len(begun.players()) == 2 and len(list(begun.temporary.rglob("mine.py"))) >= 2)
-    begun.players()[0].kill()
-    assert list(begun.temporary.rglob("temporary/*")) == []
-    told, said = begun.process.communicate(timeout=100)
-    assert (begun.process.returncode, "Traceback" in said) == (0, False)
+    command = started(tmp_path, "strategy", "mine:slow", *CLAIM, "--set", "seconds=10")
+    command.wait_until(lambda: len(players(command)) == 2 and len(list((tmp_path / "temporary").rglob("mine.py"))) >= 2)
+    players(command)[0].kill()
+    assert list((tmp_path / "temporary").rglob("temporary/*")) == []
+    told, said = command.process.communicate(timeout=100)
+    assert (command.process.returncode, "Traceback" in said) == (0, False)
     assert told.startswith("Violated: one scenario")
-    assert list(begun.temporary.iterdir()) == []
+    assert is_clean(tmp_path)
 
 
 @pytest.mark.long
 def test_a_factory_that_ends_its_process_is_no_success(tmp_path: Path) -> None:
-    begun = Begun(tmp_path, "strategy", "mine:gone", *CLAIM)
-    told, said = begun.process.communicate(timeout=SECONDS_TO_BEGIN)
-    assert (begun.process.returncode, told) == (2, "")
+    command = started(tmp_path, "strategy", "mine:gone", *CLAIM)
+    told, said = command.process.communicate(timeout=SECONDS_TO_BEGIN)
+    assert (command.process.returncode, told) == (2, "")
     assert "status 0, before any" in said
 
 
@@ -120,9 +96,10 @@ def test_an_app_ends_with_its_review(tmp_path: Path, number: int) -> None:
     """Its temporary files lie in the app's directory, and its code starts a process and waits."""
     waiting = "import subprocess\nsubprocess.run(['sleep', '300'])\n" + with_strategy("FedAvg()")
     app = write_app(tmp_path / "app", f"waiting_app_{int(number)}", waiting)
-    begun = Begun(app, "review", ".")
-    begun.wait_until(lambda: any(one.name() == "sleep" for one in begun.family()))
-    begun.end(number)
+    command = started(app, "review", ".")
+    command.wait_until(lambda: any(one.name() == "sleep" for one in command.family()))
+    command.end(number, SECONDS_TO_END)
+    assert is_clean(app)
 
 
 def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

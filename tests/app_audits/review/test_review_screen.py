@@ -27,7 +27,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
 from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.page import app_text, write_result
-from fl_audit.app_audits.review import secure_aggregation_compatibility
+from fl_audit.app_audits.review import client_mods
 from fl_audit.app_audits.review.claims import StatedAppClaim
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.probe_trials import probed
@@ -377,8 +377,6 @@ def test_clients_that_clip_by_themselves_are_told_how_to_say_so(is_clipped: bool
 def test_the_names_in_secure_aggregation_are_those_of_flower() -> None:
     from flwr.common.secure_aggregation import secaggplus_constants as flower
 
-    assert flower.RECORD_KEY_CONFIGS == secure_aggregation_compatibility._SETUP_RECORD
-    assert secure_aggregation_compatibility._SETUP[flower.Key.STAGE] == flower.Stage.SETUP
-    assert secure_aggregation_compatibility._SETUP.keys() <= {
-        value for name, value in vars(flower.Key).items() if not name.startswith("_")
-    }
+    assert flower.RECORD_KEY_CONFIGS == client_mods._SETUP_RECORD
+    assert client_mods._SETUP[flower.Key.STAGE] == flower.Stage.SETUP
+    assert client_mods._SETUP.keys() <= {value for name, value in vars(flower.Key).items() if not name.startswith("_")}

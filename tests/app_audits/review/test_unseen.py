@@ -17,7 +17,8 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialBudget
 from fl_audit.app_audits.page import app_text, write_result
 from fl_audit.app_audits.review.app_loading import read_app
-from fl_audit.app_audits.review.claims import StatedAppClaim, named_in, stated_by
+from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
+from fl_audit.app_audits.review.configured_privacy import named_in
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.record_privacy_mentions import find_record_privacy_mentions
 from fl_audit.app_audits.review.review import review

@@ -16,16 +16,15 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_json, check_plan
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
 from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import number_text
-from tests.small_audits import small_settings
+from tests.builders.runs import run_locally
+from tests.builders.settings import small_settings
 
 ROUNDS = 40
 CLAIM: Claim = StatedReleases("add-remove-client", noise_multiplier=1.0, rounds=ROUNDS).claim(1e-3)
@@ -82,7 +81,7 @@ def test_check_says_what_the_verdict_says_afterwards(clients: int, verdict: str,
     plan = plan_run(parse_config(settings))
     planned = check_plan(plan, with_probe=False)
     assert planned.canaries is not None
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).find(VerdictFinding)
+    found = run_locally(plan, tmp_path / "run").find(VerdictFinding)
     assert found is not None
     assert str(found.verdict) == verdict
     assert planned.is_conclusive == (verdict == "consistent")
@@ -104,7 +103,7 @@ def test_a_bound_above_the_claim_that_chance_explains_is_said_to_be_so(tmp_path:
         audit={"kind": "canaries", "canaries": 10, "trials": 1},
         run={"seed": 12},
     )  # fmt: skip
-    contents = run_audit(plan_run(parse_config(settings)), tmp_path / "run", Engine.LOCAL, with_report=False)
+    contents = run_locally(plan_run(parse_config(settings)), tmp_path / "run")
     found = contents.find(VerdictFinding)
     assert found is not None
     assert found.judged.epsilon_lower_bound > found.claimed

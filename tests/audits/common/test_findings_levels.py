@@ -15,7 +15,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
-from tests.hospital import write_hospital
+from tests.builders.hospital import write_hospital
 
 SIZES = GroupSizes(records_of_client=40, records_of_user=9, users_of_client=12, clients_of_user=2)
 

@@ -14,13 +14,11 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.reconstruction_bounds import reconstruction_bound, simplex_success
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.verdict import Verdict
-from tests.small_audits import small_settings
+from tests.builders.runs import small_plan
 
 SETTINGS = list(product((2, 10, 100, 1000, 10_000), (0.3, 1.0, 2.0, 6.0)))
 
@@ -131,16 +129,11 @@ def test_a_coin_that_protects_an_answer_leaves_what_its_owner_is_told() -> None:
     assert 0.75 < claimed < 0.75 + 0.25 / 3 + 1e-9
 
 
-def test_ranks_of_unusable_scores_are_refused() -> None:
-    with pytest.raises(InputError, match="log-likelihoods have shape"):
-        ranks_of_truth(np.array([[0.0, np.nan]]), np.array([0]))
-
-
 def test_candidates_that_are_all_records_are_refused_before_the_run_and_one_fewer_is_played() -> None:
     settings = {"audit": {"kind": "reconstruction", "candidates": 60, "trials": 2, "epsilon-star": True}}
     privacy = {"sensitivity": None, "adjacency": "add-remove-record", "accountant": "gdp"}
-    plan = plan_run(parse_config(small_settings(privacy=privacy, **settings)))
+    plan = small_plan(privacy=privacy, **settings)
     with pytest.raises(InputError, match=r"60 candidates .*fewer"):
         require_runnable(plan)
     settings["audit"]["candidates"] = 59
-    require_runnable(plan_run(parse_config(small_settings(privacy=privacy, **settings))))
+    require_runnable(small_plan(privacy=privacy, **settings))

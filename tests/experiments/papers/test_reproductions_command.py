@@ -5,32 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.cli.main import main
 from fl_audit.experiments.papers.reproduce import PAPERS
+from tests.builders.commands import RunCommand, command_runner
 
 
 @pytest.fixture
-def run_reproduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+def run_reproduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
 
-    def run(*arguments: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fl-audit", "reproduce", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
-
-    return run
+    return command_runner(capsys, "reproduce")
 
 
 @pytest.mark.long
-def test_an_item_without_runs(run_reproduce, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    status, out, _ = run_reproduce("bernau2021-table3", "--quick")
+def test_an_item_without_runs(run_reproduce: RunCommand, tmp_path: Path) -> None:
+    finished = run_reproduce("bernau2021-table3", "--quick")
     made = tmp_path / "runs" / "reproduce-bernau2021-table3-quick"
-    assert status == 0
-    assert "bernau2021-table3" in out
+    assert finished.returncode == 0
+    assert "bernau2021-table3" in finished.stdout
     assert sorted(path.name for path in made.iterdir()) == [
         "bernau2021-table3.html", "table3.csv", "table3.json", "table3.png", "table3.svg",
     ]  # fmt: skip
@@ -45,18 +38,20 @@ def test_an_item_without_runs(run_reproduce, tmp_path: Path) -> None:  # type: i
         (["bernau2021-fig9", "--engine", "cloud"], ": accepted are ray and local"),
     ],
 )
-def test_wrong_arguments_get_one_line(run_reproduce, tmp_path: Path, arguments: list[str], said: str) -> None:  # type: ignore[no-untyped-def]
-    status, _, err = run_reproduce(*arguments)
-    assert status == 2
-    assert said in err
-    assert "Traceback" not in err
+def test_wrong_arguments_get_one_line(
+    run_reproduce: RunCommand, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    finished = run_reproduce(*arguments)
+    assert finished.returncode == 2
+    assert said in finished.stderr
+    assert "Traceback" not in finished.stderr
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_help_names_every_paper_and_item(run_reproduce) -> None:  # type: ignore[no-untyped-def]
-    status, out, _ = run_reproduce("--help")
-    assert status == 0
-    words = " ".join(out.split())
+def test_the_help_names_every_paper_and_item(run_reproduce: RunCommand) -> None:
+    finished = run_reproduce("--help")
+    assert finished.returncode == 0
+    words = " ".join(finished.stdout.split())
     for paper in PAPERS:
         assert paper.key in words
         assert paper.heading in words

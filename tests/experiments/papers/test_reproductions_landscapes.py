@@ -34,13 +34,12 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, loss_scores
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.report.figure_style import to_png
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.mechanism_of_config import rounds_of
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import read_public
 from fl_audit.runs.sweeps.grid import grid, without_privacy
-from tests.small_audits import small_settings
+from tests.builders.runs import run_locally
+from tests.builders.settings import small_settings
 
 
 def test_the_settings_are_those_of_the_paper() -> None:
@@ -215,7 +214,7 @@ def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:
     """With D, their normal fit and that of the population give the Epsilon* that the run itself found."""
     values = without_privacy(small_settings(data={"records": 300}, audit={"trials": 6, "neighbour": "random"}))
     (one,) = grid(values, [])
-    run_audit(plan_run(one.config), tmp_path / "run", Engine.LOCAL, with_report=False)
+    run_locally(plan_run(one.config), tmp_path / "run")
     trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
     assert trials["bit"].nunique() == 2
     federation = load_federation(read_public(tmp_path / "run")[0])

@@ -33,7 +33,7 @@ from fl_audit.runs.sweeps.selection import (
 from fl_audit.runs.sweeps.selection_page import outcome_text, selection_page
 from fl_audit.runs.sweeps.sweep import run_sweep
 from fl_audit.tensor_files import read_tensors
-from tests.small_audits import small_settings
+from tests.builders.settings import small_settings
 
 VALUES = small_settings(
     training={"rounds": 2},

@@ -42,7 +42,8 @@ from fl_audit.runs.sweeps.sweep import SweepResults, run_sweep
 from fl_audit.runs.sweeps.tables import UNTRAINED, choose_utility, models_table, points_table
 from fl_audit.strategies.errors import FederationError
 from fl_audit.words import number_text
-from tests.small_audits import small_settings
+from tests.builders.runs import run_locally
+from tests.builders.settings import small_settings
 from tests.untold import assert_untold
 
 VALUES = small_settings(
@@ -105,7 +106,7 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     np.testing.assert_allclose(models["epsilon"][:6], [1.0] * 3 + [8.0] * 3, atol=1e-3)
     seeds = {path.name: RunDirectory(path).secret().seed for path in runs.iterdir()}
     plan = plan_run(points(8.0)[0].config).with_seed(seeds["epsilon=8.0"])
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    alone = run_locally(plan, tmp_path / "alone")
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
         np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.trials[column])
     assert found.utility == Metric.ACCURACY
@@ -203,7 +204,7 @@ def test_no_ended_sweep_leaves_a_half_point_with_its_seed(tmp_path: Path, monkey
     (left / "seed.json").write_text("{}")
 
     def interrupted(plan: Any, directory: Path, *_: Any, **__: Any) -> None:
-        run_audit(plan, directory, Engine.LOCAL, with_report=False)
+        run_locally(plan, directory)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fl_audit.runs.many_runs.run_audit", interrupted)
@@ -235,7 +236,7 @@ def test_frontier_and_ranges_of_points() -> None:
 def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
     both = grid(VALUES, [Axis("audit.neighbour", (0, "random"))])
     for one in both:
-        run_audit(plan_run(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False)
+        run_locally(plan_run(one.config), tmp_path / one.name)
     table = models_table(both, tmp_path)
     table.to_parquet(tmp_path / "models.parquet")
     assert table["audit.neighbour"].unique().tolist() == ["0", "random"]
@@ -249,7 +250,7 @@ def test_points_of_the_membership_audit_name_their_strongest_attack(tmp_path: Pa
         audit=audit,
     )
     both = grid(settings, [Axis("audit.kind", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
-    found = [run_audit(plan_run(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False) for one in both]
+    found = [run_locally(plan_run(one.config), tmp_path / one.name) for one in both]
     models = models_table(both, tmp_path)
     table = points_table(models, both, Metric.ACCURACY)
     rates = found[0].summary["attacks"]["by_name"]["loss"]

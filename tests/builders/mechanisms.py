@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.builders.settings import changed_settings
+
 Changes = dict[str, dict[str, Any]]
 
 _CLIENTS: Changes = {
@@ -33,7 +35,7 @@ _RECORDS: Changes = {
 
 
 def _with(base: Changes, **changes: dict[str, Any]) -> Changes:
-    return {name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}}
+    return changed_settings(base, changes)
 
 
 MECHANISMS: dict[str, Changes] = {

@@ -1,12 +1,8 @@
-"""Small audits for tests."""
+"""Configurations of small audits."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from fl_audit.federation.run_plan import RunPlan
-
-MakePlan = Callable[..., RunPlan]
 
 
 def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
@@ -37,6 +33,13 @@ def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
     else:
         settings["privacy"] = {"adjacency": _relation(settings)} | settings["privacy"]
     return settings
+
+
+def changed_settings(
+    settings: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return settings with changes; a section keeps what is not changed."""
+    return {name: {**settings.get(name, {}), **changes.get(name, {})} for name in {**settings, **changes}}
 
 
 def toml_text(settings: Mapping[str, Mapping[str, Any]]) -> str:

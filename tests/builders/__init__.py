@@ -1,0 +1,1 @@
+"""Configurations, plans, runs, mechanisms, strategies and tables that many tests start from."""
