@@ -38,7 +38,7 @@ OWN_FILES = {
     "data/builtin.py": "data of scikit-learn",
     "app_audits/launchers/isolated_process.py": "a log that this program writes",
     "app_audits/launchers/review_launcher.py": "a log that this program writes",
-    "app_audits/black_box/trial_store.py": "a file that this program writes",
+    "app_audits/black_box/transcript_store.py": "a file that this program writes",
 }
 """Modules with a call that opens a file or reads its content, and why it is no user's file that is opened there."""
 OPENING = {"open", "read_text", "read_bytes", "load_file", "safe_open", "from_filelike", "fromfile", "loadtxt",

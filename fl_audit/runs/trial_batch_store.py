@@ -1,9 +1,8 @@
 """Storage of the results of trial batches (trials that are trained together), verified by digests.
 
-Trials of other people's code have a store of their own (`app_audits/black_box/trial_store.py`). They are played and
-stored one by one, and each is a transcript of vectors and of whatever numbers the app released, where a batch is tables
-with the same columns and stacked tensors. Their store also remembers, from one run of the app to the next, which update
-tells most; a run here has nothing to remember but which batches are whole.
+Trials of other people's code have a store of transcripts (`app_audits/black_box/transcript_store.py`), which are stored
+one by one. A batch is tables with the same columns and stacked tensors. Its store remembers nothing but which batches
+are whole: the choices of a run follow from its configuration.
 """
 
 import hashlib

@@ -37,7 +37,7 @@ from fl_audit.app_audits.black_box.message_tensors import (
 )
 from fl_audit.app_audits.black_box.metric_lookups import numbers_over_rounds
 from fl_audit.app_audits.black_box.recorder import TrialRecorder, recorded_trial
-from fl_audit.app_audits.black_box.trial_store import StoredTrials, open_trial_store
+from fl_audit.app_audits.black_box.transcript_store import TranscriptStore, open_transcript_store
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim_audit_results import OthersNoiseShareReason
 from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript
@@ -124,20 +124,20 @@ class AppTrialRunner:
         codes = joined(self.code, *self.training_recorder.codes)
         shapes = shapes_of(self._model)
         self._target, self._watcher = self._target_and_observer()
-        self._campaign = campaign = open_trial_store(audit, shapes, self.contributions, self.app, codes, say)
-        if campaign.is_new:
+        self._store = store = open_transcript_store(audit, shapes, self.contributions, self.app, codes, say)
+        if store.is_new:
             # Under a claim about records, clients may add noise themselves.
             is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
             is_alone = is_alone and clips_and_adds_noise(self.pristine.strategy)
-            campaign.begin_trials(None if is_alone else OthersNoiseShareReason.SHARES)
-        if not self._play_missing(campaign):
-            campaign.begin_trials(OthersNoiseShareReason.SHARES_OUTSIDE)
-            self._play_missing(campaign)
+            store.begin_trials(None if is_alone else OthersNoiseShareReason.SHARES)
+        if not self._play_missing(store):
+            store.begin_trials(OthersNoiseShareReason.SHARES_OUTSIDE)
+            self._play_missing(store)
         outside = sorted({*self._outside, *self._copy.outside})
         rounds = self.pristine.arguments.get("num_rounds")
-        say(finish(campaign, self.sketch.columns, outside, rounds if isinstance(rounds, int) else None))
+        say(finish(store, self.sketch.columns, outside, rounds if isinstance(rounds, int) else None))
 
-    def _play_missing(self, stored_trials: StoredTrials) -> bool:
+    def _play_missing(self, store: TranscriptStore) -> bool:
         """Play and store the trials that are missing, and return whether they could be played as they were begun.
 
         They could not if clients that should repeat an earlier reply send other values, because their mods add noise.
@@ -145,23 +145,23 @@ class AppTrialRunner:
         audit = self.audit
         # One probe sends an update of exactly zero, which an ordinary client that learns nothing would send.
         is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
-        if is_removed and stored_trials.zero_update_error is None:
+        if is_removed and store.zero_update_error is None:
             transcript, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, TargetUpdateKind.OWN, 1)
-            stored_trials.keep_probe(transcript.refusal or "; ".join(recorder.errors[:1]) or _values_error(transcript))
+            store.keep_probe(transcript.refusal or "; ".join(recorder.errors[:1]) or _values_error(transcript))
         start_time = time.monotonic()
         arrived = dict[tuple[TargetUpdateKind, int], str]()
-        is_still = stored_trials.not_covered is None
-        for trial in stored_trials.missing[: audit.trials_per_run]:
-            stored_trials.choose_update(self.sketch.columns)
-            contribution = TargetUpdateKind(stored_trials.contribution(trial))
-            action = audit.action(stored_trials.is_present(trial), contribution, not stored_trials.zero_update_error)
+        is_still = store.not_covered is None
+        for trial in store.missing[: audit.trials_per_run]:
+            store.choose_update(self.sketch.columns)
+            contribution = TargetUpdateKind(store.contribution(trial))
+            action = audit.action(store.is_present(trial), contribution, not store.zero_update_error)
             transcript, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
             # Replies of the others are compared between trials with the same contribution of the target's client.
             if any(
                 arrived.setdefault((contribution, node), digest) != digest for node, digest in recorder.arrived.items()
             ):
                 return False
-            stored_trials.add(trial, transcript)
+            store.add(trial, transcript)
             if time.monotonic() - start_time > _TOLD_EVERY:
                 start_time = time.monotonic()
                 say(f"trial {trial} of {audit.trials}")
@@ -237,7 +237,7 @@ class AppTrialRunner:
             knows_others=True,
             released_numbers=_train_metrics if audit.numbers is AbsentTargetMetrics.WITHHELD else lambda _: {},
         )
-        draws = generator(self._campaign.seed, Purpose.BLACK_BOX, trial=trial)
+        draws = generator(self._store.seed, Purpose.BLACK_BOX, trial=trial)
         seed_generators(draws)
         with in_working_copy(self._copy):
             again = self.pristine.copy_for_trial(rounds, draws, self._copy.path_in_copy)

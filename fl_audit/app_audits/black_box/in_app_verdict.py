@@ -11,7 +11,7 @@ from fl_audit.adjacency import Relation
 from fl_audit.app_audits.black_box.audit_config import AuditConfig, TargetUpdateKind
 from fl_audit.app_audits.black_box.message_tags import AbsentTargetMetrics, Observer
 from fl_audit.app_audits.black_box.recorder import ERROR, FAILED, evidence_names
-from fl_audit.app_audits.black_box.trial_store import ResultColumns, StoredTrials
+from fl_audit.app_audits.black_box.transcript_store import ResultColumns, TranscriptStore
 from fl_audit.app_audits.black_box.working_copy import outside_words
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
@@ -112,14 +112,14 @@ def _report_text(result: AuditResult, knows_others: str) -> str:
 
 def finished_result(audit: AuditConfig) -> ClaimAudit:
     """Return the result of an audit from its stored trials; raise `InputError` if some have not been run yet."""
-    campaign = StoredTrials.finished(audit)
-    if campaign is None:
+    store = TranscriptStore.finished(audit)
+    if store is None:
         raise InputError(f"{audit.directory} holds no finished audit: run the app until all trials are played")
-    return _result(campaign)
+    return _result(store)
 
 
 def finish(
-    stored_trials: StoredTrials, columns: ResultColumns, outside: Sequence[str], rounds_of_training: int | None = None
+    store: TranscriptStore, columns: ResultColumns, outside: Sequence[str], rounds_of_training: int | None = None
 ) -> str:
     """Return the text of the audit's report, and write it as `summary.json` and `verdict.txt`.
 
@@ -127,43 +127,39 @@ def finish(
 
     `rounds_of_training`: Number of rounds of the app's own training; None if it is not known.
     """
-    if missing := len(stored_trials.missing):
-        trials = stored_trials.audit.trials
-        played = f"{trials - missing} of {trials} trials are played, kept in {stored_trials.directory}"
+    if missing := len(store.missing):
+        trials = store.audit.trials
+        played = f"{trials - missing} of {trials} trials are played, kept in {store.directory}"
         return f"{played}: run the app again for the others"
-    stored_trials.keep_columns(columns)
-    result = _result(stored_trials)
-    provisos = dict.fromkeys(_WORDS, _CRAFTED) if stored_trials.chosen_update == TargetUpdateKind.CRAFTED else {}
+    store.keep_columns(columns)
+    result = _result(store)
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if store.chosen_update == TargetUpdateKind.CRAFTED else {}
     audit_findings = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos)
-    notes = _notes(stored_trials, outside)
+    notes = _notes(store, outside)
     notes += _notes_on_rounds(result.claim, rounds_of_training)
     refusals = tuple(map(_refused, result.refusals))
-    stored_result = in_app_result(
-        stored_trials.directory.name, result, audit_findings, rounds_of_training, refusals, notes
-    )
+    stored_result = in_app_result(store.directory.name, result, audit_findings, rounds_of_training, refusals, notes)
     knows_others = _KNOWS_OTHERS if result.knowing is not None else ""
     text = _report_text(stored_result, knows_others)
-    write_json(stored_trials.directory / "summary.json", stored_result.to_json())
-    write_text(stored_trials.directory / "verdict.txt", f"{text}\n")
-    return f"{text}\nWritten to {stored_trials.directory}/summary.json."
+    write_json(store.directory / "summary.json", stored_result.to_json())
+    write_text(store.directory / "verdict.txt", f"{text}\n")
+    return f"{text}\nWritten to {store.directory}/summary.json."
 
 
-def _result(stored_trials: StoredTrials) -> ClaimAudit:
-    audit = stored_trials.audit
-    numbers = stored_trials.evaluated_trials
-    transcripts = [stored_trials.trial(number) for number in numbers]
-    present = np.array([stored_trials.is_present(number) for number in numbers])
+def _result(store: TranscriptStore) -> ClaimAudit:
+    audit = store.audit
+    numbers = store.evaluated_trials
+    transcripts = [store.trial(number) for number in numbers]
+    present = np.array([store.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
     kind += " record" if audit.is_about_records else ""
-    trials = stacked(transcripts, stored_trials.columns, evidence_names(transcripts))
+    trials = stacked(transcripts, store.columns, evidence_names(transcripts))
     failed = [FAILED in transcript.numbers for transcript in transcripts]
-    knows = audit.knows_others or stored_trials.is_of_server
+    knows = audit.knows_others or store.is_of_server
     result = audit_online(audit.claim, kind, trials, present, audit.confidence, knows, np.array(failed))
-    refusals = tuple(_refusals(kind, transcripts, present, stored_trials.zero_update_error))
+    refusals = tuple(_refusals(kind, transcripts, present, store.zero_update_error))
     hindrance = _hindrance(transcripts, present, audit.is_about_records)
-    return replace(
-        result, not_covered=stored_trials.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance
-    )
+    return replace(result, not_covered=store.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance)
 
 
 def _notes_on_rounds(claim: StatedClaim, rounds_of_training: int | None) -> tuple[str, ...]:
@@ -178,23 +174,23 @@ def _notes_on_rounds(claim: StatedClaim, rounds_of_training: int | None) -> tupl
     )
 
 
-def _notes(stored_trials: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
+def _notes(store: TranscriptStore, outside: Sequence[str]) -> tuple[str, ...]:
     """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits."""
-    audit = stored_trials.audit
+    audit = store.audit
     notes = [outside_words(outside)] if outside else []
-    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(stored_trials.evaluated_trials)
+    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(store.evaluated_trials)
     if needed > audit.trials:
         notes.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
-    if len(stored_trials.contributions) > 1:
-        tried = f"The first trials tried the contributions {' and '.join(stored_trials.contributions)}"
-        notes.append(f"{tried}; all others played {stored_trials.chosen_update}, which told more.")
+    if len(store.contributions) > 1:
+        tried = f"The first trials tried the contributions {' and '.join(store.contributions)}"
+        notes.append(f"{tried}; all others played {store.chosen_update}, which told more.")
     if audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records:
         remark = "The numbers that clients report were left as they are: nothing is said of them."
         notes.append(f'{remark} numbers="withheld" has a claim cover them.')
     if audit.observer is Observer.CLIENT:
-        knows = "knows" if audit.knows_others or stored_trials.is_of_server else "does not know"
+        knows = "knows" if audit.knows_others or store.is_of_server else "does not know"
         notes.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
-    if stored_trials.not_covered is None:
+    if store.not_covered is None:
         same = "Everybody else replied the same in every trial"
         notes.append(f"{same}: the noise of the server alone has to keep the claim.")
     return tuple(notes)

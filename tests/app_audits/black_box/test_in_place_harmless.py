@@ -31,7 +31,7 @@ from tests.app_audits.black_box.toy_app import CLIENTS, Noisy, kept_in, toy_audi
 
 _HOOKS = {
     "fl_audit.app_audits.black_box.trials_after_training.fingerprint": "no trials",
-    "fl_audit.app_audits.black_box.app_trial_runner.open_trial_store": "ended early",
+    "fl_audit.app_audits.black_box.app_trial_runner.open_transcript_store": "ended early",
     "fl_audit.app_audits.black_box.app_trial_runner.WorkingCopy": "no trials",
     "fl_audit.app_audits.black_box.target_mod.client_fingerprint": "no client answered",
     "fl_audit.app_audits.black_box.trials_after_training.linear_sketch_of": "no trials",
@@ -44,7 +44,7 @@ _HOOKS = {
     "fl_audit.app_audits.black_box.target_mod.ClientAnswer": "no client answered",
     "fl_audit.app_audits.black_box.app_trial_runner.AppTrialRunner.play": "ended early",
     "fl_audit.app_audits.black_box.app_trial_runner.recorded_trial": "ended early",
-    "fl_audit.app_audits.black_box.trial_store.StoredTrials.add": "ended early",
+    "fl_audit.app_audits.black_box.transcript_store.TranscriptStore.add": "ended early",
     "fl_audit.app_audits.black_box.app_trial_runner.finish": "ended early",
 }
 

@@ -1,6 +1,8 @@
-"""The folder of an audit: settings, the secret seed of the trials, and each finished trial's transcript (results).
+"""The folder of an audit of other people's code: settings, the secret seed, and each finished trial's transcript.
 
-Batches of simulated trials are stored by `runs/trial_batch_store.py`, which says why both are needed.
+Batches of simulated trials are stored by `runs/trial_batch_store.py`. Here trials are played one by one, over several
+runs of the app, and each is a transcript of vectors and of whatever numbers the app released. The store also remembers
+from one run of the app to the next which update tells most.
 """
 
 import json
@@ -35,8 +37,8 @@ ResultColumns = tuple[tuple[str, slice], ...]  # for each tensor of the model, i
 
 
 @dataclass(frozen=True)
-class StoredTrials:
-    """The stored trials of an audit, in a folder with its settings; several runs of the app may add trials."""
+class TranscriptStore:
+    """The transcripts of an audit's trials, in a folder with its settings; several runs of the app may add trials."""
 
     directory: Path  # folder of the trials
     audit: AuditConfig  # settings of the audit
@@ -46,7 +48,7 @@ class StoredTrials:
     contributions: tuple[str, ...]
 
     @staticmethod
-    def finished(audit: AuditConfig) -> "StoredTrials | None":
+    def finished(audit: AuditConfig) -> "TranscriptStore | None":
         """Return the most recent finished trials with the settings of an audit; None if there are none.
 
         Raises `InputError` if the audit's folder has finished trials of several apps.
@@ -61,7 +63,7 @@ class StoredTrials:
         if not settings_by_path:
             return None
         last = max(settings_by_path, key=lambda path: path.stat().st_mtime_ns)
-        return StoredTrials(last.parent, audit, _seed(last.parent), tuple(settings_by_path[last]["contributions"]))
+        return TranscriptStore(last.parent, audit, _seed(last.parent), tuple(settings_by_path[last]["contributions"]))
 
     @property
     def pilots(self) -> int:
@@ -200,9 +202,9 @@ class StoredTrials:
         write_json(self.directory / _PROBE, {"said": text})
 
 
-def open_trial_store(
+def open_transcript_store(
     audit: AuditConfig, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
-) -> StoredTrials:
+) -> TranscriptStore:
     """Return the stored trials of an audit, to which more can be added; create their folder if it does not exist.
 
     Trials are stored separately for each app, version of its code, and settings. A damaged file raises `InputError`.
@@ -214,7 +216,7 @@ def open_trial_store(
     directory = audit.directory / f"{name}-{digest}"
     if (directory / _SETTINGS).exists() and (directory / _SECRET).exists():
         remove_temporary_files(directory)
-        return StoredTrials(directory, audit, _seed(directory), tried)
+        return TranscriptStore(directory, audit, _seed(directory), tried)
     paths = audit.directory.glob(f"{name}-*/{_SETTINGS}")
     last = max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
     if last is not None:
@@ -225,7 +227,7 @@ def open_trial_store(
     seed = secrets.randbits(63) if audit.seed is None else audit.seed
     write_json(directory / _SECRET, {"seed": seed}, private=True)
     write_json(directory / _SETTINGS, agreed)
-    return StoredTrials(directory, audit, seed, tried)
+    return TranscriptStore(directory, audit, seed, tried)
 
 
 def _seed(directory: Path) -> int:
