@@ -163,13 +163,13 @@ def _details(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) 
 
 def _opening(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return sentences on the cause of a broken claim, on untried scenarios, and on floating-point leaks."""
-    causes = [finding.cause for finding in findings[:1] if finding.attempt.is_broken]
+    causes = [finding.cause for finding in findings[:1] if finding.test.is_broken]
     return " ".join(phrase for phrase in (*causes, untried_words(claim_audit), floating_words(claim_audit)) if phrase)
 
 
 def _next(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim."""
-    broken = [finding for finding in findings if finding.attempt.is_broken]
+    broken = [finding for finding in findings if finding.test.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."
     return next_step_words(claim_audit)
@@ -180,43 +180,36 @@ def _table(findings: Sequence[DistinguisherFinding]) -> str:
         return paragraph_html("No trial could be played.")
     rows = []
     for finding in findings:
-        attempt = finding.attempt
-        right = f"{attempt.right / attempt.trials:.1%}"
+        test = finding.test
+        right = f"{test.right / test.trials:.1%}"
         rows.append(
-            (
-                attempt.distinguisher.kind,
-                attempt.distinguisher.group,
-                finding.shown,
-                finding.allowed,
-                right,
-                str(attempt.trials),
-            )
+            (test.distinguisher.kind, test.distinguisher.group, finding.shown, finding.allowed, right, str(test.trials))
         )
     return page_table(("trial", "what told", "shown", "claimed", "guessed right", "trials"), rows, numbers=(4, 5))
 
 
 def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
-    attempt, figure = finding.attempt, new_figure(4.0)
+    test, figure = finding.test, new_figure(4.0)
     # Scores under D and D', and their trade-off with what the claim allows.
     score_axes, tradeoff_axes = figure.subplots(1, 2)
-    _draw_scores(score_axes, attempt)
-    draw_tradeoff(tradeoff_axes, claim_audit.claim.limits, attempt.scores, attempt.present)
-    broken = "breaks the claim" if attempt.is_broken else "does not contradict the claim"
+    _draw_scores(score_axes, test)
+    draw_tradeoff(tradeoff_axes, claim_audit.claim.limits, test.scores, test.present)
+    broken = "breaks the claim" if test.is_broken else "does not contradict the claim"
     phrases = [
-        heading_html(f"{attempt.distinguisher.kind.capitalize()}: {broken}"),
-        paragraph_html(finding.cause) if attempt.is_broken else "",
+        heading_html(f"{test.distinguisher.kind.capitalize()}: {broken}"),
+        paragraph_html(finding.cause) if test.is_broken else "",
         paragraph_html(capital(f"{finding.words}: {finding.sentence}")),
         html_figure(
             to_png(figure),
-            f"Scores under D and D' and their trade-off, trial: {attempt.distinguisher.kind}",
-            f"{attempt.trials} fresh trials of the kind '{attempt.distinguisher.kind}': {finding.words}.",
+            f"Scores under D and D' and their trade-off, trial: {test.distinguisher.kind}",
+            f"{test.trials} fresh trials of the kind '{test.distinguisher.kind}': {finding.words}.",
         ),
-        paragraph_html("What differs most in the transcript:") if attempt.lines else "",
-        list_html(attempt.lines),
-        paragraph_html(f"{attempt.noise.words} A broken reading keeps a verdict from being consistent.")
-        if attempt.noise
+        paragraph_html("What differs most in the transcript:") if test.lines else "",
+        list_html(test.lines),
+        paragraph_html(f"{test.noise.words} A broken reading keeps a verdict from being consistent.")
+        if test.noise
         else "",
-        paragraph_html(f"Usual fix: {finding.fix}") if attempt.is_broken else "",
+        paragraph_html(f"Usual fix: {finding.fix}") if test.is_broken else "",
     ]
     return joined_html(*phrases)
 

@@ -140,7 +140,7 @@ def test_what_fixes_follows_from_the_cause(make: Make, fix: str) -> None:
     claim = replace(_CLAIM, noise_multiplier=5.0, rounds=2)
     result = result_of(claim, lambda bits, random: trials_of(make(bits, random)))
     found = findings(result, {"kind": "words"}, {"kind": "Calibrate the noise."})[0]
-    assert found.attempt.is_broken
+    assert found.test.is_broken
     assert fix in found.fix.partition(".")[0]
     # More noise is advised besides where it is too little by itself.
     assert ("Calibrate" in found.fix) is ("too little noise" in found.cause)

@@ -188,7 +188,7 @@ def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
     assert re.match(rf"Inconclusive: {UNSEEN} .*\(local_app_without_data\.client_app:app ", headline(found))
     # What is kept meanwhile: before all trials that none was played, and then what was judged.
     assert kept[0].result.unplayed == ("removed",)
-    assert [bool(one.result.attempts) for one in kept][-1]
+    assert [bool(one.result.tests) for one in kept][-1]
     assert {one.verdict for one in kept} == {Verdict.INCONCLUSIVE}
     assert all(review_json(one)["not_loaded"] for one in kept)
 
