@@ -54,8 +54,3 @@ def test_a_new_kind_refuses_what_it_is_not_played_with(monkeypatch: pytest.Monke
         _plan(candidates=3)
     with pytest.raises(InputError, match=r"with kind = 'first-target'.*add-remove-record"):
         small_plan(audit={"kind": _NAME, "targets": 5}, privacy={"adjacency": "replace-record", "sensitivity": None})
-
-
-def test_without_its_line_a_kind_is_unknown() -> None:
-    with pytest.raises(InputError, match=r"audit\.kind is 'first-target': .* 'identifiability'"):
-        _plan()

@@ -54,9 +54,9 @@ def template_texts(name: str, **facts: Any) -> dict[str, str]:
     # A fact of several lines, such as the message of an error, must not pass for further texts.
     facts = {key: " ".join(fact.splitlines()) if isinstance(fact, str) else fact for key, fact in facts.items()}
     for line in template_lines(name, **facts):
-        key, bar, text = line.partition(_BAR)
+        key, bar, text = f"{line} ".partition(_BAR)
         if bar:
-            texts[key] = text
+            texts[key] = text.strip()
         else:
             last = next(reversed(texts))
             texts[last] = f"{texts[last]} {line}"

@@ -12,7 +12,7 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.report_elements import SectionError
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.exact_answers import exact_answers
-from fl_audit.verdict.exact_questions import ExactAnswer
+from fl_audit.verdict.exact_questions import ExactAnswer, open_answers
 from fl_audit.verdict.judging import without_noise, without_tests
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate
 from fl_audit.verdict.verdict import AuditKindPhrases, Verdict, VerdictDetails
@@ -55,6 +55,12 @@ class VerdictFinding:
         return self.judgement is not None and [
             test.name for test in self.judgement.tests if test.name not in OF_OPENED
         ] == [TestName.SCORES]
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether a part of the report or a test could not be computed, or an exact question is open."""
+        judged = self.judged
+        return bool(self.errors or judged.not_computed or open_answers(judged.exact))
 
     @property
     def words(self) -> AuditKindPhrases:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
@@ -20,14 +20,12 @@ from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.scope import looks_text, scope_text
 from fl_audit.verdict.signal_detection_limit import RARE_SHARE, RARE_TIMES, SignalDetectionLimit
-from fl_audit.verdict.verdict import Verdict, VerdictDetails
+from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.verdict.verdict_messages import broken_tests, exact_sentences, message_of, p_text, reason_text, title_of
-from fl_audit.words import DASH, capital, duration, number_text, one_in, percent, plural, uncapital
+from fl_audit.words import DASH, capital, duration, one_in, percent, plural, uncapital
 
-_BREACH_OF_SIZE = f"a breach of {BREACH:g} times the guarantee, if it lies in the size of the noise alone"
 WEAK = "But the guarantee itself assures next to nothing."
 """Sentence in the banner of a consistent run whose guarantee excludes no belief."""
-_FOUND = f"{round(10 * DETECTION_POWER)} of 10 such runs would have found it"
 _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
 
@@ -40,187 +38,80 @@ def verdict_of(contents: ReportContents) -> VerdictFinding:
 
 def banner(contents: ReportContents) -> Banner:
     """Return the report's banner, which shows the verdict and one line with the reasons for it."""
-    numbers = verdict_of(contents)
-    match numbers.verdict:
-        case Verdict.VIOLATED:
-            line = _broken(contents)
-        case Verdict.CONSISTENT:
-            tests = len(numbers.judged.tests)
-            none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
-            # A green banner must not pass for an assurance that the guarantee does not give.
-            weak = f" {WEAK}" * is_weak_guarantee(contents.guarantee)
-            line = f"{none} the guarantee.{weak} {_limits(contents)}".strip()
-        case Verdict.INCONCLUSIVE if numbers.contradicted_by:
-            names = ", ".join(numbers.contradicted_by)
-            line = f"No test contradicts the guarantee, but what was measured below does: {names}."
-        case Verdict.INCONCLUSIVE if line := unanswered_text(numbers, contents.words):
-            pass
-        case Verdict.INCONCLUSIVE:
-            line = f"{_too_little(numbers, contents.words)} {trials_needed_text(numbers, contents.words)}"
-        case Verdict.NO_GUARANTEE:
-            line = "These models were trained without clipping and noise; there is nothing to hold them to."
-        case Verdict.NOT_AUDITED:
-            line = "No insider took part; nothing was held against the guarantee."
-        case _:
-            assert_never(numbers.verdict)
-    return verdict_banner(numbers.verdict, line)
+    return verdict_banner(verdict_of(contents).verdict, verdict_texts(contents)["banner"])
 
 
-def _broken(contents: ReportContents) -> str:
-    """Return sentences on the clearest breach, up to two other kinds of breach, and the number of failed tests."""
-    exact = exact_sentences(verdict_of(contents).judged.exact)
-    if not (broken := broken_tests(verdict_of(contents).judgement, contents.words)):
-        return exact
-    first, *messages = broken
+def verdict_texts(contents: ReportContents) -> dict[str, str]:
+    """Return the texts on the verdict of a run by name; the template `verdict.md` explains them."""
+    finding = verdict_of(contents)
+    mechanism = contents.plan.federation.mechanism
+    shares = {"missing_anywhere": finding.missing_anywhere, "missing_at_unit": finding.missing_at_unit}
+    needed = finding.seconds_needed
+    return template_texts(
+        "verdict.md",
+        verdict=finding.verdict,
+        unit=contents.words.one,
+        differing=contents.words.differing,
+        is_randomised=contents.plan.federation.local_randomizer is not None,
+        is_private_release=mechanism.is_private_release,
+        is_weak=contents.plan.guarantee is not None and is_weak_guarantee(contents.plan.guarantee),
+        weak=WEAK,
+        contradicted_by=finding.contradicted_by,
+        errors=[uncapital(error.part) for error in finding.errors],
+        claimed=finding.claimed,
+        breach=BREACH,
+        blind=finding.words.blind,
+        to_find_more=finding.words.to_find_more,
+        judges_scores=finding.judges_scores,
+        time_needed=None if needed is None else duration(needed),
+        runs_of_ten=round(10 * DETECTION_POWER),
+        looks=len(contents.run.looks),
+        judged_before=looks_text(finding.judgement, contents.run),
+        **{name: None if share is None else float(f"{share:.2g}") for name, share in shares.items()},
+        **_judged_facts(finding.judgement, contents.words),
+        **_broken_facts(finding.judgement, contents.words),
+    )
+
+
+def _judged_facts(details: VerdictDetails | None, words: UnitWords) -> dict[str, Any]:
+    """Return what the texts on a verdict name of the tests, and of their limits of detection."""
+    tests = () if details is None else details.tests
+    open_questions = () if details is None else open_answers(details.exact)
+    return {
+        "tests": len(tests),
+        "ceiling": tests[0].more.get("ceiling") if tests else None,
+        "not_computed": () if details is None else [uncapital(title_of(name, words)) for name in details.not_computed],
+        "open_reason": open_questions[0].reason if open_questions else "",
+        "limit": math.inf if details is None else details.limit_of_detection,
+        "is_conclusive": details is not None and details.conclusive,
+        "signal": None if details is None else details.signal,
+        "trials_needed": None if details is None else details.trials_for_conclusive_verdict,
+        "level": None if details is None else details.level,
+    }
+
+
+def _broken_facts(details: VerdictDetails | None, words: UnitWords) -> dict[str, Any]:
+    """Return what the texts on a verdict name of failed tests: the clearest one, and two other kinds of breach."""
+    broken = broken_tests(details, words)
+    clearest = broken[0] if broken else None
     # If the noise has another size, the tests of its shape fail too, because they take it in units of the claimed
     # noise.
-    follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
-    told_too = [
-        message for message in reversed(messages) if message.kind != first.kind and message.test.name not in follows
-    ]
-    kinds = {message.kind: uncapital(message.breach) for message in told_too}
-    kinds_named = list(kinds.values())[::-1][:_MOST_NAMED]
-    also = f" Also: {'; '.join(kinds_named)}." if kinds_named else ""
-    sentence = f"{exact} {first.sentence}".strip()
-    return f"{sentence}{also}" + (f" {plural(len(messages) + 1, 'test')} failed." if messages else "")
+    follows = OF_SHAPE if clearest is not None and clearest.test.name is TestName.NOISE_TOTAL else ()
+    kinds = {
+        message.kind: uncapital(message.breach)
+        for message in reversed(broken[1:])
+        if message.kind != broken[0].kind and message.test.name not in follows
+    }
+    return {
+        "exact": "" if details is None else exact_sentences(details.exact),
+        "clearest": "" if clearest is None else clearest.sentence,
+        "also": list(kinds.values())[::-1][:_MOST_NAMED],
+        "failed": len(broken),
+    }
 
 
-def unanswered_text(finding: VerdictFinding, words: UnitWords) -> str:
-    """Return a sentence on what could not be computed, or on an open exact question; empty if there is none."""
-    judged = finding.judged
-    if finding.errors:
-        parts_text = ", ".join(uncapital(error.part) for error in finding.errors)
-        return (
-            f"A part of the report could not be computed, and what could be found nothing. Not computed: {parts_text}."
-        )
-    if judged.not_computed:
-        names = ", ".join(uncapital(title_of(name, words)) for name in judged.not_computed)
-        return f"Not every test could be computed, and the others found nothing. Not computed: {names}."
-    if unanswered := open_answers(judged.exact):
-        return f"No test failed, and a question is open: {unanswered[0].reason}."
-    return ""
-
-
-def _too_little(finding: VerdictFinding, words: UnitWords) -> str:
-    """Return a sentence on why the run is inconclusive: the breaches that it could not have found."""
-    judged = finding.judged
-    if finding.judges_scores:
-        return (
-            "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
-            f"could have passed unseen. {_largest_detectable_epsilon_text(judged.tests[0], finding.claimed)}"
-        )
-    if not math.isfinite(judged.limit_of_detection):
-        return finding.words.blind or (
-            f"The trials cannot tell: {words.differing} made hardly any difference in any round, so the noise that has "
-            "to hide it could not be tested. The other tests found no breach."
-        )
-    if judged.conclusive and judged.signal is not None:
-        return (
-            f"Too few trials to tell whether the {words.one} counts once: {_counted(judged.signal.limit)} what the "
-            "clipping norm allows could have passed, and nothing was found."
-        )
-    return "Too few trials to tell: only a gross breach could have been found, and none was."
-
-
-def _counted(number: float) -> str:
-    """Return "2 times" or the like for a number, and "any number of times" if it is not finite."""
-    return f"{number_text(number, 3)} times" if math.isfinite(number) else "any number of times"
-
-
-def _largest_detectable_epsilon_text(result: TestResult, claimed: float) -> str:
-    """Return a sentence on the largest epsilon that a test of as many attack scores as the run has could show."""
-    ceiling = result.more["ceiling"]
-    only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
-    ceiling_text = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
-    return f"At the level of the verdict, {ceiling_text}, and {only}."
-
-
-def trials_needed_text(finding: VerdictFinding, words: UnitWords) -> str:
-    """Return a sentence on the trials, and the time, that a run needs to find a breach of 1.5 times the guarantee."""
-    judgement = finding.judgement
-    if finding.words.to_find_more is not None:
-        return finding.words.to_find_more
-    if finding.judges_scores:
-        return "More trials can show a breach; no number of them shows by such scores alone that there is none."
-    if judgement is None or judgement.trials_for_conclusive_verdict is None:
-        of_signal = judgement is not None and judgement.conclusive
-        breach = f"a {words.one} that counts {BREACH:g} times" if of_signal else "a breach"
-        return f"No number of trials would find {breach} here: choose another one to protect (neighbour in [audit])."
-    time = "" if finding.seconds_needed is None else f", {duration(finding.seconds_needed)} here,"
-    trials = plural(judgement.trials_for_conclusive_verdict, "trial")
-    breach = _BREACH_OF_SIZE if finding.claimed > 0 else "it if only two thirds of the noise were there"
-    if judgement.signal is None:
-        return f"{trials}{time} would find {breach}."
-    breach_text = f"a {words.one} that counts {BREACH:g} times"
-    if judgement.conclusive:
-        return f"{trials}{time} would find {breach_text}."
-    return f"{trials}{time} would find {breach}, and {breach_text}."
-
-
-def _limits(contents: ReportContents) -> str:
-    """Return a sentence on the smallest shares of missing noise that the run would have found; empty if unknown."""
-    numbers = verdict_of(contents)
-    unit = contents.words.one
-    shares = (numbers.missing_anywhere, numbers.missing_at_unit)
-    anywhere, at_unit = (None if share is None else percent(float(f"{share:.2g}")) for share in shares)
-    if at_unit is None:
-        return ""
-    signal = numbers.judged.signal
-    breach_text = ""
-    if signal is not None:
-        is_shorter = signal.times - 1 > 1.1 * (signal.limit - 1)
-        longest = f" ({number_text(signal.limit, 3)} if as long as the clipping norm)" if is_shorter else ""
-        breach_text = f", and a {unit} that counts {_counted(signal.times)}{longest}"
-    if anywhere is None:
-        return f"Had {at_unit} of the noise been missing where it hides the {unit}, {_FOUND}{breach_text}."
-    just = f"{at_unit} just where it hides the {unit}"
-    return f"Had {anywhere} of the noise been missing, {_FOUND}, or {just}{breach_text}."
-
-
-def _sentence(finding: VerdictFinding, contents: ReportContents) -> str:
-    match finding.verdict:
-        case Verdict.VIOLATED:
-            if exact := exact_sentences(finding.judged.exact):
-                return f"The guarantee was broken, which no chance explains. {exact}"
-            text = (
-                f"The guarantee was broken. Where a guarantee is kept, so clear a sign comes up in at most "
-                f"{_alarms(finding.judged, contents.run)}. That says nothing of how much more others could learn."
-            )
-        case Verdict.CONSISTENT:
-            text = (
-                "Nothing we saw contradicts the guarantee. That covers this one example and this run only; it is no "
-                "proof for other people's data or other attacks."
-            )
-        case Verdict.INCONCLUSIVE if finding.contradicted_by:
-            text = (
-                "The verdict is open: no test of the guarantee failed, and something that was measured contradicts it."
-            )
-        case Verdict.INCONCLUSIVE if why := unanswered_text(finding, contents.words):
-            text = f"The verdict is open. {why}"
-        case Verdict.INCONCLUSIVE:
-            unseen = f"{_unseen(finding, contents.words)} could hardly have been seen"
-            text = f"The verdict is open: nothing we saw contradicts the guarantee, but {unseen}."
-        case Verdict.NO_GUARANTEE if contents.plan.federation.local_randomizer is not None:
-            return (
-                "There was no guarantee of the training to test, so there is no verdict. What protects the records in "
-                "these models is what their owners did to them, and no more."
-            )
-        case Verdict.NO_GUARANTEE:
-            return "There was no guarantee to test. These models must not pass for protected ones."
-        case Verdict.NOT_AUDITED:
-            text = "We came to no verdict: no insider took part, so nothing was held against the guarantee."
-        case _:
-            assert_never(finding.verdict)
-    if judged_before := looks_text(finding.judgement, contents.run):
-        text += f" {judged_before}"
-    if not contents.plan.federation.mechanism.is_private_release:
-        text += " The models of this run are test pieces and must not be handed out: their noise depends on the data."
-    return text
-
-
-def _unseen(finding: VerdictFinding, words: UnitWords) -> str:
-    """Return a noun phrase for a breach of the claim that an inconclusive run would probably have missed."""
-    return f"a {words.one} that counts {BREACH:g} times" if finding.judged.conclusive else "a breach"
+def _sentence(_: VerdictFinding, contents: ReportContents) -> str:
+    return verdict_texts(contents)["sentence"]
 
 
 def _alarms(details: VerdictDetails, run: FinishedRun) -> str:

@@ -95,30 +95,6 @@ def test_random_client_follows_the_seed_and_is_uniform() -> None:
     assert np.abs(np.bincount(chosen, minlength=4) - 100).max() < 45
 
 
-@pytest.mark.parametrize(
-    ("choice", "rank", "measure", "words"),
-    [
-        (4, 1, EUCLIDEAN, "neighbour is 4: .* 0 to 3,"),
-        (-1, 1, EUCLIDEAN, "neighbour is -1: .* 0 to 3"),
-        (MOST, 5, EUCLIDEAN, "neighbour-rank is 5: .* 1 to 4,"),
-        (MOST, 0, EUCLIDEAN, "neighbour-rank is 0"),
-        (RANDOM, 2, EUCLIDEAN, "neighbour-rank is 2 .*random: .* neighbour = most-"),
-        (LEAST, 1, Dissimilarity.SSIM, "ssim between clients, .*: .* euclidean, manhattan and cosine"),
-        (LEAST, 1, Dissimilarity.HAMMING, "hamming between clients"),
-    ],
-)
-def test_wrong_choices_are_refused(
-    choice: NeighbourChoice | int, rank: int, measure: Dissimilarity, words: str
-) -> None:
-    with pytest.raises(InputError, match=words):
-        choose_client(NeighbourRule(REMOVE, choice, measure, 0, rank), np.split(np.arange(12), 4), drawn(12, 0))
-
-
-def test_one_client_is_refused() -> None:
-    with pytest.raises(InputError, match="there is 1 client: at least 2"):
-        choose_client(NeighbourRule(REMOVE, 0, EUCLIDEAN, 0), [np.arange(12)], drawn(12, 0))
-
-
 @settings(max_examples=examples(150), deadline=None)
 @given(
     outside=st.integers(1, 60),
@@ -195,17 +171,6 @@ def test_a_client_of_several_owners_is_replaced_by_a_mixture() -> None:
     assert pool.owner is not None
     shard = replacement_positions(pool, 40, 0, inside=training, replaced=np.arange(40))
     assert len(np.unique(pool.owner[shard])) == 4
-
-
-@pytest.mark.parametrize(("size", "number", "words"), [(0, 0, "shard is 0"), (3, -1, "shard is -1")])
-def test_sizes_and_numbers_are_checked(size: int, number: int, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        replacement_positions(drawn(10, 0), size, 0, number)
-
-
-def test_nothing_outside_is_refused() -> None:
-    with pytest.raises(InputError, match=r"has 3 records, .* 0 are left"):
-        replacement_positions(None, 3, 0)
 
 
 def test_no_other_owner_is_refused() -> None:

@@ -1,10 +1,7 @@
 import numpy as np
-import pytest
 
-from fl_audit.adjacency import CraftedRecord
 from fl_audit.data.crafted_records import encoded_record, single_record, with_crafted
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
 
 SOURCE = np.random.default_rng(0)
 RECORDS = Records(
@@ -26,14 +23,3 @@ def test_a_crafted_record_is_told_to_the_last_bit_and_takes_the_place_of_one() -
     single = single_record(told, RECORDS)
     assert (single.features[0] == features).all()
     assert (single.labels.tolist(), single.classes) == ([2], 3)
-
-
-@pytest.mark.parametrize("told", [CraftedRecord("no base 64!", 0), encoded_record(np.zeros(5, np.float32), 0)])
-def test_a_damaged_record_is_refused(told: CraftedRecord) -> None:
-    with pytest.raises(InputError, match=r"damaged: .* shape \(2, 3\)"):
-        with_crafted(RECORDS, 0, told)
-
-
-def test_a_class_that_there_is_not_is_refused() -> None:
-    with pytest.raises(InputError, match="a label is 3"):
-        single_record(encoded_record(np.zeros((2, 3), np.float32), 3), RECORDS)

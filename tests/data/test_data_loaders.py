@@ -214,19 +214,6 @@ def test_directory_from_the_environment(adult_dir: Path, monkeypatch: pytest.Mon
         load_source(DataSpec("adult"))
 
 
-def test_unknown_names_point_to_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"'adlut': .* adult\?"):
-        load_source(DataSpec("adlut"))
-    with pytest.raises(InputError, match=r"no lable in .data.: .* label\?"):
-        load_source(DataSpec("csv", options=(("lable", "x"),)))
-    with pytest.raises(InputError, match=r"digits .*no path in .*: .*no settings"):
-        load_source(DataSpec("digits", options=(("path", "x"),)))
-    with pytest.raises(InputError, match=r"femnist .*'owner', its 12 clients; .* writers"):
-        load_source(DataSpec("femnist", options=(("user", "writer"),)))
-    with pytest.raises(InputError, match="table needs label"):
-        load_source(DataSpec("csv", options=(("path", "x"),)))
-
-
 def test_catalogue_lists_what_needs_files() -> None:
     needs = {name: files for name, _, files in available_datasets()}
     assert [name for name, files in needs.items() if not files] == ["digits", "breast-cancer"]

@@ -171,13 +171,6 @@ def test_images_are_flattened() -> None:
     assert total_dissimilarity(images, Dissimilarity.MANHATTAN).tolist() == [48, 32, 48]
 
 
-def test_cosine_refuses_zeros_and_shapes_must_agree() -> None:
-    with pytest.raises(InputError, match=r"record 1 .*only zeros"):
-        total_dissimilarity(records([[1, 0], [0, 0]]), Dissimilarity.COSINE)
-    with pytest.raises(InputError, match=r"shape \(3,\)"):
-        ranked_pairs(records([[1, 0]]), records([[1, 0, 0]]), EUCLIDEAN, 1)
-
-
 D = records([[0, 0], [1, 0], [5, 0], [1, 1]])
 OUT = records([[2, 0], [-5, 0], [6, 9]])
 MOST, LEAST, RANDOM = NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR, NeighbourChoice.RANDOM

@@ -1,14 +1,12 @@
 """Tests that adjacency matrices are packed into rows and unpacked again."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fl_audit.data.packed_graphs import is_packed_shape, pack_graph, packed_shape, unpack_graph, unpack_graphs
-from fl_audit.errors import InputError
 
 
 def graphs() -> st.SearchStrategy[np.ndarray]:
@@ -64,12 +62,6 @@ def test_absent_nodes_have_no_edges_whatever_stands_there() -> None:
     ):
         assert torch.equal(found, expected)
     assert np.array_equal(unpack_graph(spoilt), matrix)
-
-
-@pytest.mark.parametrize("nodes", [0, 5])
-def test_graphs_of_another_size_are_refused(nodes: int) -> None:
-    with pytest.raises(InputError, match=f"a graph has {nodes} nodes: accepted are 1 to 4"):
-        pack_graph(np.zeros((nodes, nodes), dtype=np.bool_), 4)
 
 
 def test_shapes_of_packed_graphs_are_known() -> None:

@@ -1,5 +1,4 @@
 import time
-from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -8,7 +7,7 @@ from flwr_datasets.partitioner import IidPartitioner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_audit.data.partition import Parameter, PartitionScheme, partition_records
+from fl_audit.data.partition import PartitionScheme, partition_records
 from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
 from tests.few_examples import examples
@@ -89,41 +88,6 @@ def test_schemes_do_what_their_names_say() -> None:
     assert max(len(np.unique(LABELS[part])) for part in shards) <= 4
     # 500 records in 14 shards of 36, the last of 32: two a client, and none left over.
     assert sorted(len(part) for part in partition_records(LABELS, 7, PartitionScheme.SHARD, {}, 0)) == [68] + [72] * 6
-
-
-@pytest.mark.parametrize(
-    ("scheme", "parameters", "words"),
-    [
-        ("iid", {"alpha": 1.0}, "iid .*no parameter 'alpha': .*none"),
-        ("dirichlet", {"alhpa": 1.0}, "'alhpa': .* alpha, min-partition-size, self-balancing"),
-        ("dirichlet", {"alpha": 0.0}, "alpha is 0.0: .*positive"),
-        ("dirichlet", {"alpha": True}, "alpha is true"),
-        ("dirichlet", {"alpha": float("nan")}, "alpha is nan"),
-        ("dirichlet", {"alpha": "big"}, "alpha is 'big'"),
-        ("dirichlet", {"min-partition-size": 0}, "min-partition-size is 0: .* from 1"),
-        ("dirichlet", {"min-partition-size": 400}, "cannot divide .* min-partition-size 400 records"),
-        ("pathological", {"class-assignment-mode": "best"}, "among 5 clients: .*class_assignment_mode"),
-        ("pathological", {"num-classes-per-partition": 11}, "number of unique classes"),
-        ("pathological", {"num-classes-per-partition": 1}, "drops [0-9]+ of 500 records"),
-        ("shard", {"shard-size": 30, "keep-incomplete-shard": False}, "drops 20 of 500 records"),
-        ("shard", {"shard-size": 400}, "not enough shards"),
-        ("shard", {"keep-incomplete-shard": "no"}, "keep-incomplete-shard is 'no': .*true and false"),
-    ],
-)
-def test_wrong_parameters_are_refused(scheme: str, parameters: Mapping[str, Parameter], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        partition_records(LABELS, 5, PartitionScheme(scheme), parameters, 0)
-
-
-@pytest.mark.parametrize("clients", [0, 501])
-def test_number_of_clients_is_checked(clients: int) -> None:
-    with pytest.raises(InputError, match=f"clients is {clients}: .* 1 to 500"):
-        partition_records(LABELS, clients, PartitionScheme.IID, {}, 0)
-
-
-def test_exponential_with_too_many_clients_is_refused() -> None:
-    with pytest.raises(InputError, match=r"smallest client .* none"):
-        partition_records(LABELS, 20, PartitionScheme.EXPONENTIAL, {}, 0)
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:

@@ -53,48 +53,6 @@ def test_split_carries_owners() -> None:
         assert np.array_equal(part.owner, part.features[:, 0].astype(int) % 7)
 
 
-@pytest.mark.parametrize(
-    ("owner", "owners", "words"),
-    [
-        ([0, 2], ("a", "b"), "owner is 2: .* 0 to 1, .* 2 names"),
-        ([-1, 0], ("a", "b"), "an owner is -1"),
-        ([0], ("a",), r"owners have shape \(1,\): .* \(2,\)"),
-        (None, ("a",), "there are 1 names .*no owner"),
-        ([0, 0.5], ("a",), "^owners have 0.5: .*whole numbers$"),
-    ],
-)
-def test_wrong_owners_are_refused(owner: list[int] | None, owners: tuple[str, ...], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        Records(np.zeros((2, 1)), np.array([0, 1]), 2, None if owner is None else np.array(owner), owners)
-
-
-@pytest.mark.parametrize(
-    ("features", "labels", "classes", "words"),
-    [
-        ([[0.0], [np.nan]], [0, 1], 2, r"feature \(0,\) of record 1 is nan"),
-        ([[0.0], [1e300]], [0, 1], 2, r"record 1 is inf"),
-        ([[0.0], [1.0]], [0, 2], 2, "a label is 2: accepted are 0 to 1"),
-        ([[0.0], [1.0]], [-1, 1], 2, "a label is -1"),
-        ([[0.0]], [0, 1], 2, "1 records and 2 labels"),
-        (np.zeros((0, 3)), [], 2, "0 records"),
-        ([0.0, 1.0], [0, 1], 2, "least two axes"),
-        ([["a"], ["b"]], [0, 1], 2, "^features .*no array.*: .*real numbers$"),
-        ([[0.0], [1.0]], [0, 0.5], 2, "^labels have 0.5: .*whole numbers$"),
-        ([[0.0], [1.0]], [0, np.nan], 2, "^labels have nan: .*whole numbers$"),
-        ([[0.0], [1.0]], ["no", "yes"], 2, "^labels are .*no.*: .* numbers$"),
-    ],
-)
-def test_wrong_records_are_refused(features: object, labels: object, classes: int, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        Records(np.asarray(features), np.asarray(labels), classes)
-
-
-@pytest.mark.parametrize("index", [-1, 4])
-def test_index_out_of_range_names_the_range(index: int) -> None:
-    with pytest.raises(InputError, match=f"index is {index}: accepted are 0 to 3"):
-        make(4).pool.take([0, index])
-
-
 def test_split_without_official_test_is_a_partition_of_the_pool() -> None:
     source = make(100)
     split = select_records(source, records=30, test_records=1000, seed=1)
@@ -140,15 +98,6 @@ def test_too_many_records_names_the_available(official: int, free: int) -> None:
     with pytest.raises(InputError, match=f"1 to {free - 1}, since another one"):
         select_records(make(10, official=official), free, 100, seed=0, fewest_outside=1)
     assert len(select_records(make(10, official=official), free - 1, 100, seed=0, fewest_outside=1).inside) == free - 1
-
-
-def test_one_class_in_d_and_bad_numbers_are_refused() -> None:
-    with pytest.raises(InputError, match=r"one class: .* 2"):
-        select_records(make(10), 1, 1, seed=0)
-    with pytest.raises(InputError, match="of records is 0"):
-        select_records(make(10), 0, 1, seed=0)
-    with pytest.raises(InputError, match="test records is 0"):
-        select_records(make(10), 2, 0, seed=0)
 
 
 @pytest.mark.parametrize(

@@ -142,26 +142,6 @@ def test_spoilt_rows_are_refused(tmp_path: Path, name: str, files: dict[str, str
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({"features": VALUES}, "no array labels"),
-        ({"features": [0, 1, 0], "labels": [1, 2, 3]}, r"features have shape \(3,\)"),
-        ({"features": [[0, 1], [0.5, 1]], "labels": [0, 1]}, "features have 0.5 in row 2: .* 0 and 1"),
-        ({"features": [["a"], ["b"]], "labels": [0, 1]}, "features .* <U1: .*numbers"),
-        ({"features": VALUES, "labels": [0, 1, 101]}, "label 3 is 101: .* 0 to 99, .* 1 to 100"),
-        ({"features": VALUES, "labels": [0, 1, 100]}, "label 1 is 0: accepted"),
-        ({"features": VALUES, "labels": [0, 1, np.nan]}, "label 3 is nan"),
-        ({"features": VALUES, "labels": np.eye(99)[:3]}, r"labels have shape \(3, 99\): .* 100 columns"),
-        ({"features": VALUES, "labels": np.zeros((3, 100))}, "label 1 .*not exactly one"),
-        ({"features": VALUES, "labels": [0, 1]}, "3 records and 2 labels"),
-    ],
-)
-def test_spoilt_arrays_are_refused(tmp_path: Path, arrays: dict[str, object], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        load_npz(tmp_path, **arrays)
-
-
 Damage = Callable[[bytes], bytes]
 
 

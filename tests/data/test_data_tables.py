@@ -92,20 +92,6 @@ def test_spoilt_csv_is_refused(tmp_path: Path, text: str, words: str | None) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_csv_test_file_must_fit(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"test\.csv differs .*table\.csv .* age, weight"):
-        load_csv(tmp_path, TABLE, TABLE.replace("age", "weight"))
-    with pytest.raises(InputError, match=r"test label dead .*not occur"):
-        load_csv(tmp_path, TABLE, TABLE.replace("ill", "dead"))
-    with pytest.raises(InputError, match=r"test\.csv .*missing value .* age, row 3"):
-        load_csv(tmp_path, TABLE, TABLE.replace("40", ""))
-
-
-def test_missing_csv_names_the_places(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone\.csv not found.*FL_AUDIT_DATA"):
-        load_source(DataSpec("csv", str(tmp_path), (("path", "gone.csv"), ("label", "x"))))
-
-
 def test_npz_bytes_become_images(tmp_path: Path) -> None:
     x = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
     source = load_npz(tmp_path, x=x, y=np.array([7, 3], dtype=np.int16), x_test=x[:1], y_test=np.array([3]))
@@ -120,31 +106,6 @@ def test_npz_other_numbers_stay(tmp_path: Path) -> None:
     source = load_npz(tmp_path, x=np.array([[-3.0, 300.0], [1.0, 2.0]]), y=np.array(["b", "a"]))
     assert source.pool.features.tolist() == [[-3, 300], [1, 2]]
     assert source.pool.labels.tolist() == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({"x": np.zeros((2, 3))}, "no array y"),
-        ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, "one class only"),
-        ({"x": np.zeros((2, 3)), "y": np.array([0, 1, 1])}, "2 records and 3 labels"),
-        ({"x": np.array([[0.0], [np.inf]]), "y": np.array([0, 1])}, "of record 1 is inf"),
-        ({"x": np.zeros(2), "y": np.array([0, 1])}, "least two axes"),
-        ({"x": np.array([["a"], ["b"]]), "y": np.array([0, 1])}, "x .*: .*real numbers"),
-        ({"x": np.zeros((2, 3)), "y": np.array([0, 1]), "x_test": np.zeros((2, 3))}, "one of the arrays"),
-        ({"x": np.zeros((2, 3)), "y": np.zeros((2, 1, 1))}, "one class for each"),
-        ({"x": np.zeros((2, 3)), "y": np.array([[0.2, 0.8], [0.5, 0.5]])}, "row 1 .* 0s .* 1.*numpy.argmax"),
-        ({"x": np.zeros((2, 3)), "y": np.array([[1, 1], [0, 1]])}, "several 1s .*: .*one class"),
-        (
-            {"x": np.zeros((2, 3)), "y": np.array([0, 1]), "x_test": np.zeros((2, 4)), "y_test": np.array([0, 1])},
-            r"test records .*\(4,\)",
-        ),
-        ({"x": np.zeros((2, 3)), "y": np.array([{}, 1], dtype=object)}, "without objects"),
-    ],
-)
-def test_spoilt_npz_is_refused(tmp_path: Path, arrays: dict[str, np.ndarray], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        load_npz(tmp_path, **arrays)
 
 
 class Bomb:
@@ -353,12 +314,6 @@ def test_the_separator_is_a_setting(tmp_path: Path) -> None:
     assert load_with(tmp_path, text.replace(";", "\t"), separator="\t").pool.features.shape == (40, 1)
     with pytest.raises(InputError, match=r"separator is '::': .*one character"):
         load_with(tmp_path, text, separator="::")
-
-
-@pytest.mark.parametrize(("name", "words"), [("y", "drop .*'y', .*label"), ("z", "drop .*'z', .*no such column")])
-def test_only_columns_beside_the_label_can_be_dropped(tmp_path: Path, name: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        load_with(tmp_path, table_of({"x": [1, 2]}), drop=(name,))
 
 
 def test_of_many_columns_the_odd_ones_are_told_and_the_rest_is_counted() -> None:

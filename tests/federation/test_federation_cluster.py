@@ -237,7 +237,7 @@ def _marked(words: str) -> list[str]:
 @pytest.mark.ray
 def test_a_campaign_that_is_ended_leaves_nothing() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as place:  # Ray's sockets have short names
-        command = [sys.executable, "-m", "tests.validation.chaos", "--out", f"{place}/out"]
+        command = [sys.executable, "-m", "tests.validation", "chaos", "--out", f"{place}/out"]
         root = Path(__file__).resolve().parents[2]  # where the campaigns are found
         ended = subprocess.Popen(command, cwd=root, env=os.environ | {"TMPDIR": place}, start_new_session=True)
         deadline, before = time.monotonic() + 120.0, set(Path("/run/netns").glob("*"))

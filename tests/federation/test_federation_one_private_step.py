@@ -186,11 +186,6 @@ def test_weights_whose_rounding_hides_the_noise_are_refused_and_the_remedy_works
         run_locally(plan, tmp_path / name)
 
 
-def test_a_secret_that_is_told_is_refused() -> None:
-    with pytest.raises(InputError, match="accepted is 'secret'"):
-        plan_of(training={"local-batch": SOME}, audit={"participation": "seen"})
-
-
 @pytest.mark.long
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adversary", ["server", "client"])

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
 from fl_audit.audits.canaries.findings_one_run import judge_canaries, measure_one_run
-from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import load_federation
@@ -189,32 +188,3 @@ def test_a_report_says_what_the_canaries_certify(tmp_path: Path) -> None:
     page = (tmp_path / "run" / "report.html").read_text()
     assert "its own audit" in page
     assert "neighbour in [audit]" not in page
-
-
-@pytest.mark.parametrize(
-    ("training", "changes", "said"),
-    [
-        (AVERAGED, {"privacy": {"noise": "tree"}}, "fresh noise"),
-        (AVERAGED, {"privacy": {"noise": "local"}}, "fresh noise"),
-        (AVERAGED, {"audit": {"insider": True}}, "one observer"),
-        (AVERAGED, {"audit": {"adversary": "server"}}, "see every canary"),
-        (
-            AVERAGED,
-            {
-                "privacy": {
-                    "private": False,
-                    "noise-multiplier": None,
-                    "accountant": None,
-                    "delta": None,
-                    "clipping-norm": None,
-                }
-            },
-            "private is false",
-        ),
-        (AVERAGED, {"audit": {"targets": 5}}, r"targets = 5 .*kind = membership, .*kind is canaries"),
-        (AVERAGED, {"audit": {"kind": "membership"}}, r"canaries = 6 .*kind = canaries, .*kind is membership"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(training: dict[str, Any], changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        one_run_plan(training, **changes)

@@ -170,11 +170,6 @@ def test_the_view_model_is_refused_where_rounding_hides_the_release(tmp_path: Pa
         run_locally(plan, tmp_path / "run")
 
 
-def test_adam_is_refused_under_the_view_model() -> None:
-    with pytest.raises(InputError, match="'sgd' and 'momentum'"):
-        small_plan(audit={"view": "model"}, training={"optimizer": "adam"})
-
-
 def test_an_existing_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")

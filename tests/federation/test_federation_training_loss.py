@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.runs.replay import replay
@@ -74,21 +73,3 @@ def test_a_run_without_privacy_takes_the_steps_of_a_torch_loop(
     found = federation.model.layout.flatten(read_run(tmp_path / "run").model(0))
     truth = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
     torch.testing.assert_close(found.flatten(), truth, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("training", "said"),
-    [
-        ({"class-weights": [1.0, 2.0, 3.0]}, "class-weights has length 3, and the labels have 2 classes"),
-        ({"class-weights": [1.0, -2.0]}, "class-weights"),
-        ({"label-smoothing": 1.0}, "label-smoothing"),
-        ({"learning-rate-decay": 1.5}, "learning-rate-decay"),
-        ({"learning-rate-decay": "linear"}, "learning-rate-decay"),
-        ({"learning-rate-decay": 1e-9}, "which leaves a step size of 1e-27 in round 4"),
-        ({"learning-rate-decay": 0.5, "strategy": "dp-sgd-clients"}, "needs strategy = dp-fedsgd or dp-fedavg"),
-        ({"learning-rate-decay": 0.5, "aggregation": "fedadam"}, "learning-rate-decay = 0.5 has no effect"),
-    ],
-)
-def test_what_does_not_go_is_refused_in_a_line(training: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        small_plan(training=training)

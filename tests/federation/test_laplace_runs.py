@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from fl_audit.clients import owner_contributions
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_passes import ModelPasses
@@ -104,12 +103,3 @@ def test_both_engines_give_the_same_trials(tmp_path: Path) -> None:
         tables.append(pd.read_parquet(tmp_path / engine / "rounds.parquet"))
     for column in ("increment", "sigma", "local_sensitivity", "score_present"):
         np.testing.assert_array_equal(tables[0][column], tables[1][column])
-
-
-def test_what_is_not_weighed_under_laplace_noise_is_refused() -> None:
-    with pytest.raises(InputError, match=r"kind = 'membership' with noise = 'laplace', .*: accepted are noise = 'cent"):
-        plan_of(audit={"kind": "membership", "targets": 4})
-    with pytest.raises(InputError, match="sensitivity is 'local' with noise = 'laplace'"):
-        plan_of(privacy={"sensitivity": "local"})
-    with pytest.raises(InputError, match="rdp accounts for Gaussian releases only"):
-        plan_of(privacy={"accountant": "rdp"})

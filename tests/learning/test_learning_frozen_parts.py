@@ -82,11 +82,6 @@ def test_what_turns_numbers_into_16_bits_itself_is_told_what_to_give_a_layer(is_
     built(lambda: Narrow(turns=False, is_first=is_first))
 
 
-def test_a_trained_part_is_in_float32() -> None:
-    with pytest.raises(InputError, match=r"type bfloat16: .*float32"):
-        built(lambda: nn.Linear(6, CLASSES).to(torch.bfloat16))
-
-
 def large() -> nn.Module:
     core = nn.EmbeddingBag(2_000_000, 8).requires_grad_(False)
     return nn.Sequential(nn.Sequential(Ids(), core), nn.Linear(8, CLASSES))

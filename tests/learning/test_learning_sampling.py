@@ -6,8 +6,8 @@ from torch import Tensor
 
 from fl_audit.learning import microbatching, pass_budgets
 from fl_audit.learning.microbatching import ClippedSumInputs
-from tests.learning.gradient_truth import clip_and_sum, example_gradients
-from tests.learning.test_learning_stacked_model import NETS, _assert_close, _setting
+from tests.learning.gradient_truth import assert_close, clip_and_sum, example_gradients
+from tests.learning.test_learning_stacked_model import NETS, _setting
 
 # Trial by trial: nothing, a single example, some, all.
 SAMPLES = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [1, 0, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]]).bool()
@@ -32,7 +32,7 @@ def test_sums_over_samples_are_those_of_a_plain_loop(
     gradients = example_gradients(model.template, models, features, labels)
     for norm in (float(gradients.norm(dim=2).median()), None):
         found = model.clipped_sum(models, features, labels, norm, taking_part=SAMPLES)
-        _assert_close(found, _loop(gradients, SAMPLES, norm))
+        assert_close(found, _loop(gradients, SAMPLES, norm))
         assert torch.equal(found[0], torch.zeros_like(found[0]))
 
 

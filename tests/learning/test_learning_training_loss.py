@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from fl_audit.errors import InputError
 from fl_audit.learning import dense_chain_training
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates, member_updates
@@ -147,12 +146,3 @@ def test_step_sizes_are_those_of_torchs_schedulers(decay: RateDecay) -> None:
         optimizer.step()
         scheduler.step()
         torch.testing.assert_close(models[0], weights.detach())
-
-
-def test_constants_out_of_range_are_refused() -> None:
-    with pytest.raises(InputError, match=r"class weight is 0\.0: accepted are positive finite numbers"):
-        TrainingLoss((1.0, 0.0))
-    with pytest.raises(InputError, match=r"label smoothing is 1\.0: accepted are numbers from 0 to below 1"):
-        TrainingLoss(label_smoothing=1.0)
-    with pytest.raises(InputError, match=r"decay is 1\.5: accepted are numbers above 0 up to 1"):
-        ExponentialDecay(1.5)

@@ -1,10 +1,8 @@
 """Batches of trials and the waves in which they travel."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_audit.errors import InputError
 from fl_audit.trial_batches import BATCHES_IN_FLIGHT, TrialBatch, remaining_batches, waves
 from tests.few_examples import examples
 
@@ -33,9 +31,3 @@ def test_names_sort_as_batches_do() -> None:
     names = [TrialBatch(index, 0, 1).name for index in (0, 9, 10, 12345)]
     assert names == ["batch-00000", "batch-00009", "batch-00010", "batch-12345"]
     assert waves([]) == []
-
-
-@pytest.mark.parametrize(("trials", "per_batch"), [(0, 5), (-1, 5), (5, 0), (5, -2)])
-def test_refuses_no_trials(trials: int, per_batch: int) -> None:
-    with pytest.raises(InputError, match="accepted are 1 and more"):
-        remaining_batches(trials, per_batch, ())

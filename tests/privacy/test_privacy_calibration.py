@@ -116,21 +116,6 @@ def test_gdp_needs_less_noise_than_classic_for_the_same_belief() -> None:
     assert noise_multiplier_for(BeliefTarget(0.9), unit(Accountant.GDP, 30, 0.001)) < classic
 
 
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
-        (BeliefTarget(0.5), "belief is 0.5"),
-        (BeliefTarget(1.0), "belief is 1.0"),
-        (BeliefTarget(0.501), "accepted by rdp-classic"),
-        (EpsilonTarget(0.05), "accepted by rdp-classic"),
-        (AdvantageTarget(0.001), "accepted by rdp-classic"),
-    ],
-)
-def test_unreachable_targets_are_refused(target: Target, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        noise_multiplier_for(target, unit(Accountant.RDP_CLASSIC, 30, 0.001))
-
-
 def test_wrong_targets_are_refused_when_made() -> None:
     for advantage in (0.0, 1.0, -0.1, math.nan):
         with pytest.raises(InputError, match="advantage is"):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -80,8 +79,3 @@ def test_the_exact_bound_is_reached_by_the_best_adversary(adjacency: Adjacency, 
     assert bounds.exact == pytest.approx(gdp_delta(0.0, factor * guarantee.mu))
     # A bound that forgot that two records differ where records come and go would be broken by this adversary.
     assert (adjacency is REPLACE) == (reached < guarantee.advantage_bound_exact + 0.009)
-
-
-def test_wrong_numbers_are_named() -> None:
-    with pytest.raises(InputError, match="epsilon is -1"):
-        yeom_bound(-1.0)

@@ -158,23 +158,6 @@ def test_a_multiplier_over_the_clipping_norm_is_that_of_other_libraries(adjacenc
     assert plan.guarantee.noise_over_clipping_norm == pytest.approx(1.3)
 
 
-@pytest.mark.parametrize(
-    ("privacy", "said"),
-    [
-        ({"noise-over": "clipping-norm", "belief": 0.9}, "noise-over = clipping-norm .*noise-multiplier"),
-        (
-            {"noise-over": "clipping-norm", "belief": None, "noise-multiplier": 2.0, "sensitivity": "local"},
-            "noise-over = clipping-norm .*sensitivity = local",
-        ),
-    ],
-)
-def test_noise_over_a_norm_needs_a_multiplier_of_noise_that_is_scaled_to_it(
-    privacy: dict[str, object], said: str
-) -> None:
-    with pytest.raises(InputError, match=said):
-        small_plan(privacy=privacy)
-
-
 @pytest.mark.parametrize("accountant", ["rdp", "rdp-classic", "pld"])
 def test_noise_for_a_sampled_run_is_calibrated_with_its_sampling(accountant: str) -> None:
     target = {"noise-multiplier": None, "epsilon": 1.5}

@@ -163,9 +163,3 @@ def test_audits_of_a_regression_are_consistent(tmp_path: Path, changes: dict[str
     if changes["audit"].get("kind") == "membership":
         assert set(run.summary["attacks"]["by_name"]) >= {"loss", "lira", "rmia"}
         assert "shadow" not in run.summary["attacks"]["by_name"]
-
-
-@pytest.mark.parametrize(("name", "value"), [("class-weights", [1.0, 2.0]), ("label-smoothing", 0.1)])
-def test_quantities_have_no_classes_to_weigh_or_smooth(name: str, value: object, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"^{name} is set, and the labels are quantities"):
-        plan_of(tmp_path, training={name: value})

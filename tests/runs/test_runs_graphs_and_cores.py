@@ -93,11 +93,6 @@ def test_models_that_do_not_fit_graphs_are_refused(model: dict[str, str], said: 
         require_runnable(small_plan(data=graphs, model=model, **SMALL))
 
 
-def test_other_data_are_no_graphs() -> None:
-    with pytest.raises(InputError, match=r"dgcnn: .*\(30,\)"):
-        require_runnable(small_plan(model={"name": DGCNN}))
-
-
 @pytest.mark.long
 def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, tmp_path: Path) -> None:
     model = {"name": "vgg16", "weights": str(weights)}

@@ -23,7 +23,6 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
-from fl_audit.runs.sweeps.grid import Axis, grid
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_settings
 from tests.untold import assert_untold, content_of, files_outside_the_challenger, spellings
@@ -127,11 +126,6 @@ def test_initial_weights_follow_a_seed_of_their_own(tmp_path: Path) -> None:
     first = begun_with("a", 0, 0)
     assert first.equal(begun_with("b", 0, 1))
     assert not first.equal(begun_with("c", 1, 0))
-
-
-def test_a_sweep_over_the_seed_is_refused() -> None:
-    with pytest.raises(InputError, match="challenger's secret"):
-        grid(small_settings(), [Axis("run.seed", (1, 2))])
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")

@@ -83,12 +83,6 @@ def test_a_key_alone_is_found_in_whatever_sections_have_it() -> None:
     assert [one.key for one in settings("seed")] == ["data.seed", "model.seed", "run.seed"]
 
 
-@pytest.mark.parametrize(("place", "nearest"), [("prvacy", "privacy"), ("privacy.nois", "noise")])
-def test_an_unknown_place_is_answered_with_the_nearest(place: str, nearest: str) -> None:
-    with pytest.raises(InputError, match=f"nearest is '{nearest}'"):
-        settings(place)
-
-
 def test_thirty_settings_stand_before_the_advanced_ones() -> None:
     usual = [one.key for one in settings() if not one.advanced]
     assert len(usual) == 30

@@ -1,8 +1,5 @@
 """A target of the claim that is set on the command line takes the place of the one in the file."""
 
-import pytest
-
-from fl_audit.errors import InputError
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import apply_overrides
 
@@ -25,8 +22,3 @@ def test_other_overrides_leave_the_target_as_it_is() -> None:
     assert changed("privacy.delta=0.1")["privacy"] == FILE["privacy"] | {"delta": 0.1}
     assert changed("privacy.candidates=20")["privacy"] == FILE["privacy"] | {"candidates": 20}
     assert "reconstruction" not in changed("privacy.reconstruction=")["privacy"]
-
-
-def test_two_targets_on_the_command_line_remain_an_error() -> None:
-    with pytest.raises(InputError, match="accepted is exactly one of"):
-        parse_config(changed("privacy.epsilon=2", "privacy.belief=0.9"))

@@ -1,6 +1,6 @@
 """The verdict on adapters: a LoRA adapter of a BERT that learns from texts, with honest noise and with half of it.
 
-    python -m tests.validation.adapters [--seeds 20] [--trials 25] [--journal FILE] [--minutes M]
+    python -m tests.validation adapters [--seeds 20] [--trials 25] [--journal FILE] [--minutes M]
 
 Texts of a table, the ids of a public vocabulary, and a BERT from its configuration with random weights, whose frozen
 part is the same in all trials; the clients send clipped gradients of the adapter and the head, on the local engine. An
@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from fl_audit.array_types import Floats
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
@@ -198,7 +197,3 @@ def main() -> None:
     columns = ("server", "runs", *map(str, Verdict))
     Console(width=100).print(table_of(columns, f"LoRA at {options.trials} trials", columns[:1], rows))
     exit_with(problems, "honest noise is never called violated, and half of it is found")
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,6 +1,6 @@
 """Membership attacks beside those of public packages, on the same trained models.
 
-    python -m tests.validation.attack_packages [--quick] [--data NAME] [--art PYTHON] [--mialibrary PYTHON]
+    python -m tests.validation attack_packages [--quick] [--data NAME] [--art PYTHON] [--mialibrary PYTHON]
                                                   [--privacy-tests PYTHON]
 
 Models of half of the targets each are trained once; what they say goes to the packages in interpreters of their own.
@@ -41,7 +41,6 @@ from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.runs.expected_errors import guarded
 from tests.validation.attack_scripts import ART_SCRIPT, MIALIBRARY_SCRIPT, PRIVACY_TESTS_SCRIPT
 
 MODEL = "dense-128"
@@ -332,7 +331,3 @@ def main() -> None:
         table.add_row(one.attack, row.package, one.key, *numbers, "" if row.apart is None else f"{row.apart:.1g}", must)
     Console(width=200).print(table)
     exit_with([row.problem for row in rows if row.problem is not None], "no attack differs without a reason")
-
-
-if __name__ == "__main__":
-    guarded(main)

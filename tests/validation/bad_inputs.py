@@ -1,6 +1,6 @@
 """Bad inputs to every command: how many end in a traceback, in a hang, or in more than one line.
 
-    python -m tests.validation.bad_inputs [--cases 600] [--seed 0] [--seconds 30] [--kind files]
+    python -m tests.validation bad_inputs [--cases 600] [--seed 0] [--seconds 30] [--kind files]
 
 Four kinds are generated, a quarter of the cases each: files that are damaged, compressed bombs, or no files at all,
 for every command that reads one; directories of runs with one such file; settings of a configuration at their extremes;
@@ -33,7 +33,8 @@ import numpy as np
 import typer
 from typer.testing import CliRunner
 
-from fl_audit.cli.main import app, main
+from fl_audit.cli.main import app
+from fl_audit.cli.main import main as fl_audit_command
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of
 from fl_audit.runs.config.settings_reference import settings
 
@@ -135,7 +136,7 @@ def fault_of(words: Sequence[str], seconds: float) -> str | None:
     status: object = 0
     try:
         with limited(seconds), contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output):
-            main()
+            fl_audit_command()
     except SystemExit as ended:
         status = ended.code or 0
     except TooLateError as late:
@@ -382,7 +383,7 @@ def tried(
                 os.chdir(here)
 
 
-def main_of_study(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Try the bad inputs, and print the faults and their numbers."""
     parser = parser_of(__doc__)
     parser.add_argument("--cases", type=int, default=600)
@@ -406,7 +407,3 @@ def main_of_study(arguments: Sequence[str] | None = None) -> None:
                     print(problems[-1], flush=True)
     print(json.dumps(counts | {"slowest seconds": round(slowest, 1)}))
     exit_with(problems[:0] if not problems else [f"{len(problems)} faults"], "no fault")
-
-
-if __name__ == "__main__":
-    main_of_study()

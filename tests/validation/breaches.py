@@ -1,6 +1,6 @@
 """Power of the verdict: every kind of breach, in synthetic and in real federations, with the tests that find it.
 
-    python -m tests.validation.breaches [--runs 1000] [--real 20] [--only WORDS] [--journal FILE] [--minutes M]
+    python -m tests.validation breaches [--runs 1000] [--real 20] [--only WORDS] [--journal FILE] [--minutes M]
         [--out FILE]
 
 Made-up federations are numpy arrays, whose truth is known and does not rest on the code that is studied. Real ones run
@@ -28,7 +28,6 @@ from rich.console import Console
 from rich.progress import track
 
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.verdict.judging import FAMILY, run_family
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.breach_kinds import BREACHES, Breach
@@ -197,7 +196,3 @@ def main() -> None:
     exit_with(
         problems, f"every breach was found in at least {REQUIRED_SHARE:.0%} of its made-up runs and all real ones"
     )
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,6 +1,6 @@
 """Canary clients in one training: the share of the truth that they certify, and the rate of false certificates.
 
-    python -m tests.validation.canary_clients [--quick]
+    python -m tests.validation canary_clients [--quick]
 
 DP-FedAvg with 50 clients, 100 rounds, noise multiplier 1 and 5000 parameters, 2000 trainings: every round each canary
 client tosses a coin and sends a random direction of norm C or nothing; the other clients send updates of norm C,
@@ -34,7 +34,6 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_mu
-from fl_audit.runs.expected_errors import guarded
 
 RUNS, QUICK_RUNS = 2000, 100
 CONFIDENCE = 0.95
@@ -183,7 +182,3 @@ def main() -> None:
     console.print(table)
     console.print(_cosines_table(5))
     exit_with([problem for line in lines for problem in line.problems()], "nothing contradicts the claims")
-
-
-if __name__ == "__main__":
-    guarded(main)

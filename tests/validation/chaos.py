@@ -1,6 +1,6 @@
 """Kills and partitions of a cluster during runs: how many change a result, lose a batch, hang or leave anything.
 
-    python -m tests.validation.chaos --out DIR [--kills 200] [--seed 0] [--minutes M] [--slowness F]
+    python -m tests.validation chaos --out DIR [--kills 200] [--seed 0] [--minutes M] [--slowness F]
 
 A cluster of a head and three workers plays the same small run over and over, and in each run several processes are
 killed, or hosts cut off: the driver, client processes, raylets of workers, the GCS of the head, a whole head, or the
@@ -268,7 +268,3 @@ def main() -> None:
     ):
         table.add_row(*map(str, row))
     Console(markup=False).print(table)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Coverage of every printed confidence: nominal beside measured coverage, of every interval and bound.
 
-    python -m tests.validation.coverage [--quick] [--only TEXT] [--jobs N] [--out FILE.csv|FILE.json]
+    python -m tests.validation coverage [--quick] [--only TEXT] [--jobs N] [--out FILE.csv|FILE.json]
 
 For every interval and every bound of the report, the console, the summary, the reproduction pages and the Python API,
 runs are simulated whose truth is known. First 100 runs of each setting of a grid, and 400 more of the six worst, search
@@ -29,7 +29,6 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.released_model.star_methods import StarMethod
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from tests.validation import coverage_distributions as distributions
 from tests.validation import coverage_scores as scores
@@ -265,7 +264,3 @@ def main() -> None:
                 rows.to_csv(unfinished, index=False)
     if short := [line for line in lines if line.falls_short]:
         sys.exit("less is covered than is printed: " + "; ".join(f"{one.statement}, {one.setting}" for one in short))
-
-
-if __name__ == "__main__":
-    guarded(main)

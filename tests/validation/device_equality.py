@@ -1,6 +1,6 @@
 """Differences between the numbers of a graphics card and those of the CPU, in small audits of all kinds.
 
-    python -m tests.validation.device_equality [--only WORDS]
+    python -m tests.validation device_equality [--only WORDS]
 
 Every audit of the equality command is played on the CPU and on the card with the same seeds. All draws are made on the
 CPU, so that both add the same noise; sums of float32 are added in another order. The table shows, for each case, the
@@ -26,7 +26,6 @@ from rich.console import Console
 from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.experiments.studies.study_commands import table_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.torch_device import require_device
 from tests.validation.equality_cases import AUDITS, PlayAudit
 
@@ -119,7 +118,3 @@ def main() -> None:
     Console(width=160).print(table)
     print(f"largest difference {largest:.1e}, allowed {TOLERANCE:.0e}")
     sys.exit(1 if largest > TOLERANCE else 0)
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,8 +1,8 @@
 """Digests of every number that fixed seeds give, which show that a change of structure changes no result.
 
-    python -m tests.validation.equality record before.json
-    python -m tests.validation.equality record after.json
-    python -m tests.validation.equality compare before.json after.json
+    python -m tests.validation equality record before.json
+    python -m tests.validation equality record after.json
+    python -m tests.validation equality compare before.json after.json
 
 `record` plays small audits of all kinds, engines and mechanisms, one black-box audit of made-up trials, one of a Flower
 strategy, a review of an app and a running federation with canaries. It writes a digest of each column of their tables
@@ -164,7 +164,3 @@ def _renamed(key: str, renames: Mapping[str, str]) -> str:
     for name in sorted(renames, key=len, reverse=True):
         key = key.replace(name, renames[name])
     return key
-
-
-if __name__ == "__main__":
-    main()

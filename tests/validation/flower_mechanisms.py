@@ -1,4 +1,4 @@
-"""The guarantees of Flower's own differential privacy in use: `python -m tests.validation.flower_mechanisms`.
+"""The guarantees of Flower's own differential privacy in use: `python -m tests.validation flower_mechanisms`.
 
 Every wrapper is held to what its documentation says, first in the use for which the guarantee holds by its own words,
 then in uses that are common and not covered. A row that is `violated` in the second part is no defect of the wrapper
@@ -143,7 +143,3 @@ def _row(use: Use, result: ClaimAudit) -> tuple[str, ...]:
         bound,
         f"{worst.right / worst.trials:.1%} of {use.claim.success:.1%}",
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Validation of every guarantee of a federation against exact theory.
 
-    python -m tests.validation.guarantees [--quick] [--trials N] [--seed N] [--only TEXT]
+    python -m tests.validation guarantees [--quick] [--trials N] [--seed N] [--only TEXT]
 
 One table has every combination of strategy, adjacency, clipping, participation, noise and adversary, and of view and
 optimizer. Refused ones are listed with the reason. The others are played, and the log-odds, the advantage, the measured
@@ -43,7 +43,6 @@ from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.verdict.verdict import Verdict
 from tests.validation import guarantee_settings as settings
 from tests.validation.adversary_knowledge import compare, comparisons, knowledge_table
@@ -340,7 +339,3 @@ def main() -> None:
         console.print(knowledge_table(known, trials))
         found += [problem for one in known for problem in one.problems()]
     exit_with(found, "nothing contradicts theory")
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,6 +1,6 @@
 """Whole verdicts of honest runs of all kinds, as they are and with post-processing: none of them may be accused.
 
-    python -m tests.validation.honest_runs [--runs 200] [--processed 40] [--journal FILE] [--minutes M]
+    python -m tests.validation honest_runs [--runs 200] [--processed 40] [--journal FILE] [--minutes M]
 
 Units, relations, noises, participations, clipping, views and kinds of audits vary. Of each run the verdict is taken
 that its report states: of all tests, all exact questions and all readings. In the runs with post-processing the server
@@ -28,7 +28,6 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.verdict.declared_tests import TestName
@@ -127,7 +126,3 @@ def main() -> None:
     kinds = len({row["kind"] for row in rows})
     console.print(table_of(columns, f"Verdicts of honest runs of {kinds} kinds", columns[:1], lines))
     exit_with(_problems(rows), "no honest run is accused")
-
-
-if __name__ == "__main__":
-    guarded(main)

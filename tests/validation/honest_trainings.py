@@ -1,4 +1,4 @@
-"""Honest private trainings, many times over: `python -m tests.validation.honest_trainings [--trainings N] [--first K]`.
+"""Honest private trainings, many times over: `python -m tests.validation honest_trainings [--trainings N] [--first K]`.
 
 Every form of honest training in `private_trainings` is played with records, weights and draws of its own, in turn, and
 is looked into as `fl-audit training` does. Nobody is to be accused: the exit status is 1 where somebody was.
@@ -17,7 +17,6 @@ from rich.console import Console
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.errors import InputError
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST
@@ -85,7 +84,3 @@ def main() -> None:
             console.print(f"{times} played, the last one is number {one.number}", style="dim")
     told = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
     exit_with(wrong, f"{options.trainings} honest trainings: {told}; none is accused")
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,6 +1,6 @@
 """Validation of the audit of one training on three strategies of the hospitals' app, in this process.
 
-    python -m tests.validation.live_strategies [--repetitions N]
+    python -m tests.validation live_strategies [--repetitions N]
 
 Honest noise; a tenth of it; and noise for four hospitals where two answer, so that each weighs twice what was claimed.
 `python -m fl_audit.experiments.examples.local_superlink` plays the same app on a SuperLink and SuperNodes. The exit
@@ -21,7 +21,6 @@ from fl_audit.experiments.examples.hospitals.client_app import app as client_app
 from fl_audit.experiments.examples.hospitals.server_app import app as server_app
 from fl_audit.experiments.examples.local_superlink import HOSPITALS, write_shards
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.verbosity import settle_flower
 from fl_audit.verdict.verdict import Verdict
@@ -102,7 +101,3 @@ def main() -> None:
         table.add_row(case.name, str(case.rounds), str(case.canaries), violated, looks, lower, "1", accuracy)
     Console(width=140).print(table)
     exit_with(wrong, "every strategy is judged rightly")
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,6 +1,6 @@
 """Distribution of the insider's innovations on real data, with the usual insider and with three faulty ones.
 
-    python -m tests.validation.llr_distribution [--data-dir DIR] [--trials N] [--wrong-trials N] [--only NAME]
+    python -m tests.validation llr_distribution [--data-dir DIR] [--trials N] [--wrong-trials N] [--only NAME]
 
 The innovations of an honest run are independent standard normal draws, whatever the data, the model, the optimizer
 and the sensitivity (see `fl_audit.audits.identifiability.llr_distribution`). Each wrong insider reads the same
@@ -35,7 +35,6 @@ from fl_audit.mechanisms.likelihood_ratio import Hypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.progress import Progress, no_progress, progress_bar
 from fl_audit.runs.replay import stored_rounds
@@ -174,7 +173,3 @@ def main() -> None:
             results = study(plan, Path(directory) / "run", progress_bar, options.wrong_trials)
         found += _shown(setting, plan, results, Console(width=160))
     exit_with(found, "nothing contradicts the distribution")
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,7 +1,7 @@
 """Mutants of the source: which share of small changes to it do the tests notice?
 
-    python -m tests.validation.mutants --out mutants.jsonl [--count 100] [--seed 0] [--folder fl_audit/privacy]
-    python -m tests.validation.mutants --out later.jsonl --again mutants.jsonl
+    python -m tests.validation mutants --out mutants.jsonl [--count 100] [--seed 0] [--folder fl_audit/privacy]
+    python -m tests.validation mutants --out later.jsonl --again mutants.jsonl
 
 A mutant is a module in which one operator, number or condition is another. The tests that import the module are run on
 it, in a copy of the repository. `--again` plays the mutants of an earlier campaign whose modules are unchanged since:
@@ -225,7 +225,3 @@ def main() -> None:
             print(f"{number} of {len(mutants)}: {played.outcome}, {played.module}:{played.line}: {played.before}")
     for outcome in sorted(set(outcomes)):
         print(f"{outcome}: {outcomes.count(outcome)} of {len(outcomes)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """One-run bounds on mechanisms whose privacy is known, with the rate of false certificates.
 
-    python -m tests.validation.one_run_certificates [--quick]
+    python -m tests.validation one_run_certificates [--quick]
 
 The table has how often certificates at 95 % are false in 5000 runs of each mechanism. At most 5 % may be where a
 method's assumption holds, and the exit status is 1 where a count is larger than that and chance explain; where it does
@@ -27,7 +27,6 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.canaries import guessing_bounds
 from fl_audit.audits.canaries.guessing_bounds import Guesses
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.statistics.shift_bound import gaussian_shift
 from tests.validation.membership_releases import gaussian_mean, randomised_response
 
@@ -221,7 +220,3 @@ def main() -> None:
         table.add_row(*name, f"{line.truth:.3f}", holds, *counts)
     Console(width=160).print(table)
     exit_with(problems(lines), "nothing contradicts the claims")
-
-
-if __name__ == "__main__":
-    guarded(main)

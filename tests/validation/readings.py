@@ -1,6 +1,6 @@
 """Validation of readings: honest runs of all kinds, none of which may be said to break its guarantee.
 
-    python -m tests.validation.readings [--runs 200] [--first 0]
+    python -m tests.validation readings [--runs 200] [--first 0]
 
 Every federation is played on the local engine, under many mechanisms, with few trials and many. Of each run every
 number beside a guarantee is collected, with all text that is printed of it: page, console, and the entries of its
@@ -33,7 +33,6 @@ from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.planning import plan_run
 from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from tests.validation.engine_runs import honest_plans
@@ -223,7 +222,3 @@ def main() -> None:
     title = f"{options.runs} honest runs: {', '.join(f'{often} {name}' for name, often in verdicts.items())}"
     console.print(table_of(columns, title, columns[:1], [*rows, total]))
     exit_with(problems, "every reading is supported by its interval, and nothing honest is called broken")
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,6 +1,6 @@
 """Errors of the estimators of Epsilon*, on pairs of distributions of losses whose Epsilon* is known.
 
-    python -m tests.validation.star_estimators [--quick] [--losses N] [--pairs]
+    python -m tests.validation star_estimators [--quick] [--losses N] [--pairs]
 
 Twenty pairs of distributions of losses, of members and of the population, are drawn from again and again. Each way to
 Epsilon* (`fl_audit.released_model.star_methods`) estimates it from the draws, over all thresholds and within the cuts
@@ -32,7 +32,6 @@ from fl_audit.released_model.normal_mixture import NormalMixture, choose_mixture
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, scores_of_pair
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT, StarMethod
 from fl_audit.released_model.star_warnings import fit_is_rejected, fit_p_value
-from fl_audit.runs.expected_errors import guarded
 
 DELTA, LOSSES, REPETITIONS, QUICK_REPETITIONS = 1e-5, 1000, 20, 2
 _SHARE = 1.2  # losses of the population for each of members
@@ -320,7 +319,3 @@ def _of_pairs(found: pd.DataFrame) -> object:
         true = [f"{of[StarMethod.PARAMETRIC, cut]['truth_within_cut'].iloc[0]:.2f}" for cut in CUTS]
         table.add_row(str(pair), f"{rows['poor'].mean():.0%}", *true, *(_said(of[key]["value"]) for key in shown))
     return table
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,6 +1,6 @@
 """Models of today's libraries, tried one after the other: taken or refused, how exact, how fast, in how much memory.
 
-    python -m tests.validation.tried_models [--only NAME] [--write]
+    python -m tests.validation tried_models [--only NAME] [--write]
 
 Each is built from a configuration, small and with random weights, in a process of its own. `exactness` is the relative
 distance of the sum of clipped gradients from that of torch's own gradients of single records in double precision.
@@ -177,7 +177,3 @@ def main() -> None:
     if asked.write:
         with TABLE.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """False alarms of verdicts: honest federations of many kinds, none of which may be called violated.
 
-    python -m tests.validation.verdicts [--runs 500] [--only made-up|real] [--journal FILE] [--minutes M]
+    python -m tests.validation verdicts [--runs 500] [--only made-up|real] [--journal FILE] [--minutes M]
 
 The share that is called violated is held against the binomial bound of 0.1 %, and the p-values of every test against
 the uniform distribution. Made-up federations are numpy arrays whose truth is known and does not rest on the code that
@@ -21,7 +21,6 @@ from scipy.stats import binom, kstest
 
 from fl_audit.array_types import Floats
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED
 from fl_audit.verdict.declared_tests import TestName as T
 from fl_audit.verdict.judging import FAMILY, run_family
@@ -144,7 +143,3 @@ def main() -> None:
             found = _played("real", options.runs, lambda number: measured_run(plans[number]), path, over)
             problems += _judged("real", found, console)
     exit_with(problems, "nothing contradicts the claims")
-
-
-if __name__ == "__main__":
-    guarded(main)

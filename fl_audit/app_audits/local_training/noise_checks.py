@@ -1,7 +1,11 @@
-"""Check the noise that was added: its scale, its distribution, and whether its draws repeat."""
+"""Check the noise that was added: its scale, its distribution, and whether its draws repeat.
+
+The tests of a run's verdict are among the checks: a training is a trial, and a step a round.
+"""
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -9,13 +13,20 @@ from scipy.stats import chi2, kstest
 
 from fl_audit.app_audits.local_training.leave_one_out_replay import NOISE_TOLERANCE
 from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
-from fl_audit.app_audits.local_training.noise_family import OF_COPIES, OF_SIZE, has_equal_values, rejected
-from fl_audit.app_audits.local_training.pitfalls import Pitfall
+from fl_audit.app_audits.local_training.pitfalls import LEVEL, Pitfall
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
-from fl_audit.app_audits.local_training.sampling_checks import LEVEL
-from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
+from fl_audit.app_audits.local_training.training_facts import Noise, PrivateStep, RecordedTraining
+from fl_audit.array_types import Floats
+from fl_audit.verdict.declared_tests import TestName, TestResult
+from fl_audit.verdict.judging import run_family
+from fl_audit.verdict.noise_copies import equal_pairs
+from fl_audit.verdict.noise_statistics import NoiseStatistics, join
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.words import plural
 
+_LEAST_NOISE = 1e-3  # below this value over the claimed scale, noise may be missing: that is no copy
+_OF_SIZE = (TestName.NOISE_TOTAL, TestName.NOISE_TENSOR, TestName.NOISE_ROUND)
+_OF_COPIES = (TestName.REPEATED_NOISE, TestName.CORRELATED_NOISE)
 _FEWEST = 3  # values of noise that have to be equal before they say anything
 
 
@@ -67,7 +78,7 @@ def _small_noise(trainings: RecordedTrainings) -> str:
         count = sum(step.noise.count for step in steps if step.noise is not None)
         if count and chi2.cdf(squares, count) < LEVEL:
             return f"the noise has {np.sqrt(squares / count):.3g} times the scale that is claimed"
-    if (test_result := rejected(trainings, OF_SIZE, LEVEL)) is not None:
+    if (test_result := _rejected(trainings, _OF_SIZE, LEVEL)) is not None:
         where = f" in {test_result.place}" if test_result.place else ""
         return f"the noise has {test_result.measured:.3g} times the scale that is claimed{where}"
     return ""
@@ -129,11 +140,11 @@ def _repeated(trainings: RecordedTrainings) -> str:
             return f"{copies} steps of a training added the same noise"
     if _seeded(trainings) or _shared(trainings) or _no_noise(trainings):
         return ""
-    if has_equal_values(trainings, LEVEL):
+    if _has_equal_values(trainings, LEVEL):
         return "values of the noise are used again, at other places or with another sign"
     if trainings.has_dependent_noise:
         return ""
-    test_result = None if _small_noise(trainings) else rejected(trainings, OF_COPIES, LEVEL)
+    test_result = None if _small_noise(trainings) else _rejected(trainings, _OF_COPIES, LEVEL)
     return (
         ""
         if test_result is None
@@ -149,6 +160,68 @@ def _follows(trainings: RecordedTrainings) -> str:
                 "the noise, with the same random numbers"
             )
     return ""
+
+
+def _measured_noise(evidence: RecordedTrainings) -> NoiseMeasurements | None:
+    """Return the noise of all trainings with as many steps as the shortest has; None if it cannot be compared."""
+    trainings = {id(training): training for training in (*evidence.private_trainings, *evidence.repeated)}.values()
+    steps = [[step for step in training.noised if _is_usable(step)] for training in trainings]
+    rounds = min(map(len, steps), default=0)
+    noises = [
+        [step.noise for step in steps_of_training[:rounds] if step.noise is not None] for steps_of_training in steps
+    ]
+    shapes = {noise.shapes for noises_of_training in noises for noise in noises_of_training}
+    if not rounds or len(shapes) != 1:
+        return None
+    statistics = join(
+        [join([_statistics(noise) for noise in noises_of_training], axis=1) for noises_of_training in noises], axis=0
+    )
+    sigma = np.array(
+        [[step.gradient_multiplier * step.norm for step in steps_of_training[:rounds]] for steps_of_training in steps]
+    )
+    nothing = np.zeros(sigma.shape)
+    members = np.zeros(len(sigma), dtype=np.bool_)
+    return NoiseMeasurements(members, nothing, nothing, sigma, float(sigma.max()), _over(statistics, sigma))
+
+
+def _is_usable(step: PrivateStep) -> bool:
+    noise = step.noise
+    return noise is not None and noise.statistics is not None and step.gradient_multiplier * step.norm > 0
+
+
+def _statistics(noise: Noise) -> NoiseStatistics:
+    assert noise.statistics is not None, "only steps with statistics are usable"
+    return noise.statistics
+
+
+def _over(statistics: NoiseStatistics, sigma: Floats) -> NoiseStatistics:
+    """Return statistics that were measured with a width of 1 as if they had been with the claimed width."""
+    wide = sigma[..., None, None]
+    return replace(
+        statistics,
+        grain=statistics.grain / sigma,
+        signal=statistics.signal / wide,
+        strides=statistics.strides / wide**2,
+        sample=statistics.sample / wide,
+    )
+
+
+def _rejected(trainings: RecordedTrainings, names: tuple[TestName, ...], level: float) -> TestResult | None:
+    """Return the first of some tests of the noise that has a smaller p-value than `level`; None if none has."""
+    measured = _measured_noise(trainings)
+    if measured is None:
+        return None
+    test_results, _ = run_family(measured, names)
+    return next((test_result for test_result in test_results if test_result.p_value < level), None)
+
+
+def _has_equal_values(trainings: RecordedTrainings, level: float) -> bool:
+    """Return True if more sampled values of the noise are equal, but for their signs, than chance explains."""
+    measured = _measured_noise(trainings)
+    if measured is None or not measured.sampled_trials.any():
+        return False
+    values = measured.sample[np.abs(measured.sample) > _LEAST_NOISE]
+    return equal_pairs(values, float(np.max(measured.noise.grain))).p_value < level
 
 
 NOISE_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {

@@ -118,14 +118,17 @@ class _ReportingWrappers:
 
     def count(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
         result = method(*args, **kwargs)
-        self._recorder.record_counted_step(owner)
+        self._recorder.accounting.record_step(owner)
         return result
 
     def answer(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
-        with self._recorder.answering() as is_outermost:  # an accountant asks others for a range to search in
+        with (
+            self._recorder.accounting.answering() as is_outermost
+        ):  # an accountant asks others for a range to search in
             answer = _remembered(method, args, kwargs)
         if is_outermost:
-            self._recorder.answers_epsilon(owner, kwargs["delta"] if "delta" in kwargs else args[0], answer)
+            delta = kwargs["delta"] if "delta" in kwargs else args[0]
+            self._recorder.accounting.record_epsilon(owner, delta, answer, after=self._recorder.steps_taken)
         return answer
 
     def draw(self, owner: Any, method: MethodType, /) -> Any:

@@ -3,6 +3,9 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+LEVEL = 1e-7
+"""Level of each statistical test: less than one honest training in a million is accused."""
+
 
 class Severity(StrEnum):
     """Severity of a pitfall: its consequence for the privacy claim.

@@ -1,10 +1,10 @@
 """Effect of a record on the gradients of a training: how far its values can move them, and whether others matter."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fl_audit.app_audits.local_training.edited_datasets import (
     record_at,
     with_label,
 )
-from fl_audit.app_audits.local_training.gradient_statistics import ROUNDING, is_moved
+from fl_audit.app_audits.local_training.gradient_statistics import ROUNDING, is_moved, smallest_ball_radius
 from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS
 from fl_audit.app_audits.local_training.measured_steps import RecordEffect
 from fl_audit.app_audits.local_training.record_versions import (
@@ -26,32 +26,22 @@ from fl_audit.app_audits.local_training.record_versions import (
     record_versions,
     version_without_effect,
 )
-from fl_audit.app_audits.local_training.smallest_ball import smallest_ball_radius
 from fl_audit.array_types import Floats, Floats32
 
 Points = dict[RecordVersion, Floats32]
 """Gradients of one step, (parameters,), by the version of a record."""
+GradientsOfSteps = Callable[[Sequence[int], Mapping[int, Any], int | None, int | None], dict[int, Floats32]]
+"""A function that trains on a data set with other records, and returns the gradients of steps, (parameters,).
+
+It takes the numbers of the steps, the other records by their positions, the position of a record that is left out of
+every mini-batch or None, and the number of a redraw of the noise or None for the noise of the first training. Gradients
+are keyed by the number of the step; those that are not finite are left out.
+"""
 
 
 _MOST_RECORDS = 3  # records that are tried for values without an effect
 _MOST_BETWEEN = 3  # records of a mini-batch that are compared beside its first and last one
 _MOST_VERSIONS = 3  # versions of each of these
-
-
-class GradientsOfSteps(Protocol):
-    """A function that trains on a data set with other records, and returns the gradients of steps, (parameters,)."""
-
-    def __call__(
-        self, steps: Sequence[int], items: Mapping[int, Any], without: int | None = None, redraw: int | None = None
-    ) -> dict[int, Floats32]:
-        """Return the gradients of steps by their numbers; those that are not finite are left out.
-
-        `items`: Other records, by their positions.
-
-        `without`: Position of a record that is left out of every mini-batch; None to leave none out.
-
-        `redraw`: Number of a redraw of the noise; None for the noise of the first training.
-        """
 
 
 @dataclass(frozen=True)

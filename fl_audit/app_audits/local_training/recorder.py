@@ -4,10 +4,8 @@ Patches of Opacus and torch call the recorder (`patches.recorded`). In a replay,
 mini-batches, random states and weights of an earlier training, so that single steps can be compared.
 """
 
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +13,12 @@ import torch
 from opacus.optimizers import AdaClipDPOptimizer
 from torch import Tensor, nn
 
+from fl_audit.app_audits.local_training.accounting_record import AccountingRecord
 from fl_audit.app_audits.local_training.model_snapshots import PrivateModels
 from fl_audit.app_audits.local_training.opacus_introspection import (
     count_multiplier_of,
     count_of,
     coupled_layers,
-    history_of,
     inner_sampler,
     is_part,
     make_private_call,
@@ -38,7 +36,6 @@ from fl_audit.app_audits.local_training.training_facts import (
     NonPrivateStep,
     PrivateStep,
     RecordedTraining,
-    ReportedEpsilon,
     TrainingOutputs,
     UnaccountedTensorChange,
     batches_of_one_loader,
@@ -85,15 +82,13 @@ class Recorder:
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
-        self.answers, self.outside = list[ReportedEpsilon](), list[NonPrivateStep]()
+        self.outside = list[NonPrivateStep]()
         self.moved = list[UnaccountedTensorChange]()
-        self._asked = self._noised = self._applied = 0  # the last: number of steps without Opacus
+        self._noised = self._applied = 0  # the last: number of steps without Opacus
         self._measures = list[float]()
         self._start_seed = torch.initial_seed()
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
-        self._accountant: Any = None  # the last that an engine was made with, or that counted a step
-        self._answering: Any = None  # the last that reported epsilon
-        self._counts = dict[int, int]()  # steps that each accountant counted, by its identity
+        self.accounting = AccountingRecord()
         self._loaders, self._fresh = dict[int, int](), list[int]()
         self._batches_of_step: tuple[int, ...] = ()  # mini-batches of the last step without Opacus
         self._pending = set[int]()  # optimizers that have noised gradients to apply
@@ -117,7 +112,7 @@ class Recorder:
 
     def makes_engine(self, engine: Any, request: Mapping[str, Any], returned: tuple[Any, ...]) -> None:
         """Record a call of Opacus's `PrivacyEngine.make_private`."""
-        self._accountant = engine.accountant
+        self.accounting.accountant = engine.accountant
         if self.dataset is None:
             self.dataset = request["data_loader"].dataset
         self.track.private = self.dataset
@@ -274,6 +269,11 @@ class Recorder:
             return
         self._stepped.append((step, [parameter.detach() for parameter in moved]))
 
+    @property
+    def steps_taken(self) -> int:
+        """Number of steps with noise so far; without any, that of the steps without Opacus."""
+        return self._noised or self._applied
+
     def batches_of_applied_step(self) -> tuple[tuple[int, ...], bool]:
         """Return the mini-batches of a step without Opacus, and whether there are any new ones.
 
@@ -288,42 +288,9 @@ class Recorder:
         self._fresh = []
         return self._batches_of_step, is_fresh
 
-    def record_counted_step(self, accountant: Any) -> None:
-        """Record that an accountant counted a step."""
-        self._counts[id(accountant)] = self._counts.get(id(accountant), 0) + 1
-        self._alive.append(accountant)
-        self._accountant = accountant
-
     def record_measure(self, measure: Any) -> None:
         """Record a loss, or another measure, by which a scheduler sets the learning rate."""
         self._measures.append(float(measure))
-
-    @contextmanager
-    def answering(self) -> Iterator[bool]:
-        """Open a `with` block for a call of `get_epsilon`, and yield True if the training made it.
-
-        The value is False if an accountant made the call while it answered another one.
-        """
-        self._asked += 1
-        try:
-            yield self._asked == 1
-        finally:
-            self._asked -= 1
-
-    def answers_epsilon(self, accountant: Any, delta: object, epsilon: object) -> None:
-        """Record an epsilon that an accountant returned, unless Opacus searches for a noise multiplier."""
-        frame = sys._getframe(3)  # the frame that asked: between are the two of a patched method
-        for _ in range(4):
-            if frame.f_code.co_name == "get_noise_multiplier":
-                return
-            if frame.f_back is None:
-                break
-            frame = frame.f_back
-        with suppress(TypeError, ValueError):
-            numbers = float(epsilon), float(delta)  # type: ignore[arg-type]
-            mechanism, after = str(accountant.mechanism()), self._noised or self._applied
-            self.answers.append(ReportedEpsilon(*numbers, history_of(accountant), after, mechanism))
-            self._answering = accountant
 
     # The resulting facts.
 
@@ -331,16 +298,15 @@ class Recorder:
         """Return all recorded facts of the training, after it has ended."""
         for optimizer in self.models.optimizers.values():
             self.moved += self.models.changed_tensors(optimizer, is_at_end=True)
-        accountant = self._accountant if self._answering is None else self._answering
         return RecordedTraining(
             tuple(self.engines),
             tuple(self.batches),
             tuple(self.steps),
-            tuple(self.answers),
+            tuple(self.accounting.answers),
             tuple(self.outside),
             tuple(dict.fromkeys(self.moved)),
-            self._counted_by(accountant),
-            history_of(accountant),
+            self.accounting.counted,
+            self.accounting.history,
             tuple(self._coupled),
             tuple(self._measures),
             outputs or TrainingOutputs(),
@@ -357,11 +323,6 @@ class Recorder:
         return TrainingOutputs(dict(numbers), dict(evaluation), unknown, earlier)
 
     # Helpers.
-
-    def _counted_by(self, accountant: Any) -> int:
-        """Return the steps that an accountant counted; all of its history if it was given that as a whole."""
-        whole = sum(count for _, _, count in history_of(accountant))
-        return self._counts.get(id(accountant), whole if accountant is self._answering else 0)
 
     def _fed(self, rows: int | None) -> tuple[int, ...]:
         if not self._fresh:

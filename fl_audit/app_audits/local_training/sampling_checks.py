@@ -1,13 +1,11 @@
-"""Check sampling, the use of mini-batches, and the independence of records."""
+"""Check the sampling of records, and the use of mini-batches."""
 
-import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.stats import chi2
 
-from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
-from fl_audit.app_audits.local_training.pitfalls import Pitfall
+from fl_audit.app_audits.local_training.pitfalls import LEVEL, Pitfall
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import (
     Batch,
@@ -18,8 +16,6 @@ from fl_audit.app_audits.local_training.training_facts import (
 )
 from fl_audit.privacy.events import batches_per_epoch
 
-LEVEL = 1e-7
-"""Level of each statistical test: less than one honest training in a million is accused."""
 _MIN_DRAWN = 20  # fewest records that equal samples must contain together to count as evidence
 
 
@@ -224,7 +220,8 @@ def _is_clipped_as_one(training: RecordedTraining) -> bool:
     return copies > 1 and all(rows == -(-size // copies) for rows, size in rows_and_sizes)
 
 
-def _batch_clipping(trainings: RecordedTrainings) -> str:
+def batch_clipping(trainings: RecordedTrainings) -> str:
+    """Describe gradients that were clipped for several records together; "" if there are none."""
     for training in trainings.private_trainings:
         rows_and_sizes = [(step.rows, size) for step, size in _rows(training) if size > 1]
         if rows_and_sizes and _is_clipped_as_one(training):
@@ -282,62 +279,6 @@ def _by_rule(records: int, batch: int, call: MakePrivateCall) -> tuple[int, int]
     return int(records * (1 / steps)), steps
 
 
-def _batch_norm(trainings: RecordedTrainings) -> str:
-    for training in trainings.private_trainings:
-        if training.coupled:
-            return f"the private model has {', '.join(training.coupled[:3])}"
-    return ""
-
-
-def _coupled(trainings: RecordedTrainings) -> str:
-    for replay in trainings.replays:
-        if replay.is_coupled:
-            change = replay.others if replay.others is not None else replay.moved_absent
-            if trainings.measured is not None:
-                return f"{replay.record} changed the effect of another one by {change:.2g} of that"
-            return f"{replay.record} changed the gradients of others by {change:.2g} of the largest"
-    return ""
-
-
-def _unclipped(measured: MeasuredSteps) -> str:
-    """Describe an effect of a record that grows with its values, and that no noise covers; "" if there is none."""
-    for effect in measured.effects:
-        if effect.is_unbounded:
-            return (
-                f"a record with values 100 times as large moved a step {effect.growth:.3g} times as far: "
-                "no clipping bounds it"
-            )
-    return ""
-
-
-def _over_norm(trainings: RecordedTrainings) -> str:
-    if trainings.measured is not None:
-        return _unclipped(trainings.measured)
-    if _coupled(trainings) or _batch_clipping(trainings) or _layer_clipping(trainings):
-        return ""
-    for replay in trainings.replays:
-        if not replay.is_kept:
-            return (
-                f"{replay.record} moved a sum by {replay.moved:.3g} times the clipping norm, "
-                f"and {replay.claimed:g} is claimed"
-            )
-    return ""
-
-
-def _layer_clipping(trainings: RecordedTrainings) -> str:
-    for replay in trainings.replays:
-        if replay.is_coupled or replay.is_kept or not replay.tensors:
-            continue
-        over = replay.moved / replay.claimed
-        longest = max(replay.tensors)
-        if longest <= replay.claimed * (1 + 1e-4) and over <= math.sqrt(len(replay.tensors)) * (1 + 1e-4):
-            return (
-                f"{replay.record} moved no tensor by more than the clipping norm, "
-                f"and all of them together by {replay.moved:.3g} times that"
-            )
-    return ""
-
-
 SAMPLING_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
     Pitfall.NO_POISSON: _no_poisson,
     Pitfall.OTHER_LOADER: _other_loader,
@@ -347,11 +288,7 @@ SAMPLING_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
     Pitfall.PARTIAL_BATCH: _partial_batch,
     Pitfall.EMPTY_SKIPPED: _empty_skipped,
     Pitfall.CUT_BATCH: _cut_batch,
-    Pitfall.BATCH_CLIPPING: _batch_clipping,
+    Pitfall.BATCH_CLIPPING: batch_clipping,
     Pitfall.PRIVATE_SIZE: _private_size,
-    Pitfall.BATCH_NORM: _batch_norm,
-    Pitfall.COUPLED: _coupled,
-    Pitfall.OVER_NORM: _over_norm,
-    Pitfall.LAYER_CLIPPING: _layer_clipping,
 }
 """The checks of this module."""

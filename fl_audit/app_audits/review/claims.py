@@ -1,7 +1,6 @@
 """The privacy claim that a Flower app makes by the parameters of its DP wrappers and mods."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, log, sqrt
 from numbers import Real
@@ -24,8 +23,6 @@ from fl_audit.report.guarantee_warnings import weak_claim_warning
 
 _NOISE = ("noise_multiplier", "dp_noise_multiplier", "server_noise_multiplier")
 _NORM = ("clipping_norm", "initial_clipping_norm", "clip_norm", "dp_clip_norm", "l2_norm_clip", "max_grad_norm")
-_WORDS_OF_PRIVACY = frozenset({"noise", "epsilon", "dp", "privacy", "private"})
-_LEAST_CLAIM = 1e-3
 _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 
 
@@ -130,29 +127,6 @@ def stated_by(
 
 def _is_of_flower(layer: object) -> bool:
     return type(layer).__module__.startswith("flwr.")
-
-
-def named_in(config: Mapping[str, object]) -> str:
-    """Return a phrase with the privacy settings that a run configuration, keyed by name, switches on; "" if none."""
-    settings = [f"{name} = {value}" for name, value in config.items() if _is_of_privacy(name) and is_on(value)]
-    text = f"the app's configuration names {', '.join(settings)}, which was seen in nothing that was played"
-    return text if settings else ""
-
-
-def _is_of_privacy(name: str) -> bool:
-    return bool(_WORDS_OF_PRIVACY & set(re.split(r"[^a-z]+", name.lower())))
-
-
-def is_on(value: object) -> bool:
-    """Return whether the value of a privacy setting switches privacy on.
-
-    A number switches it on if it is above 0.001. Any other value switches it on, unless it is empty or one of the words
-    none, no, off and false.
-    """
-    # A smaller epsilon belongs to an optimizer such as Adam, where it prevents a division by 0.
-    if isinstance(value, (bool, int, float)):
-        return value > _LEAST_CLAIM
-    return str(value).strip().lower() not in ("", "none", "no", "off", "false")
 
 
 def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:

@@ -46,37 +46,29 @@ _OFFER = (
 )
 
 
-@dataclass(frozen=True)
-class ClientInspection:
-    """Result of inspecting an app's clients: an assessment of their DP-SGD, or the reason why there is none."""
-
-    assessment: Assessment | None  # assessment of the clients' DP-SGD; None if the clients could not train
-    unseen: str = ""  # reason why the clients could not train; empty if they could
-
-
-def look_into_clients(
+def inspect_clients(
     app: AppDescription,
     captured: CapturedStrategy,
     nodes: int,
     data: str | None,
     seconds: float,
     delta: float | None = None,
-) -> ClientInspection:
+) -> Assessment:
     """Train an app's clients in this process, and return an assessment of their DP-SGD.
 
-    If the clients cannot be trained, the result states the reason.
+    Raises `InputError` with the reason if the clients could not train.
     """
     try:
         client = loaded(app, app.client, StubImportFinder(app.directory))
-        if not isinstance(client, ClientApp):
-            return ClientInspection(None, f"{app.client} is a {type(client).__name__}, and no ClientApp")
-        with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
-            return ClientInspection(_looked(_InspectedClients(app, client, nodes), captured, delta))
+        if isinstance(client, ClientApp):
+            with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
+                return _assessed(_InspectedClients(app, client, nodes), captured, delta)
     except _ClientsTimeoutError:
-        return ClientInspection(None, f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s")
+        raise InputError(f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s") from None
     except (Exception, SystemExit) as error:
         offer = "" if data else f"; where their data are missing, {_OFFER}"
-        return ClientInspection(None, f"clients could not train here ({in_a_line(error)}){offer}")
+        raise InputError(f"clients could not train here ({in_a_line(error)}){offer}") from error
+    raise InputError(f"{app.client} is a {type(client).__name__}, and no ClientApp")
 
 
 class _ClientsTimeoutError(BaseException):
@@ -189,7 +181,7 @@ class _InspectedClients:
             self.trainings[seat, number] = replace(training, left=outputs)
 
 
-def _looked(clients: _InspectedClients, captured: CapturedStrategy, delta: float | None) -> Assessment:
+def _assessed(clients: _InspectedClients, captured: CapturedStrategy, delta: float | None) -> Assessment:
     rounds = min(captured.rounds, MOST_ROUNDS)
     start = captured.start.copied().copy_for_trial(rounds, np.random.default_rng())
     try:

@@ -21,13 +21,13 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim
+from fl_audit.app_audits.review.client_mods import client_mods_alone
 from fl_audit.app_audits.review.recorded_training import (
     Release,
     generators_with,
     in_new_working_copy,
     recorded_training,
 )
-from fl_audit.app_audits.review.strategy_capture import client_mods_alone
 from fl_audit.generator_states import GeneratorStates
 from fl_audit.strategies.flower_grids import make_messages_for
 from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID

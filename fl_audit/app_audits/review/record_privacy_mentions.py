@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fl_audit.app_audits.review.claims import is_on
+from fl_audit.app_audits.review.configured_privacy import is_on
 from fl_audit.ordinary_files import LARGEST_TEXT, read_file, read_text_file
 
 LIBRARIES = {

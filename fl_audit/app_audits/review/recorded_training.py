@@ -5,7 +5,7 @@ Replies and clients' draws are the same in every training, so two trainings diff
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory, VirtualClientGrid
+from fl_audit.app_audits.review.virtual_clients import VirtualClientGrid
 from fl_audit.generator_states import GeneratorStates, seed_generators, spared_generators
 from fl_audit.randomness import Purpose, generator
 
@@ -42,11 +42,15 @@ def recorded_training(
     get new states, also those that the strategy keeps. Raises `RuntimeError` if the strategy refuses to train.
     """
     log = list[Release]()
-    recording = _RecordingFactory(start, nodes, system.clients, log=log, renews=states is None)
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     kind = BY_NAME[plain if system.model is None else f"{plain}, own model"]
     mods = tuple(_with_fixed_generators(mod) for mod in system.mods)
-    recorded = replace(system, strategy=recording.new_strategy, mods=mods)
+
+    def new_strategy() -> Strategy:
+        copy = start.copied() if states is not None else start.copy_for_trial(0, np.random.default_rng())
+        return _recorded_strategy(copy, nodes, system.clients, log)
+
+    recorded = replace(system, strategy=new_strategy, mods=mods)
     with generators_with(states):
         trial = BlackBoxTrial(recorded, replace(claim, rounds=rounds), kind, True, generator(0, Purpose.BLACK_BOX))
         transcript = trial.play()
@@ -91,28 +95,20 @@ def _with_fixed_generators(mod: Mod) -> Mod:
     return fixed
 
 
-@dataclass
-class _RecordingFactory(TrialStrategyFactory):
-    """Factory of an app's strategy, as it is or with new states of its generators, whose releases are recorded."""
+def _recorded_strategy(start: StrategyStartCall, nodes: int, seats: int, log: list[Release]) -> Strategy:
+    """Return the strategy of a call of `start`, which adds each model that it releases to a log."""
+    begin = start.strategy.start
+    arguments = {k: v for k, v in start.arguments.items() if k != "num_rounds"}
 
-    log: list[Release] = field(default_factory=list)  # models that were sent, and the last one
-    renews: bool = False  # whether the strategy's own generators get new states
+    def begin_recorded(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
+        recording_grid = _RecordingGrid(grid, nodes, seats, log)
+        result = begin(grid=recording_grid, initial_arrays=arrays, num_rounds=num_rounds, **arguments)
+        if result.arrays is not None:
+            log.append(result.arrays)
+        return result
 
-    def new_strategy(self) -> Strategy:
-        """Return a copy of the app's strategy, whose `start` records each model that it releases."""
-        copy = self.start.copy_for_trial(0, np.random.default_rng()) if self.renews else self.start.copied()
-        begin = copy.strategy.start
-        arguments = {k: v for k, v in copy.arguments.items() if k != "num_rounds"}
-
-        def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
-            seated = _RecordingGrid(grid, self.nodes, self.seats, self.log)
-            result = begin(grid=seated, initial_arrays=arrays, num_rounds=num_rounds, **arguments)
-            if result.arrays is not None:
-                self.log.append(result.arrays)
-            return result
-
-        copy.strategy.start = start  # type: ignore[method-assign, assignment]
-        return copy.strategy
+    start.strategy.start = begin_recorded  # type: ignore[method-assign, assignment]
+    return start.strategy
 
 
 class _RecordingGrid(VirtualClientGrid):

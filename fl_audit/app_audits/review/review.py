@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
-from fl_audit.app_audits.black_box.black_box_trial import LOSS
 from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
 from fl_audit.app_audits.black_box.trial_models import template_of
@@ -18,7 +17,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tell
 from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.client_counts import too_few_clients
-from fl_audit.app_audits.review.configured_numbers import weaker_than_configured
+from fl_audit.app_audits.review.configured_privacy import weaker_than_configured
 from fl_audit.app_audits.review.fresh_starts import ComparedStarts, StartTrace, compared_starts, trace_of_server
 from fl_audit.app_audits.review.noise_by_round import noise_doubt
 from fl_audit.app_audits.review.options import ReviewOptions
@@ -67,25 +66,27 @@ def review(
     starts of its clients.
     """
     began = time.monotonic()
-    read = read_reviewed_app(directory, options)
+    app = read_reviewed_app(directory, options)
     with spared_generators(), no_news_from_flower():
-        return _planned(read, options, began, tell, keep, traces).carried_out()
+        return _planned(app, options, began, tell, keep, traces).carried_out()
 
 
 def trace_start(directory: Path, options: ReviewOptions) -> StartTrace | None:
     """Start the app in a directory, in this fresh process, and return what it releases; None if it claims nothing."""
-    read = read_reviewed_app(directory, options, is_inspected=False)
-    if read.stated.claim is None:
+    app = read_reviewed_app(directory, options, is_inspected=False)
+    if app.stated.claim is None:
         return None
-    if read.stated.observer is Observer.SERVER:
+    if app.stated.observer is Observer.SERVER:
         return StartTrace(awaits_clients=True)
     with spared_generators(), no_news_from_flower():
-        return _traced(read, probed(read.system, read.claim)[0])
+        return _traced(app, probed(app.system, app.claim)[0])
 
 
 def _traced(app: ReviewedApp, system: AuditedSystem) -> StartTrace:
-    assert app.caught.states is not None
-    return trace_of_server(app.start, app.caught.states, app.nodes, system, app.claim, app.caught.rounds)
+    assert app.captured.states is not None
+    return trace_of_server(
+        app.factory.start, app.captured.states, app.factory.nodes, system, app.claim, app.captured.rounds
+    )
 
 
 def _planned(
@@ -104,27 +105,27 @@ def _planned(
     if len(traces) == 1 and app.stated.claim is not None:
         traces = (_traced(app, system), *traces)
     starts = compared_starts(app.stated, traces)
-    sampled = dict(app.stage.most)
+    sampled = dict(app.factory.most)
     stated = app.stated
     claim = app.claim
-    kinds = planning.relevant_scenarios(kinds_of(system, claim), app.own, has_claim=stated.claim is not None)
+    kinds = planning.relevant_scenarios(kinds_of(system, claim), app.own_model, has_claim=stated.claim is not None)
     seconds_left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
     says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
     is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
-    wanted_rounds = (options.rounds or min(app.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
+    wanted_rounds = (options.rounds or min(app.captured.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
     is_free = options.rounds is None
     is_quick = options.is_quick or stated.claim is None
     plan = planning.plan_of(kinds, claim, slow, quick, seconds_left, wanted_rounds, is_free, is_quick)
     claim = replace(claim, rounds=plan.rounds)
     names = [kind.name for kind in plan.kinds]
     if plan.rounds > 1:
-        composed = planning.relevant_scenarios(kinds_of(system, claim), app.own, has_claim=True)
+        composed = planning.relevant_scenarios(kinds_of(system, claim), app.own_model, has_claim=True)
         names += [kind.name for kind in composed if kind not in kinds]
     about = [kind for aside, kind in NUMBERS.items() if sampled["evaluate"] or aside is not SideChannel.EVALUATION]
-    names_found, unseen = mentions_and_unseen(app.caught, stated, app.app, app.code)
+    names_found, unseen = mentions_and_unseen(app.captured, stated, app.description, app.mentions)
     late = _late_noise(app, system, app.claim, plan.rounds)
-    of_code = () if app.inside is not None and app.inside.assessment is not None else names_found
+    of_code = () if app.inside is not None else names_found
     remarks = tuple(app_remarks(of_code, unoffered, app.stand_ins, has_written))
     return _PlannedReview(
         app,
@@ -149,15 +150,15 @@ def _late_noise(app: ReviewedApp, system: AuditedSystem, claim: StatedClaim, pla
     """Return a phrase on rounds without noise that trials do not play; () if there are none, or clients add it."""
     if app.stated.claim is None or app.stated.observer is Observer.SERVER:
         return ()
-    return noise_doubt(app.start, app.nodes, system, claim, app.caught.rounds, played)
+    return noise_doubt(app.factory.start, app.factory.nodes, system, claim, app.captured.rounds, played)
 
 
 @dataclass(frozen=True)
 class _PlannedReview:
     """A review with planned trials, which `carried_out` runs."""
 
-    read: ReviewedApp  # the loaded app with its claim
-    wishes: ReviewOptions  # the reviewer's options
+    app: ReviewedApp  # the loaded app with its claim
+    options: ReviewOptions  # the reviewer's options
     began: float  # start of the review on the monotonic clock, in seconds
     tell: Tell  # function that is called with messages on progress
     keep: Callable[[ReviewResult], None]  # function that is called with the review so far
@@ -175,7 +176,7 @@ class _PlannedReview:
     @property
     def tests_side_channels(self) -> bool:
         """Whether the review tests side channels; it does so only if the adversary is a client."""
-        return self.read.stated.observer is Observer.CLIENT
+        return self.app.stated.observer is Observer.CLIENT
 
     @property
     def side_channel_claim(self) -> StatedClaim:
@@ -250,15 +251,15 @@ class _PlannedReview:
         Some apps start too early, with too few clients, although their noise is calibrated for more clients. The trials
         show whether this breaks the claim. Nothing is run, and there is no remark, if the app cannot start too early.
         """
-        read = self.read
-        early = too_few_clients(read.start.strategy, read.stated.clients)
+        app = self.app
+        early = too_few_clients(app.factory.start.strategy, app.stated.clients)
         if early is None:
             return ()
-        factory = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
+        factory = TrialStrategyFactory(app.factory.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
         system = replace(self.system, strategy=factory.new_strategy, clients=factory.seats)
         came = self.run_claim_audit(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
-        return (early_words(*early, read.stated.clients, came),)
+        return (early_words(*early, app.stated.clients, came),)
 
     def run_claim_audit(
         self,
@@ -275,14 +276,14 @@ class _PlannedReview:
         The test ends when the fraction `share` of the time limit of the whole review has passed. After each tested
         distinguisher, `so_far` converts the intermediate result to a review, which is stored.
         """
-        seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
+        seconds = max(1.0, share * self.options.seconds - (time.monotonic() - self.began))
         return audit_system(
             system,
             claim,
             budget=budget,
             confidence=confidence,
-            seed=self.wishes.seed,
-            processes=self.wishes.processes,
+            seed=self.options.seed,
+            processes=self.options.processes,
             include=names,
             seconds=seconds,
             tell=self.tell,
@@ -297,38 +298,40 @@ class _PlannedReview:
         `claim_audit` is the audit of the released model. `beside` is the audit of side channels, or None without one.
         `early` holds remarks on trials with the number of clients with which the app starts.
         """
-        read = self.read
-        caught = self.read.caught
-        stated = self.read.stated
+        app = self.app
+        captured = self.app.captured
+        stated = self.app.stated
         results = [claim_audit] if beside is None else [claim_audit, beside]
         planned = [*self.names, *(self.about if self.tests_side_channels else ())]
-        weaker = weaker_than_configured(stated, read.app.config, caught.rounds)
-        of_server = server_verdict(stated, claim_audit, caught.rounds, self.plan.rounds, self.unseen, self.names_found)
+        weaker = weaker_than_configured(stated, app.description.config, captured.rounds)
+        of_server = server_verdict(
+            stated, claim_audit, captured.rounds, self.plan.rounds, self.unseen, self.names_found
+        )
         return ReviewResult(
-            app=read.app.name,
+            app=app.description.name,
             stated=stated,
-            verdict=Verdict.VIOLATED if self.starts.repeats else joint_verdict(of_server, stated, read.inside),
-            rounds=caught.rounds,
+            verdict=Verdict.VIOLATED if self.starts.repeats else joint_verdict(of_server, stated, app.inside),
+            rounds=captured.rounds,
             played_rounds=self.plan.rounds,
-            nodes=read.nodes,
+            nodes=app.factory.nodes,
             asked=self.asked,
-            parameters=None if read.own is None else template_of(read.own).size,
+            parameters=None if app.own_model is None else template_of(app.own_model).size,
             kinds=self.names,
             budget=self.plan.words,
             result=claim_audit,
             beside=beside,
             leaks=side_channel_results(results, planned),
-            count_fault=read.count_fault,
+            count_fault=app.count_fault,
             early=early,
             starts=self.starts,
-            remarks=(*weaker, *caught.remarks, *read.on_clients, *read.on_model, *self.remarks),
-            buffers=None if read.own is None else planning.buffer_count(read.own),
+            remarks=(*weaker, *app.remarks, *self.remarks),
+            buffers=None if app.own_model is None else planning.buffer_count(app.own_model),
             of_records=self.names_found,
             weaker=weaker,
-            reported=(LOSS, *self.system.metrics),
             asked_for=self.system.metrics,
             unseen=self.unseen,
-            inside=read.inside,
+            inside=app.inside,
+            inside_unseen=app.inside_unseen,
         )
 
 

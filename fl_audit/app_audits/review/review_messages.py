@@ -15,8 +15,8 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
-from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines, training_claim_warning
-from fl_audit.app_audits.local_training.assessment import headline as headline_of_clients
+from fl_audit.app_audits.local_training.assessment_messages import assessment_json, report_lines, training_claim_warning
+from fl_audit.app_audits.local_training.assessment_messages import headline as headline_of_clients
 from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt
 from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
 from fl_audit.app_audits.review.review_result import ReviewResult
@@ -46,9 +46,9 @@ def found_in(claim_audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     ranked = sorted(
         findings(claim_audit, WORDS, FIXES, PROVISOS),
         key=lambda finding: (
-            not finding.attempt.is_broken,
-            groups.index(group_of_test(finding.attempt)),
-            not finding.attempt.is_beside_model,
+            not finding.test.is_broken,
+            groups.index(group_of_test(finding.test)),
+            not finding.test.is_beside_model,
         ),
     )
     return tuple(ranked)
@@ -67,11 +67,11 @@ def _headline_of_verdict(review: ReviewResult) -> str:
     trials = _headline_of_trials(review)
     if review.unseen:
         trials = f"Inconclusive: {review.unseen[0]}. The trials without it: {trials}"
-    if review.inside is None or review.inside.assessment is None:
+    if review.inside is None:
         return trials
-    inside = headline_of_clients(review.inside.assessment)
+    inside = headline_of_clients(review.inside)
     about = f"Of clients as units: {trials}"
-    return f"{inside} {about}" if review.inside.assessment.evidence.is_private else trials
+    return f"{inside} {about}" if review.inside.evidence.is_private else trials
 
 
 def _headline_of_trials(review: ReviewResult) -> str:
@@ -79,7 +79,7 @@ def _headline_of_trials(review: ReviewResult) -> str:
         return f"{_without_claim(review)} {untried_words(review.result)}".strip()
     if has_edges_of_flower_alone(review.stated, review.result):
         return _headline_of_edges(review)
-    causes = [finding.cause for finding in found_in(review.result) if finding.attempt.is_broken]
+    causes = [finding.cause for finding in found_in(review.result) if finding.test.is_broken]
     doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
     if doubt and review.verdict is not Verdict.VIOLATED:
         trials = f"The trials alone: {opening_sentences(review.result)}"
@@ -120,15 +120,14 @@ def _edge_words(review: ReviewResult) -> str:
 
 
 def _without_claim(review: ReviewResult) -> str:
-    shares = [attempt.right / attempt.trials for attempt in review.result.attempts]
+    shares = [test.right / test.trials for test in review.result.tests]
     guess_text = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
     if review.unseen:
         return f"{guess_text or 'none could be played'}."
     aside = guess_text and f": {guess_text}"
-    is_seen_inside = review.inside is not None and review.inside.assessment is not None
-    if review.verdict is not Verdict.NOT_AUDITED and not is_seen_inside:
+    if review.verdict is not Verdict.NOT_AUDITED and review.inside is None:
         return f"No guarantee: {review.app} guarantees no privacy of clients{aside}."
-    if review.inside is not None and review.inside.assessment is not None:
+    if review.inside is not None:
         return f"Nothing is claimed{aside}."
     names_text = f"the code of {review.app} names {mentions_phrase(review.of_records)}"
     return (
@@ -145,12 +144,12 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if stated.claim is None and review.unseen:
         claim = "none that could be seen"
         source = "what was not loaded may hold one"
-    inside = None if review.inside is None else review.inside.assessment
+    inside = review.inside
     if stated.claim is None and review.of_records and inside is None:
         claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
     kinds = [name for name in review.kinds if name not in review.result.unplayed]
-    broken = [finding for finding in found_in(review.result) if finding.attempt.is_broken]
-    lost = {finding.attempt.distinguisher.kind for finding in broken}
+    broken = [finding for finding in found_in(review.result) if finding.test.is_broken]
+    lost = {finding.test.distinguisher.kind for finding in broken}
     lost |= {refusal.kind for refusal in review.result.refusals if not refusal.is_allowed}
     # A scenario is listed as holding only if it was tested and not broken in all its environments.
     lost |= {name for names in not_tried(review.result).values() for name in names}
@@ -162,7 +161,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
         is_edge = has_edges_of_flower_alone(stated, review.result)
-        by = [] if is_edge else [(finding.words, finding.attempt) for finding in broken]
+        by = [] if is_edge else [(finding.words, finding.test) for finding in broken]
         texts = [
             f"{test.distinguisher.kind} ({words}): {test.right / test.trials:.0%} of trials told" for words, test in by
         ]
@@ -181,7 +180,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if review.stated.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
         lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
     not_seen = ("Not seen", f"{unseen_of_review(review)}.")
-    if review.inside is None or inside is None:
+    if inside is None:
         return (*lines, *_uninspected_clients(review), not_seen)
     weakness = training_claim_warning(inside.evidence)
     lines += [] if weakness is None else [("Inside clients, warning", f"{weakness}.")]
@@ -191,8 +190,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 
 def unseen_of_review(review: ReviewResult) -> str:
     """Return a phrase on what no review sees; less if clients were inspected."""
-    is_inspected = review.inside is not None and review.inside.assessment is not None
-    return _UNSEEN_OF_SERVER if is_inspected else _UNSEEN
+    return _UNSEEN if review.inside is None else _UNSEEN_OF_SERVER
 
 
 def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
@@ -200,9 +198,7 @@ def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 
     The result is empty if no inspection was tried.
     """
-    if review.inside is None:
-        return ()
-    return (("Inside clients", f"not seen: {review.inside.unseen}."),)
+    return (("Inside clients", f"not seen: {review.inside_unseen}."),) if review.inside_unseen else ()
 
 
 def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
@@ -210,11 +206,11 @@ def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
     is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
     asked_text = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
-    attempts = review.result.attempts
+    tests = review.result.tests
     tried = "none tried a distinguisher"
-    if attempts:
-        largest = max(attempt.trials for attempt in attempts)
-        count = len(attempts)
+    if tests:
+        largest = max(test.trials for test in tests)
+        count = len(tests)
         best = "the best one" if count == 1 else f"each of the {count} best ones"
         tried = f"up to {largest:,} tried {best} ({review.budget})"
     trials = "1 scenario" if len(kinds) == 1 else f"{len(kinds)} scenarios"
@@ -311,7 +307,6 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
 
 
 def _inside_json(review: ReviewResult) -> dict[str, Any] | None:
-    if review.inside is None:
-        return None
-    assessment = review.inside.assessment
-    return {"unseen": review.inside.unseen} if assessment is None else assessment_json(assessment)
+    if review.inside is not None:
+        return assessment_json(review.inside)
+    return {"unseen": review.inside_unseen} if review.inside_unseen else None

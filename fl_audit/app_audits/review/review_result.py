@@ -11,7 +11,7 @@ from fl_audit.app_audits.review.side_channels import SideChannelResult
 from fl_audit.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
-    from fl_audit.app_audits.review.client_inspection import ClientInspection
+    from fl_audit.app_audits.local_training.assessment import Assessment
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class ReviewResult:
     of_records: tuple[RecordPrivacyMention, ...] = ()  # places where the app's code mentions record-level privacy
     # Numbers in the app's configuration that claim more privacy than the strategy has, each as a phrase.
     weaker: tuple[str, ...] = ()
-    reported: tuple[str, ...] = ()  # names of the metrics that clients report in trials, besides the example count
-    asked_for: tuple[str, ...] = ()  # names of the reported metrics that the app's own code looks up in replies
+    asked_for: tuple[str, ...] = ()  # names of the metrics that the app's own code looks up in replies
     # Parts of the mechanism or claim that could not be loaded or read, with reasons. If there are any, the verdict is
     # inconclusive.
     unseen: tuple[str, ...] = ()
-    inside: "ClientInspection | None" = None  # inspection of the clients' training; None if there was none
+    inside: "Assessment | None" = None  # assessment of the clients' training; None if they did not train
+    inside_unseen: str = ""  # reason why they could not train; empty if they did, or were not asked to
     count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
     early: tuple[str, ...] = ()  # what trials with the fewest clients showed with which the app begins, as sentences
     starts: ComparedStarts = NOT_COMPARED  # comparison of two starts of the app in fresh processes

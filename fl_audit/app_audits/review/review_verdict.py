@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING
 
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder
-from fl_audit.app_audits.review.claims import StatedAppClaim, named_in, training_doubt
+from fl_audit.app_audits.review.claims import StatedAppClaim, training_doubt
+from fl_audit.app_audits.review.configured_privacy import named_in
 from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, mentions_phrase, of_settings
 from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, is_mechanism_as_claimed
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
-    from fl_audit.app_audits.review.client_inspection import ClientInspection
+    from fl_audit.app_audits.local_training.assessment import Assessment
 
 
 def mentions_and_unseen(
@@ -84,7 +85,7 @@ def has_edges_of_flower_alone(stated: StatedAppClaim, claim_audit: ClaimAudit) -
     return stated.is_of_flower and claim_audit.verdict is Verdict.VIOLATED and is_mechanism_as_claimed(claim_audit)
 
 
-def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inspection: "ClientInspection | None") -> Verdict:
+def joint_verdict(verdict: Verdict, stated: StatedAppClaim, assessment: "Assessment | None") -> Verdict:
     """Return the joint verdict of the trials and of the inspection of the clients' training.
 
     The first rule that applies decides. If the inspection has no result, the joint verdict is that of the trials. If
@@ -93,9 +94,9 @@ def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inspection: "ClientI
     the inspection. If one of the two verdicts is `inconclusive`, it is `inconclusive`. Otherwise it is the verdict of
     the trials.
     """
-    if inspection is None or inspection.assessment is None:
+    if assessment is None:
         return verdict
-    verdict_of_inspection = inspection.assessment.verdict
+    verdict_of_inspection = assessment.verdict
     if Verdict.VIOLATED in (verdict, verdict_of_inspection):
         return Verdict.VIOLATED
     if verdict_of_inspection is Verdict.NOT_AUDITED:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.app_audits.black_box.audited_system import AuditedSystem, StrategyStartCall
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.legacy_adapter import layers_of
 from fl_audit.app_audits.black_box.message_tensors import Arrays
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
@@ -18,9 +18,10 @@ from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy, capture_strategy
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
-    from fl_audit.app_audits.review.client_inspection import ClientInspection
+    from fl_audit.app_audits.local_training.assessment import Assessment
 
 REFERENCE = 3.0
 """Epsilon that is tested if nothing is claimed, and the largest epsilon that is tested for side channels."""
@@ -31,20 +32,20 @@ _OF_CLIENTS = 0.4  # share of the review's time limit for the clients' own train
 class ReviewedApp:
     """A Flower app under review: its strategy, claim and model, and the system that its trials audit."""
 
-    app: AppDescription  # description of the app by its `pyproject.toml`
-    caught: CapturedStrategy  # the app's strategy with its arguments and client mods
+    description: AppDescription  # description of the app by its `pyproject.toml`
+    captured: CapturedStrategy  # the app's strategy with its arguments and client mods
     stand_ins: StubImportFinder  # import finder with the names of packages that are not installed
-    code: tuple[RecordPrivacyMention, ...]  # places where the code mentions record-level privacy
-    inside: "ClientInspection | None"  # inspection of the clients' training; None if there was none
+    mentions: tuple[RecordPrivacyMention, ...]  # places where the code mentions record-level privacy
+    inside: "Assessment | None"  # assessment of the clients' training; None if they did not train
+    inside_unseen: str  # reason why they could not train; empty if they did, or were not asked to
     stated: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
     claim: StatedClaim  # claim to test: the stated one, or epsilon `REFERENCE` if nothing is claimed
-    nodes: int  # number of clients that the strategy sees
-    own: Arrays | None  # tensors of the app's own model, keyed by name; None if the model was not seen
-    start: StrategyStartCall  # the strategy, and the arguments of its `start` without the initial model
-    stage: TrialStrategyFactory  # factory of the strategy for trials
+    own_model: Arrays | None  # tensors of the app's own model, keyed by name; None if the model was not seen
+    # Factory of the strategy for trials: it has the call of `start` without the initial model, and the number of
+    # clients that the strategy sees.
+    factory: TrialStrategyFactory
     system: AuditedSystem  # the system that the trials audit
-    on_clients: tuple[str, ...]  # remarks on the number of clients
-    on_model: tuple[str, ...]  # remarks on the model
+    remarks: tuple[str, ...]  # remarks on the strategy, the number of clients and the model
     count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
 
 
@@ -54,61 +55,62 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
     nodes_named = options.clients or app.nodes
-    caught = capture_strategy(app, nodes_named or USUAL_NODES, stand_ins)
+    captured = capture_strategy(app, nodes_named or USUAL_NODES, stand_ins)
     # One round is enough to detect releases without noise, and to measure the duration of a round.
-    stated = reviewed_claim(caught, options, rounds=1)
-    code = find_record_privacy_mentions(app.directory)
-    inside = None if not is_inspected else _look_inside(app, caught, nodes_named or USUAL_NODES, options, code)
+    stated = reviewed_claim(captured, options, rounds=1)
+    mentions = find_record_privacy_mentions(app.directory)
+    inside: Assessment | None = None
+    inside_unseen = ""
+    uses_opacus = any(mention.what == "Opacus" for mention in mentions)
+    if is_inspected and app.client and (options.client_data or uses_opacus):
+        inside, inside_unseen = _inspected(app, captured, nodes_named or USUAL_NODES, options)
     claim = stated.claim or StatedClaim(options.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
-    nodes, on_clients, count_fault = nodes_of(caught.start.strategy, nodes_named, stated.clients)
-    own_arrays, on_model = planning.own_model(caught.start)
-    start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
-    stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
+    nodes, on_clients, count_fault = nodes_of(captured.start.strategy, nodes_named, stated.clients)
+    own_model, on_model = planning.own_model(captured.start)
+    start = replace(
+        captured.start, arguments={k: v for k, v in captured.start.arguments.items() if k != "initial_arrays"}
+    )
+    factory = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
     weights = [layer.weighted_by_key for layer in layers_of(start.strategy) if hasattr(layer, "weighted_by_key")]
     system = AuditedSystem(
-        stage.new_strategy,
-        caught.mods,
+        factory.new_strategy,
+        captured.mods,
         None,
-        stage.seats,
+        factory.seats,
         stated.norm,
         options.is_clipped,
         stated.observer,
-        own_arrays,
+        own_model,
         *weights[-1:],
     )
     return ReviewedApp(
-        app,
-        caught,
-        stand_ins,
-        code,
-        inside,
-        stated,
-        claim,
-        nodes,
-        own_arrays,
-        start,
-        stage,
-        system,
-        tuple(on_clients),
-        tuple(on_model),
-        count_fault,
+        description=app,
+        captured=captured,
+        stand_ins=stand_ins,
+        mentions=mentions,
+        inside=inside,
+        inside_unseen=inside_unseen,
+        stated=stated,
+        claim=claim,
+        own_model=own_model,
+        factory=factory,
+        system=system,
+        remarks=(*captured.remarks, *on_clients, *on_model),
+        count_fault=count_fault,
     )
 
 
-def _look_inside(
-    app: AppDescription,
-    captured: CapturedStrategy,
-    nodes: int,
-    options: ReviewOptions,
-    code: tuple[RecordPrivacyMention, ...],
-) -> "ClientInspection | None":
-    """Inspect the clients' training if the app uses Opacus or the reviewer gives data; otherwise return None."""
-    if not app.client or not (options.client_data or any(mention.what == "Opacus" for mention in code)):
-        return None
+def _inspected(
+    app: AppDescription, captured: CapturedStrategy, nodes: int, options: ReviewOptions
+) -> "tuple[Assessment | None, str]":
+    """Return an assessment of the clients' training, or else the reason why they could not train."""
     # Imported here because it imports Opacus.
-    from fl_audit.app_audits.review.client_inspection import look_into_clients  # noqa: PLC0415
+    from fl_audit.app_audits.review.client_inspection import inspect_clients  # noqa: PLC0415
 
-    return look_into_clients(app, captured, nodes, options.client_data, _OF_CLIENTS * options.seconds)
+    try:
+        return inspect_clients(app, captured, nodes, options.client_data, _OF_CLIENTS * options.seconds), ""
+    except InputError as error:
+        return None, str(error)
 
 
 def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: int) -> StatedAppClaim:

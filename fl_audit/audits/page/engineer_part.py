@@ -19,7 +19,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding
-from fl_audit.verdict.sections_verdict import banner, trials_needed_text, unanswered_text, verdict_of
+from fl_audit.verdict.sections_verdict import banner, verdict_of, verdict_texts
 from fl_audit.verdict.verdict import Verdict, has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
 from fl_audit.words import is_certainty, number_text, one_in, percent, plural
@@ -131,14 +131,14 @@ def next_step(contents: ReportContents) -> str:
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
             return f"Do not lean on this run: {rare}. Audit again with another seed; find out why if it happens again."
-        case Verdict.INCONCLUSIVE if unanswered_text(numbers, contents.words):
+        case Verdict.INCONCLUSIVE if numbers.is_unanswered:
             return "Do not lean on this run: see to what is named above, and audit again."
         case Verdict.INCONCLUSIVE:
             needed = numbers.judged.trials_for_conclusive_verdict
             if needed is not None and needed <= contents.run.trials:
                 return "Do not lean on this run: so many trials could have told. Audit again with another seed."
             setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
-            return f"Do not lean on this run. {trials_needed_text(numbers, contents.words)}{setting}"
+            return f"Do not lean on this run. {verdict_texts(contents)['trials-needed']}{setting}"
         case Verdict.NOT_AUDITED:
             return "Let the insider play: set insider = true in [audit], and carry the run out anew."
         case Verdict.NO_GUARANTEE if contents.plan.federation.local_randomizer is not None:

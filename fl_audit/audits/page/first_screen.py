@@ -42,7 +42,7 @@ from fl_audit.statistics.claim_comparisons import finding_text
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import OF_NOISE
-from fl_audit.verdict.sections_verdict import banner, unanswered_text, verdict_of
+from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests, exact_sentences
 from fl_audit.words import is_certainty, plural
@@ -143,7 +143,7 @@ def _why_open(contents: ReportContents) -> OpenReason | None:
         return None
     if numbers.contradicted_by:
         return OpenReason.CONTRADICTED
-    if unanswered_text(numbers, contents.words):
+    if numbers.is_unanswered:
         return OpenReason.UNANSWERED
     if numbers.judges_scores:
         return OpenReason.SCORES

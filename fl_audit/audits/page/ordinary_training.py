@@ -17,7 +17,7 @@ from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.claim_comparisons import finding_text
 from fl_audit.user_modules import title_of_named
-from fl_audit.verdict.sections_verdict import unanswered_text, verdict_of
+from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import capital, plural
 
@@ -33,7 +33,7 @@ def is_shown_as_training(contents: ReportContents) -> bool:
         return False
     if finding.verdict is not Verdict.INCONCLUSIVE:
         return True
-    return not (finding.contradicted_by or unanswered_text(finding, contents.words))
+    return not (finding.contradicted_by or finding.is_unanswered)
 
 
 def training_banner(contents: ReportContents) -> Banner:

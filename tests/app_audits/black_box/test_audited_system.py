@@ -46,21 +46,6 @@ def test_a_model_of_few_numbers_has_a_direction_in_which_updates_change_it(name:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"strategy": FedAvg()}, "strategy is a FedAvg: accepted is a function or class"),
-        ({"model": {}}, "model is a dict without tensors"),
-        ({"model": [WEIGHT]}, "model is a list without tensors"),
-        ({"model": {"weight": "text"}}, "model has 'weight' of type <U4"),
-        ({"model": {"steps": np.zeros(3, np.int64)}}, "model has no tensor of floats"),
-    ],
-)
-def test_another_model_or_strategy_is_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        AuditedSystem(**{"strategy": FedAvg} | arguments)
-
-
-@pytest.mark.parametrize(
     ("options", "name"),
     [({"clients": 8}, "clients"), ({"norm": 2.0}, "clipping-norm"), ({"observer": "server"}, "observer")],
 )

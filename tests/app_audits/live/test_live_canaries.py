@@ -372,12 +372,3 @@ def test_rounds_of_a_training_that_was_started_again_count_no_more(tmp_path: Pat
     shutil.rmtree(tmp_path / "earlier-1")
     watch.store_scores(1, model, [one + 1 for one in model], [ReportedCanaryProperties(0)])
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["earlier-2", "earlier-3", "round-000001.json"]
-
-
-def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="one seed"):
-        Canary(0, 5, 5, 1.0)
-    with pytest.raises(InputError, match="clipping_norm is 0"):
-        Canary(0, 5, 6, 0.0)
-    with pytest.raises(InputError, match=r"strategy .*\bint\b"):
-        watched(3, TrainingObserver(tmp_path, 1, 1))

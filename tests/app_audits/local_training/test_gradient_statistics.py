@@ -7,10 +7,14 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
-from fl_audit.app_audits.local_training.gradient_statistics import is_moved, noise_samples, noise_scales
+from fl_audit.app_audits.local_training.gradient_statistics import (
+    is_moved,
+    noise_samples,
+    noise_scales,
+    smallest_ball_radius,
+)
+from fl_audit.app_audits.local_training.pitfalls import LEVEL
 from fl_audit.app_audits.local_training.record_versions import located
-from fl_audit.app_audits.local_training.sampling_checks import LEVEL
-from fl_audit.app_audits.local_training.smallest_ball import smallest_ball_radius
 
 SIZES = (300, 40)
 

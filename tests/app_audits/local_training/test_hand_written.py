@@ -11,7 +11,8 @@ from opacus.accountants import RDPAccountant
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from fl_audit.app_audits.local_training.assessment import Assessment, assessment_json, headline, report_lines
+from fl_audit.app_audits.local_training.assessment import Assessment
+from fl_audit.app_audits.local_training.assessment_messages import assessment_json, headline, report_lines
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from fl_audit.app_audits.local_training.accounting_and_output_checks import CHECKS
-from fl_audit.app_audits.local_training.assessment import Assessment, assess, report_lines
+from fl_audit.app_audits.local_training.assessment import Assessment, assess
+from fl_audit.app_audits.local_training.assessment_messages import report_lines
+from fl_audit.app_audits.local_training.checks import CHECKS
 from fl_audit.app_audits.local_training.patches import recorded
 from fl_audit.app_audits.local_training.pitfalls import ABOUT, FoundPitfall, Pitfall, Severity
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings

@@ -21,7 +21,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.audit_results import training_result
-from fl_audit.app_audits.local_training.assessment import Assessment, assessment_json, report_lines
+from fl_audit.app_audits.local_training.assessment import Assessment
+from fl_audit.app_audits.local_training.assessment_messages import assessment_json, report_lines
 from fl_audit.app_audits.local_training.composition import composed
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training

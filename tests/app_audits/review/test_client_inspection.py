@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from fl_audit.app_audits.local_training.assessment import Assessment
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
-from fl_audit.app_audits.review.client_inspection import ClientInspection, look_into_clients
+from fl_audit.app_audits.review.client_inspection import inspect_clients
 from fl_audit.app_audits.review.strategy_capture import capture_strategy
 from fl_audit.cli.main import main
+from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.review.apps import write_app
 
@@ -73,17 +75,14 @@ KEPT = (
 )
 
 
-def _looked(
-    directory: Path, name: str, data: str | None = None, seconds: float = 120.0, **parts: str
-) -> ClientInspection:
+def _looked(directory: Path, name: str, data: str | None = None, seconds: float = 120.0, **parts: str) -> Assessment:
     usual = {"load": DATA, "before": KEPT, "asked": "", "count": "1"}
     app = read_app(write_app(directory / name, name, SERVER, dedent(CLIENT).format(**(usual | parts))))
-    return look_into_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, data, seconds)
+    return inspect_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, data, seconds)
 
 
 def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
-    found = _looked(tmp_path, "clients_honest").assessment
-    assert found is not None
+    found = _looked(tmp_path, "clients_honest")
     assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
     assert len(found.evidence.by_client) == 2
     left = {path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"}
@@ -101,8 +100,7 @@ def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
     ],
 )
 def test_pitfalls_of_clients_are_named(tmp_path: Path, parts: dict[str, str], pitfall: Pitfall) -> None:
-    found = _looked(tmp_path, f"clients_{pitfall.name.lower()}", **parts).assessment
-    assert found is not None
+    found = _looked(tmp_path, f"clients_{pitfall.name.lower()}", **parts)
     assert pitfall in {one.pitfall for one in found.found}
 
 
@@ -143,9 +141,7 @@ def test_clients_that_learn_from_texts_are_looked_into(tmp_path: Path, asked: st
     client, server = (OF_TEXTS + one.replace("torch.nn.Linear(5, 3)", "Texts()") for one in (client, SERVER))
     name = f"clients_texts_{is_honest}".lower()
     app = read_app(write_app(tmp_path / name, name, server, client))
-    looked = look_into_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, None, 120.0)
-    found = looked.assessment
-    assert found is not None, looked.unseen
+    found = inspect_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, None, 120.0)
     assert (found.verdict is Verdict.CONSISTENT) is is_honest
     assert (Pitfall.NO_POISSON in {one.pitfall for one in found.found}) is not is_honest
 
@@ -154,26 +150,22 @@ def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = {"load": 'raise FileNotFoundError("no data here")'}
-    found = _looked(tmp_path, "clients_without", **missing)
-    assert found.assessment is None
-    assert "no data here" in found.unseen
-    assert "--client-data my_data:load_data" in found.unseen
+    with pytest.raises(InputError, match=r"no data here.*--client-data my_data:load_data"):
+        _looked(tmp_path, "clients_without", **missing)
     head = "import torch\nfrom torch.utils.data import TensorDataset\n"
     mine = f"{head}\n\ndef load_data(partition, partitions):\n    {DATA}\n"
     (tmp_path / "clients_own_data.py").write_text(mine)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "clients_own_data", raising=False)
-    helped = _looked(tmp_path, "clients_helped", "clients_own_data:load_data", **missing).assessment
-    assert helped is not None
+    helped = _looked(tmp_path, "clients_helped", "clients_own_data:load_data", **missing)
     assert helped.verdict is Verdict.CONSISTENT
 
 
 @pytest.mark.long
 def test_clients_that_take_too_long_are_not_seen(tmp_path: Path) -> None:
     slow = {"load": f"import time\n    time.sleep(20)\n    {DATA}"}
-    found = _looked(tmp_path, "clients_slow", seconds=1.0, **slow)
-    assert found.assessment is None
-    assert "within 1 s" in found.unseen
+    with pytest.raises(InputError, match="within 1 s"):
+        _looked(tmp_path, "clients_slow", seconds=1.0, **slow)
 
 
 @pytest.mark.parametrize(("clients", "rounds"), [(3, 2), (2, 1)])
@@ -193,7 +185,7 @@ def test_looking_into_clients_takes_at_most_three_times_the_steps_of_the_app(
     app = read_app(write_app(tmp_path / name, name, server, dedent(CLIENT).format(**parts)))
     caught = capture_strategy(app, clients, StubImportFinder(app.directory))
     steps[0] = 0
-    assert look_into_clients(app, caught, clients, None, 120.0).assessment is not None
+    inspect_clients(app, caught, clients, None, 120.0)
     own = clients * rounds * 5  # of 98 records in batches of 20
     # The seconds that a review may take beside three times the app's own rounds are enough for these steps.
     assert 0 < steps[0] <= 3 * own + 15

@@ -13,7 +13,6 @@ from fl_audit.audits.identifiability.bernau_empirical_epsilons import (
     epsilon_from_measured_advantage,
     sensitivity_interval,
 )
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -65,23 +64,6 @@ def test_advantage_inverts_theorem_3() -> None:
     assert epsilon_from_measured_advantage(0.0, 0.01) == 0.0
     assert epsilon_from_measured_advantage(-0.3, 0.01) == 0.0
     assert epsilon_from_measured_advantage(1.0, 0.01) == math.inf
-
-
-def test_wrong_input_is_named() -> None:
-    with pytest.raises(InputError, match=r"signal is -1\.0"):
-        epsilon_of(np.array([[0.1, -1.0]]), 0.01, Accountant.GDP)
-    with pytest.raises(InputError, match="signal is nan"):
-        epsilon_of(np.array([[0.1, math.nan]]), 0.01, Accountant.GDP)
-    with pytest.raises(InputError, match="signal has shape"):
-        epsilon_of(np.zeros(3), 0.01, Accountant.GDP)
-    with pytest.raises(InputError, match="log-odds contain NaN"):
-        belief_interval(np.array([math.nan]), 0.9)
-    with pytest.raises(InputError, match=r"of trials.* 0\b"):
-        belief_interval(np.array([]), 0.9)
-    with pytest.raises(InputError, match=r"advantage is 1\.5"):
-        epsilon_from_measured_advantage(1.5, 0.01)
-    with pytest.raises(InputError, match="delta is 0"):
-        epsilon_from_measured_advantage(-0.1, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -150,14 +132,3 @@ def test_advantage_interval_puts_clopper_pearson_through_eq_6() -> None:
     assert "Eq. (6)" in found.note
     assert advantage_interval(10, 10, 0.01, 0.95).high == math.inf
     assert advantage_interval(0, 10, 0.01, 0.95) == EmpiricalEpsilonEstimate(0.0, 0.0, 0.0, 0.95, found.note)
-
-
-def test_intervals_refuse_wrong_numbers() -> None:
-    with pytest.raises(InputError, match=r"of successes.* 4\b"):
-        advantage_interval(4, 3, 0.01, 0.95)
-    with pytest.raises(InputError, match="confidence is"):
-        belief_interval(np.zeros(3), 1.0)
-    with pytest.raises(InputError, match="mu is nan"):
-        belief_interval(np.zeros(3), 0.95, math.nan)
-    with pytest.raises(InputError, match="signal is nan"):
-        epsilon_of(np.array([[math.nan]]), 0.01, Accountant.GDP)

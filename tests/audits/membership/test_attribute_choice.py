@@ -1,15 +1,10 @@
 """The column of a table whose value an attacker guesses: which one is chosen, and what has none."""
 
-from dataclasses import replace
-
 import numpy as np
-import pytest
 
 from fl_audit.data.attribute_to_infer import choose_attribute
-from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.loaded_dataset import LoadedDataset, side_by_side
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
 
 
 def table() -> LoadedDataset:
@@ -31,18 +26,3 @@ def test_the_attribute_left_open_is_the_most_even_column_of_two_values() -> None
     men = source.pool.take(np.flatnonzero(np.arange(100) % 2 == 0))
     assert choose_attribute(source, men).column.name == "smokes"
     assert choose_attribute(source, source.pool, "3").prior.tolist() == [0.33, 0.33, 0.34]
-
-
-@pytest.mark.parametrize(
-    ("source", "named", "said"),
-    [
-        (load_digits(), None, r"digits .*images"),
-        (load_breast_cancer(), None, "no column"),
-        (load_breast_cancer(), "0", r"attribute 0 .*456 values: .*2 to 100"),
-        (table(), "town ", r"attribute is town : .*people .*age, smokes, sex, town or "),
-        (replace(table(), pool=replace(table().pool, graphs=True)), None, r"people .*graphs"),
-    ],
-)
-def test_what_has_no_such_column_is_refused(source: LoadedDataset, named: str | None, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        choose_attribute(source, source.pool, named)

@@ -173,13 +173,3 @@ def test_of_several_pictures_noise_leaves_those_of_each_class() -> None:
     ranked = np.sort(draw.integers(0, CLASSES, (10**5, 4)), axis=1).mean(axis=0) / 4
     assert found.shape == (2, 4, *SHAPE)
     assert np.allclose(found.mean(dim=(2, 3, 4)).numpy(), ranked, atol=0.03)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [({"iterations": 0}, "iterations are 0"), ({"step": 0.0}, "step is 0"), ({"smoothness": -1.0}, "smoothness is -1"),
-     ({"restarts": 0}, "restarts are 0"), ({"seconds": 0.0}, "seconds are 0")],
-)  # fmt: skip
-def test_a_search_that_is_none_is_refused(wrong: dict[str, float], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        DescentSettings(**wrong)  # type: ignore[arg-type]

@@ -5,7 +5,6 @@ import pytest
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from fl_audit.audits.reconstruction.reconstruction_metrics import image_similarity, in_order_of_true_images
-from fl_audit.errors import InputError
 
 DRAW = np.random.default_rng(0)
 TRUE = DRAW.random((30, 1, 12, 9), dtype=np.float32)
@@ -34,8 +33,3 @@ def test_the_worst_share_is_that_of_the_pictures_that_were_drawn_best() -> None:
 def test_drawings_are_matched_whatever_their_order() -> None:
     shuffled = np.stack([one[DRAW.permutation(5)] for one in TRUE.reshape(6, 5, 1, 12, 9)])
     assert np.array_equal(in_order_of_true_images(TRUE.reshape(6, 5, 1, 12, 9), shuffled).reshape(TRUE.shape), TRUE)
-
-
-def test_pictures_of_other_shapes_are_refused() -> None:
-    with pytest.raises(InputError, match="accepted are drawings"):
-        image_similarity(TRUE, DRAWN[:5], OTHERS)

@@ -129,11 +129,6 @@ def test_a_coin_that_protects_an_answer_leaves_what_its_owner_is_told() -> None:
     assert 0.75 < claimed < 0.75 + 0.25 / 3 + 1e-9
 
 
-def test_ranks_of_unusable_scores_are_refused() -> None:
-    with pytest.raises(InputError, match="log-likelihoods have shape"):
-        ranks_of_truth(np.array([[0.0, np.nan]]), np.array([0]))
-
-
 def test_candidates_that_are_all_records_are_refused_before_the_run_and_one_fewer_is_played() -> None:
     settings = {"audit": {"kind": "reconstruction", "candidates": 60, "trials": 2, "epsilon-star": True}}
     privacy = {"sensitivity": None, "adjacency": "add-remove-record", "accountant": "gdp"}

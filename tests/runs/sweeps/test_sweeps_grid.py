@@ -55,34 +55,6 @@ def test_names_are_plain_and_distinct(texts: list[str]) -> None:
     assert len(set(alike)) == len(alike)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("privacy.epsilon", "accepted is section.key=value,value"),
-        ("epsilon=1,2", "accepted is section.key=value,value"),
-        ("privacy.epsilon=1,,2", "accepted is section.key=value,value"),
-        ("privacy.epsilon=1,1", "a value twice"),
-        ("data.drop=[0,5],[0,9]", "but no lists"),
-    ],
-)
-def test_axes_that_are_none(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        parse_axis(text)
-
-
-@pytest.mark.parametrize(
-    ("axis", "said"),
-    [
-        (Axis("privacy.epsilonn", (1,)), "point privacy.epsilonn = 1: .*nearest is 'epsilon'"),
-        (Axis("privacy.epsilon", (1, -1)), r"privacy\.epsilon = -1: .*above 0"),
-        (Axis("privacy.delta.more", (1,)), "'delta' is no section"),
-    ],
-)
-def test_points_that_are_refused_name_their_settings(axis: Axis, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        grid(VALUES, [axis])
-
-
 def test_what_is_swept_replaces_what_was_claimed() -> None:
     (one,) = grid(VALUES, [Axis("privacy.belief", (0.8,))])
     assert (one.config.privacy.belief, one.config.privacy.epsilon) == (0.8, None)
@@ -101,8 +73,3 @@ def test_baselines_are_told_from_points_with_the_same_values() -> None:
     everything = (*grid(VALUES, axes), *baselines(VALUES, axes))
     require_distinct(everything)
     assert everything[2].name == "private=false_rounds=5"
-
-
-def test_one_key_on_two_axes() -> None:
-    with pytest.raises(InputError, match="different keys"):
-        grid(VALUES, [Axis("privacy.epsilon", (1,)), Axis("privacy.epsilon", (2,))])

@@ -188,7 +188,7 @@ largest share that the guarantee allows. The bounds on epsilon assume nothing of
 trials can prove no more. Each is evaluated as `fl-audit strategy --quick` does it,
 and as it does without `--quick` where
 that finds nothing; in 95 % of such evaluations a claim that holds is not called violated. All of it is made by
-`python -m tests.validation.faulty_mechanisms --out DIR`, and every pitfall alone by the command below its name.
+`python -m tests.validation faulty_mechanisms --out DIR`, and every pitfall alone by the command below its name.
 """
 
 
@@ -204,7 +204,7 @@ def page(caught: Mapping[FaultyMechanism, EvaluationRow], honest: Mapping[str, E
     """
     ranked = dict(sorted(caught.items(), key=lambda entry: entry[1].allowed_right - entry[1].right))
     sections = (
-        f"\n## {faulty.name}\n\n{faulty.wrong}\n\n    python -m tests.validation.faulty_mechanisms --only "
+        f"\n## {faulty.name}\n\n{faulty.wrong}\n\n    python -m tests.validation faulty_mechanisms --only "
         f"{faulty.name}\n\n"
         f"* Seen: {faulty.source}\n* Fix: {faulty.fix}\n"
         f"* Told by: {row.trial}, {row.group}; {row.right:.1%} of {row.trials} trials guessed right, the claim allows "

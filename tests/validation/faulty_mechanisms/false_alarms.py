@@ -1,4 +1,4 @@
-"""False alarms: `python -m tests.validation.faulty_mechanisms.false_alarms [--audits 200] [--only NAME,...]`.
+"""False alarms: `python -m tests.validation false_alarms [--audits 200] [--only NAME,...]`.
 
 Every honest mechanism of the catalogue is audited many times, with trials of its own each time; an audit plays some
 scenarios, the next audit others, so that all kinds have their turn. At a confidence of 95 % at
@@ -8,7 +8,7 @@ called with probability 5 %). With `--out` the verdicts are written as they come
 Trainings with the software's own strategy (`fl_audit.strategies.trial_batch_strategy`) cannot be played here: its
 clients hold data, compute gradients of stacked trials and answer in records of their own, where black-box trials send
 model updates.
-Its mechanisms are audited by `python -m tests.validation.verdicts`; the honest mechanisms here follow the same
+Its mechanisms are audited by `python -m tests.validation verdicts`; the honest mechanisms here follow the same
 mechanisms: central, distributed and local Gaussian noise, adaptive clipping, sampled records, and both relations.
 """
 
@@ -25,7 +25,6 @@ from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.atomic_files import atomic_file
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.choices import allowed, named
@@ -118,7 +117,3 @@ def main() -> None:
     table, accused = _counts_table(verdicts, names)
     console.print(table)
     exit_with([f"{name} is accused too often" for name in accused], "nobody honest is accused too often")
-
-
-if __name__ == "__main__":
-    guarded(main)

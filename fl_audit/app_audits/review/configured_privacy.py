@@ -1,16 +1,41 @@
-"""Privacy numbers in an app's configuration that are stronger than the numbers with which the app trains."""
+"""Privacy in an app's configuration: settings that switch it on, and numbers that are stronger than those in use."""
 
 import re
 from collections.abc import Mapping
 from math import isfinite, sqrt
 
-from fl_audit.app_audits.review.claims import StatedAppClaim, is_on
+from fl_audit.app_audits.review.claims import StatedAppClaim
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.words import plural
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # the places in "noiseMultiplier" at which a word begins
+_WORDS_OF_PRIVACY = frozenset({"noise", "epsilon", "dp", "privacy", "private"})
+_LEAST_CLAIM = 1e-3  # largest number that switches no privacy on
 _OF_OPTIMIZERS = frozenset({"adam", "adagrad", "optimizer", "optim", "yogi", "greedy"})
+
+
+def named_in(config: Mapping[str, object]) -> str:
+    """Return a phrase with the privacy settings that a run configuration, keyed by name, switches on; "" if none."""
+    settings = [f"{name} = {value}" for name, value in config.items() if _is_of_privacy(name) and is_on(value)]
+    text = f"the app's configuration names {', '.join(settings)}, which was seen in nothing that was played"
+    return text if settings else ""
+
+
+def _is_of_privacy(name: str) -> bool:
+    return bool(_WORDS_OF_PRIVACY & set(re.split(r"[^a-z]+", name.lower())))
+
+
+def is_on(value: object) -> bool:
+    """Return whether the value of a privacy setting switches privacy on.
+
+    A number switches it on if it is above 0.001. Any other value switches it on, unless it is empty or one of the words
+    none, no, off and false.
+    """
+    # A smaller epsilon belongs to an optimizer such as Adam, where it prevents a division by 0.
+    if isinstance(value, (bool, int, float)):
+        return value > _LEAST_CLAIM
+    return str(value).strip().lower() not in ("", "none", "no", "off", "false")
 
 
 def weaker_than_configured(stated: StatedAppClaim, config: Mapping[str, object], rounds: int) -> tuple[str, ...]:

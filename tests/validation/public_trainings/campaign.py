@@ -1,4 +1,4 @@
-"""Public trainings with Opacus, looked into: `python -m tests.validation.public_trainings --copies DIR [--only WORDS]
+"""Public trainings with Opacus, looked into: `python -m tests.validation public_trainings --copies DIR [--only WORDS]
 [--as-it-is]`.
 
 `DIR` has a folder for each clone, at the commit that `trainings.TRAININGS` names; what is not there is skipped, with
@@ -18,7 +18,6 @@ from fl_audit.app_audits.local_training.assessment import Assessment
 from fl_audit.app_audits.local_training.pitfalls import ABOUT, Pitfall, Severity
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.public_trainings.copies import Edit
 from tests.validation.public_trainings.edits import PLANTED, SITES
@@ -101,7 +100,3 @@ def main() -> None:
             problems.append(problem)
     console.print(table)
     exit_with(problems, f"{played} played: every planted pitfall is named")
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.app_audits.review.claims import stated_by
-from fl_audit.app_audits.review.configured_numbers import weaker_than_configured
+from fl_audit.app_audits.review.configured_privacy import weaker_than_configured
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review

@@ -1,4 +1,4 @@
-"""Evaluation of the faulty mechanisms: `python -m tests.validation.faulty_mechanisms [--only NAME,...] [--quick]
+"""Evaluation of the faulty mechanisms: `python -m tests.validation faulty_mechanisms [--only NAME,...] [--quick]
 [--processes N] [--out DIR]`.
 
 Every faulty mechanism has to be called violated, and every honest mechanism must not be. Prints one table; with `--out`
@@ -16,7 +16,6 @@ from rich.table import Table
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.value_checks import require_number
 from tests.validation.choices import named
 from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
@@ -87,7 +86,3 @@ def main() -> None:
     console.print(_table(rows))
     console.print("Seconds in brackets are those of all processors together.")
     exit_with(problems(rows), "every faulty mechanism is caught, and no honest mechanism is")
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,4 +1,4 @@
-"""Score auditors on the corpus: `python -m tests.validation.corpus [--auditor NAME,...] [--trials N] [--only TEXT]
+"""Score auditors on the corpus: `python -m tests.validation corpus [--auditor NAME,...] [--trials N] [--only TEXT]
 [--out FILE]`.
 
 Every auditor sees the same trials of every case, of which half have the target. Prints what was found, missed and
@@ -15,7 +15,6 @@ from rich.progress import track
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.studies.study_commands import parser_of
-from fl_audit.runs.expected_errors import guarded
 from fl_audit.value_checks import require_number
 from tests.validation.choices import named
 from tests.validation.corpus.auditors import AUDITORS, Auditor
@@ -57,7 +56,3 @@ def main() -> None:
         if options.out is not None:
             write(rows, options.out)
     console.print("\n".join(summary(rows)), markup=False)
-
-
-if __name__ == "__main__":
-    guarded(main)

@@ -1,0 +1,86 @@
+"""Refusals of scores, losses and guesses: each names what is wrong."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fl_audit.audits.canaries.bounds import bound_of_guesses
+from fl_audit.audits.canaries.guessing_bounds import Guesses, guesses_of_scores, steinke_epsilon, tradeoff_epsilon
+from fl_audit.audits.identifiability.bernau_empirical_epsilons import (
+    advantage_interval,
+    belief_interval,
+    epsilon_from_measured_advantage,
+)
+from fl_audit.audits.membership.yeom_attack import membership_attack, record_membership_guess
+from fl_audit.audits.reconstruction.candidate_hits import ranks_of_truth
+from fl_audit.audits.reconstruction.image_attacks import DescentSettings
+from fl_audit.audits.reconstruction.reconstruction_metrics import image_similarity
+from fl_audit.data.attribute_to_infer import choose_attribute
+from fl_audit.data.builtin import load_breast_cancer, load_digits
+from fl_audit.privacy.accounting import Accountant
+from tests.audits.identifiability.test_empirical_epsilon import epsilon_of
+from tests.audits.membership.test_attribute_choice import table
+from tests.audits.reconstruction.test_inversion import DRAWN, OTHERS, TRUE
+from tests.builders.refusals import Refusal, assert_refused, refusals
+
+REFUSALS = [
+    # Wrong input is named.
+    Refusal(lambda: Guesses(5, 2, 3), "3 right of 2 guesses about 5 coins"),
+    Refusal(
+        lambda: guesses_of_scores(np.zeros(4), np.ones(4, dtype=np.bool_), 3, 2), r"3 positive.* 2 negative.* 4 coins"
+    ),
+    Refusal(lambda: guesses_of_scores([np.nan], [True], 1, 0), "scores contain NaN"),
+    Refusal(lambda: steinke_epsilon(Guesses(5, 2, 2), 1.0, 0.05), "delta is 1"),
+    Refusal(lambda: tradeoff_epsilon(Guesses(5, 2, 2), 1.0, 0.05), "delta is 1"),
+    Refusal(lambda: bound_of_guesses(Guesses(5, 2, 2), 0.0, 0.5), r"confidence is 0\.5"),
+    # Wrong input is named.
+    Refusal(lambda: epsilon_of(np.array([[0.1, -1.0]]), 0.01, Accountant.GDP), r"signal is -1\.0"),
+    Refusal(lambda: epsilon_of(np.array([[0.1, math.nan]]), 0.01, Accountant.GDP), "signal is nan"),
+    Refusal(lambda: epsilon_of(np.zeros(3), 0.01, Accountant.GDP), "signal has shape"),
+    Refusal(lambda: belief_interval(np.array([math.nan]), 0.9), "log-odds contain NaN"),
+    Refusal(lambda: belief_interval(np.array([]), 0.9), r"of trials.* 0\b"),
+    Refusal(lambda: epsilon_from_measured_advantage(1.5, 0.01), r"advantage is 1\.5"),
+    Refusal(lambda: epsilon_from_measured_advantage(-0.1, 0.0), "delta is 0"),
+    # Intervals refuse wrong numbers.
+    Refusal(lambda: advantage_interval(4, 3, 0.01, 0.95), r"of successes.* 4\b"),
+    Refusal(lambda: belief_interval(np.zeros(3), 1.0), "confidence is"),
+    Refusal(lambda: belief_interval(np.zeros(3), 0.95, math.nan), "mu is nan"),
+    Refusal(lambda: epsilon_of(np.array([[math.nan]]), 0.01, Accountant.GDP), "signal is nan"),
+    # What has no such column is refused.
+    *refusals(
+        lambda source, named: choose_attribute(source, source.pool, named),
+        (load_digits(), None, r"digits .*images"),
+        (load_breast_cancer(), None, "no column"),
+        (load_breast_cancer(), "0", r"attribute 0 .*456 values: .*2 to 100"),
+        (table(), "town ", r"attribute is town : .*people .*age, smokes, sex, town or "),
+        (replace(table(), pool=replace(table().pool, graphs=True)), None, r"people .*graphs"),
+    ),
+    # Wrong losses are named.
+    Refusal(lambda: membership_attack([0.1, math.nan], [0.2]), r"member losses .*NaN"),
+    Refusal(lambda: membership_attack([0.1], []), r"population losses .*\(0,\)"),
+    Refusal(lambda: membership_attack(np.zeros((2, 3)), np.zeros((3, 3))), r"leading axes \(2,\)"),
+    Refusal(lambda: record_membership_guess(math.inf, [0.1]), r"record losses .*NaN"),
+    Refusal(lambda: record_membership_guess(np.zeros(3), np.zeros((2, 4))), r"record losses .*\(3,\)"),
+    # A search that is none is refused.
+    *refusals(
+        lambda wrong: DescentSettings(**wrong),
+        ({"iterations": 0}, "iterations are 0"),
+        ({"step": 0.0}, "step is 0"),
+        ({"smoothness": -1.0}, "smoothness is -1"),
+        ({"restarts": 0}, "restarts are 0"),
+        ({"seconds": 0.0}, "seconds are 0"),
+    ),
+    # Pictures of other shapes are refused.
+    Refusal(lambda: image_similarity(TRUE, DRAWN[:5], OTHERS), "accepted are drawings"),
+    # Ranks of unusable scores are refused.
+    Refusal(lambda: ranks_of_truth(np.array([[0.0, np.nan]]), np.array([0])), "log-likelihoods have shape"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=[str(refusal.named) for refusal in REFUSALS])
+def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert_refused(refusal)

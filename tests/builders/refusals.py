@@ -1,0 +1,27 @@
+"""Tables of what is refused: what is given, and what the message must name."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+
+from fl_audit.errors import InputError
+
+
+class Refusal(NamedTuple):
+    """A call that is refused."""
+
+    given: Callable[[], object]
+    named: str | None  # pattern that the message must match
+
+
+def refusals(call: Callable[..., object], *rows: tuple[Any, ...]) -> list[Refusal]:
+    """Return a refusal for each row: the arguments of the call, and last what the message must name."""
+    return [Refusal(partial(call, *row[:-1]), row[-1]) for row in rows]
+
+
+def assert_refused(refusal: Refusal) -> None:
+    """Check that a call raises an `InputError` whose message names what is wrong."""
+    with pytest.raises(InputError, match=refusal.named):
+        refusal.given()
