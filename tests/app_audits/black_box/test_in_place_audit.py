@@ -115,7 +115,7 @@ def test_client_side_modifiers_bear_the_insider_wherever_it_stands(tmp_path: Pat
     for name, mods in {"within": [fixedclipping_mod, insider], "around": [insider, fixedclipping_mod]}.items():
         audit = toy_audit(tmp_path / name, contribution="crafted", trials=40)
         toy_run(strategy, audit, mods=mods)
-        along, present = audit.verdict().attempts[0].along, audit.verdict().attempts[0].present
+        along, present = audit.verdict().tests[0].along, audit.verdict().tests[0].present
         shifts[name] = along[present].mean() - along[~present].mean()
     assert 0 < shifts["within"] < 0.1
     assert shifts["around"] == pytest.approx(1000 / CLIENTS, rel=0.01)
@@ -186,7 +186,7 @@ def test_other_settings_play_trials_of_their_own(tmp_path: Path, capsys: pytest.
         toy_run(FedAvg, audit)
     assert len(list(tmp_path.iterdir())) == 2
     assert capsys.readouterr().err.count("change of numbers: ") == 1
-    assert [audit.verdict().attempts[0].trials for audit in audits] == [1, 1]
+    assert [audit.verdict().tests[0].trials for audit in audits] == [1, 1]
 
 
 class Telling(Noisy):

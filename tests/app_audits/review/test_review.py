@@ -590,7 +590,7 @@ def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeyp
     wishes = ReviewOptions(processes=1, seconds=100, clients=4, rounds=1, is_quick=True, noise_multiplier=0.5)
     found = review(directory, wishes)
     assert found.result.unplayed
-    assert found.result.attempts
+    assert found.result.tests
     assert found.verdict is Verdict.VIOLATED
     assert "time ran out" in headline(found)
     assert found.result.unplayed[0] in headline(found)
