@@ -8,7 +8,7 @@ from typing import Any
 from fl_audit.app_audits.audit_results import review_result
 from fl_audit.app_audits.launchers.isolated_process import answer
 from fl_audit.app_audits.launchers.refused_network import refuse_network
-from fl_audit.app_audits.page import app_text, write_result
+from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review.fresh_starts import StartTrace
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
@@ -29,8 +29,8 @@ def _review(request: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> 
     if not request["out"]:
         return result.to_json()
     audits = [(audit, found_in(audit)) for audit in (done.result, done.beside) if audit is not None]
-    text = app_text(result, audits, is_loaded=not done.unseen)
-    return result.to_json() | {"report": str(write_result(result, text, Path(request["out"])))}
+    page = write_app_page(result, audits, not done.unseen, Path(request["out"]))
+    return result.to_json() | {"report": str(page)}
 
 
 if __name__ == "__main__":

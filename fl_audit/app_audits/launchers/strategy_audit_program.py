@@ -14,7 +14,7 @@ from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.app_audits.launchers.isolated_process import answer
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
 from fl_audit.app_audits.launchers.strategy_claim import system_and_claim
-from fl_audit.app_audits.page import strategy_text, write_result
+from fl_audit.app_audits.page import write_strategy_page
 from fl_audit.user_modules import search_last
 from fl_audit.verdict.audit_result import AuditResult
 
@@ -47,8 +47,8 @@ def run_audit(request: dict[str, Any], tell: Callable[[dict[str, Any]], None] = 
     result = result_of(audit, audit_findings)
     if not request["out"]:
         return result.to_json()
-    text = strategy_text(audit, audit_findings)
-    return result.to_json() | {"report": str(write_result(result, text, Path(request["out"])))}
+    page = write_strategy_page(result, audit, audit_findings, Path(request["out"]))
+    return result.to_json() | {"report": str(page)}
 
 
 if __name__ == "__main__":

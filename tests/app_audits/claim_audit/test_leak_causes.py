@@ -16,7 +16,7 @@ from fl_audit.app_audits.claim_audit.features import ROUNDED
 from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.claim_audit.leak_causes import cause_of
 from fl_audit.app_audits.claim_audit.trial_results import strategy_result
-from fl_audit.app_audits.page import strategy_text, write_result
+from fl_audit.app_audits.page import write_strategy_page
 from tests.app_audits.claim_audit.made_up_trials import Bits, gaussian, result_of, trials_of
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
@@ -163,7 +163,7 @@ def test_too_little_noise_is_said_in_times_and_the_page_distinguishers_with_it(t
     found = findings(result, {"kind": "words"}, {"kind": "fix"})
     said = r" 3\.\d times .*noise .*mu 3\.\d\d, claimed 1\.00"
     assert re.search(said, found[0].cause)
-    page = write_result(strategy_result("mine", result, found), strategy_text(result, found), tmp_path).read_text()
+    page = write_strategy_page(strategy_result("mine", result, found), result, found, tmp_path).read_text()
     assert page.index("too little noise") < page.index("<table")
     assert "0.00 at delta" not in page
     assert "claimed 0.00" not in found[0].sentence

@@ -26,7 +26,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
 )
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
 from fl_audit.app_audits.claim_audit.findings import findings
-from fl_audit.app_audits.page import app_text, write_result
+from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review import client_mods
 from fl_audit.app_audits.review.claims import StatedAppClaim
 from fl_audit.app_audits.review.options import ReviewOptions
@@ -160,7 +160,7 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     assert all("Opacus (client.py:1)" in line for line in (headline(said), dict(report_lines_of_review(said))["Claim"]))
     assert "o guarantee" not in headline(said)
     result = review_result(said)
-    path = write_result(result, app_text(result, [(said.result, ())], is_loaded=True), tmp_path)
+    path = write_app_page(result, [(said.result, ())], True, tmp_path)
     assert "Opacus (client.py:1)" in path.read_text()
     assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.
