@@ -1,7 +1,6 @@
 """The files of an audit of other people's code: a self-contained HTML page, and the result as JSON values."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +34,8 @@ from fl_audit.report.page import (
     strong_html,
 )
 from fl_audit.verdict.audit_result import AuditResult
-from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict_messages import verdict_banner
 from fl_audit.words import capital
 
 _BINS = 40
@@ -50,29 +49,46 @@ _NOTICE = (
 )
 
 
-@dataclass(frozen=True)
-class PageText:
-    """Texts of a page on an audit beside its result: a subtitle, an opening, details and the next step."""
+def write_result(
+    result: AuditResult,
+    directory: Path,
+    subtitle: str,
+    step: str,
+    opening: str = "",
+    banner: str = "",
+    details: str = "",
+    is_listed: bool = True,
+) -> Path:
+    """Write the page `report.html` and `summary.json` on an audit, and return the path of the page.
 
-    subtitle: str
-    step: str  # advice for the next step
-    opening: str = ""  # sentences below the banner
-    banner: str = ""  # the line of the banner, if it is not the headline
-    details: str = ""  # HTML below the findings of the first screen
-    is_listed: bool = True  # whether the findings of the first screen are listed; False where details show them
-
-
-def write_result(result: AuditResult, text: PageText, directory: Path) -> Path:
-    """Write the page `report.html` and `summary.json` on an audit, and return the path of the page."""
-    body = f"{_listed(result.lines)}\n{text.details}" if text.is_listed else text.details
+    Parameters
+    ----------
+    result
+        The result of the audit.
+    directory
+        Directory for both files, new or not.
+    subtitle
+        Line below the heading of the page.
+    step
+        Advice for the next step.
+    opening
+        Sentences below the banner.
+    banner
+        Line of the banner; the headline of the result if empty.
+    details
+        HTML below the findings of the first screen.
+    is_listed
+        Whether the findings of the first screen are listed; False where `details` shows them.
+    """
+    body = f"{_listed(result.lines)}\n{details}" if is_listed else details
     page = html_page(
         title=f"{result.name}: {result.verdict}",
         heading=result.name,
-        subtitle=text.subtitle,
-        opening=text.opening,
+        subtitle=subtitle,
+        opening=opening,
         body=body,
-        banner=verdict_banner(result.verdict, text.banner or result.headline),
-        step=text.step,
+        banner=verdict_banner(result.verdict, banner or result.headline),
+        step=step,
         warning=result.warning,
     )
     write_json(directory / "summary.json", result.to_json())
@@ -81,9 +97,13 @@ def write_result(result: AuditResult, text: PageText, directory: Path) -> Path:
     return path
 
 
-def strategy_text(audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> PageText:
-    """Return the text of the page on a strategy, with a figure for each finding."""
-    return PageText(
+def write_strategy_page(
+    result: AuditResult, audit: ClaimAudit, findings: Sequence[DistinguisherFinding], directory: Path
+) -> Path:
+    """Write the files of the audit of a strategy, with a figure for each finding, and return the path of the page."""
+    return write_result(
+        result,
+        directory,
         subtitle=f"Claim: {audit.claim.words} · {audit.pilots} trials looked for distinguishers",
         step=_next(audit, findings),
         opening=_opening(audit, findings),
@@ -93,10 +113,13 @@ def strategy_text(audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -
     )
 
 
-def app_text(
-    result: AuditResult, audits: Sequence[tuple[ClaimAudit, Sequence[DistinguisherFinding]]], is_loaded: bool
-) -> PageText:
-    """Return the text of the page on an app, whose trials are shown in detail below its first screen.
+def write_app_page(
+    result: AuditResult,
+    audits: Sequence[tuple[ClaimAudit, Sequence[DistinguisherFinding]]],
+    is_loaded: bool,
+    directory: Path,
+) -> Path:
+    """Write the files of the review of an app, whose trials are shown in detail, and return the path of the page.
 
     `is_loaded`: whether every part of the app could be loaded and read.
     """
@@ -109,7 +132,9 @@ def app_text(
     # Where another sentence leads, the headline has said what the opening would say.
     without_claim = result.verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED)
     is_opened = first.verdict is result.verdict and is_loaded and not without_claim
-    return PageText(
+    return write_result(
+        result,
+        directory,
         subtitle="A Flower app, as it is",
         step=_next(first, findings) if is_loaded else _LOAD,
         opening=_opening(first, findings) if is_opened else "",
@@ -118,11 +143,12 @@ def app_text(
     )
 
 
-def training_text(assessment: Assessment) -> PageText:
-    """Return the text of the page on a private training."""
+def write_training_page(result: AuditResult, assessment: Assessment, directory: Path) -> Path:
+    """Write the files of the audit of a private training, and return the path of the page."""
     broken = [pitfall for pitfall in assessment.found if pitfall.weight is Severity.BREAKS]
     usual = "Run it with the data and the configuration that you will train with."
-    return PageText(subtitle="Private training, as it ran", step=broken[0].fix if broken else usual)
+    step = broken[0].fix if broken else usual
+    return write_result(result, directory, subtitle="Private training, as it ran", step=step)
 
 
 def _listed(lines: Iterable[tuple[str, str]]) -> str:
@@ -137,13 +163,13 @@ def _details(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) 
 
 def _opening(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return sentences on the cause of a broken claim, on untried scenarios, and on floating-point leaks."""
-    causes = [finding.cause for finding in findings[:1] if finding.attempt.is_broken]
+    causes = [finding.cause for finding in findings[:1] if finding.test.is_broken]
     return " ".join(phrase for phrase in (*causes, untried_words(claim_audit), floating_words(claim_audit)) if phrase)
 
 
 def _next(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim."""
-    broken = [finding for finding in findings if finding.attempt.is_broken]
+    broken = [finding for finding in findings if finding.test.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."
     return next_step_words(claim_audit)
@@ -154,43 +180,36 @@ def _table(findings: Sequence[DistinguisherFinding]) -> str:
         return paragraph_html("No trial could be played.")
     rows = []
     for finding in findings:
-        attempt = finding.attempt
-        right = f"{attempt.right / attempt.trials:.1%}"
+        test = finding.test
+        right = f"{test.right / test.trials:.1%}"
         rows.append(
-            (
-                attempt.distinguisher.kind,
-                attempt.distinguisher.group,
-                finding.shown,
-                finding.allowed,
-                right,
-                str(attempt.trials),
-            )
+            (test.distinguisher.kind, test.distinguisher.group, finding.shown, finding.allowed, right, str(test.trials))
         )
     return page_table(("trial", "what told", "shown", "claimed", "guessed right", "trials"), rows, numbers=(4, 5))
 
 
 def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
-    attempt, figure = finding.attempt, new_figure(4.0)
+    test, figure = finding.test, new_figure(4.0)
     # Scores under D and D', and their trade-off with what the claim allows.
     score_axes, tradeoff_axes = figure.subplots(1, 2)
-    _draw_scores(score_axes, attempt)
-    draw_tradeoff(tradeoff_axes, claim_audit.claim.limits, attempt.scores, attempt.present)
-    broken = "breaks the claim" if attempt.is_broken else "does not contradict the claim"
+    _draw_scores(score_axes, test)
+    draw_tradeoff(tradeoff_axes, claim_audit.claim.limits, test.scores, test.present)
+    broken = "breaks the claim" if test.is_broken else "does not contradict the claim"
     phrases = [
-        heading_html(f"{attempt.distinguisher.kind.capitalize()}: {broken}"),
-        paragraph_html(finding.cause) if attempt.is_broken else "",
+        heading_html(f"{test.distinguisher.kind.capitalize()}: {broken}"),
+        paragraph_html(finding.cause) if test.is_broken else "",
         paragraph_html(capital(f"{finding.words}: {finding.sentence}")),
         html_figure(
             to_png(figure),
-            f"Scores under D and D' and their trade-off, trial: {attempt.distinguisher.kind}",
-            f"{attempt.trials} fresh trials of the kind '{attempt.distinguisher.kind}': {finding.words}.",
+            f"Scores under D and D' and their trade-off, trial: {test.distinguisher.kind}",
+            f"{test.trials} fresh trials of the kind '{test.distinguisher.kind}': {finding.words}.",
         ),
-        paragraph_html("What differs most in the transcript:") if attempt.lines else "",
-        list_html(attempt.lines),
-        paragraph_html(f"{attempt.noise.words} A broken reading keeps a verdict from being consistent.")
-        if attempt.noise
+        paragraph_html("What differs most in the transcript:") if test.lines else "",
+        list_html(test.lines),
+        paragraph_html(f"{test.noise.words} A broken reading keeps a verdict from being consistent.")
+        if test.noise
         else "",
-        paragraph_html(f"Usual fix: {finding.fix}") if attempt.is_broken else "",
+        paragraph_html(f"Usual fix: {finding.fix}") if test.is_broken else "",
     ]
     return joined_html(*phrases)
 

@@ -264,14 +264,13 @@ def live(
 
     from fl_audit.app_audits.audit_results import live_result
     from fl_audit.app_audits.live.live_audit import measure_live
-    from fl_audit.app_audits.live.live_page import live_text
+    from fl_audit.app_audits.live.live_page import write_live_page
     from fl_audit.app_audits.live.observer_store import seed_in
-    from fl_audit.app_audits.page import write_result
 
     finding = measure_live(directory, seed_in(coins), confidence, finished)
     result = live_result(directory.resolve().name, finding)
     values = result.to_json()
     if options.out is not None or not options.as_json:
-        values |= {"report": str(write_result(result, live_text(finding), out))}
+        values |= {"report": str(write_live_page(result, finding, out))}
     options.show(values)
     end_if_violated(finding.verdict, fail_on_violation)

@@ -64,8 +64,7 @@ def release(
 
     from fl_audit.app_audits.model_release.checkpoint import read_checkpoint
     from fl_audit.app_audits.model_release.release_audit import measure_release
-    from fl_audit.app_audits.model_release.release_page import release_result, release_text, with_ceilings
-    from fl_audit.app_audits.page import write_result
+    from fl_audit.app_audits.model_release.release_page import release_result, with_ceilings, write_release_page
 
     checkpoint = read_checkpoint(model)
     answers = None
@@ -86,7 +85,7 @@ def release(
         result = with_ceilings(result, answers)
     values = result.to_json()
     if options.out is not None:
-        page = write_result(result, release_text(result, finding, member_losses, other_losses), options.out)
+        page = write_release_page(result, finding, member_losses, other_losses, options.out)
         values |= {"report": str(page)}
     if key is not None and options.out is not None:
         from fl_audit.runs.signed_statement import STATEMENTS, sign

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from typer.testing import CliRunner
 
-from fl_audit.app_audits.page import PageText, write_result
+from fl_audit.app_audits.page import write_result
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.runs.signed_statement import STATEMENTS, SignerIdentity, new_key, sign, verify
@@ -202,7 +202,7 @@ def test_every_kind_of_result_is_signed_twice_and_an_edited_verdict_is_found(kin
     directory = tmp_path / "result"
     directory.mkdir()
     result = AuditResult(kind, "tiny", Verdict.VIOLATED, "Violated.", warning="assures next to nothing")
-    write_result(result, PageText(subtitle="", step=""), directory)
+    write_result(result, directory, subtitle="", step="")
     for name in ("officer", "engineer"):
         statement = sign(directory, tmp_path / name, SignerIdentity(name), with_new_key=True).statement
         predicate = statement["predicate"]

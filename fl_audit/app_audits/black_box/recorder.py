@@ -194,24 +194,35 @@ class TrialRecorder:
         )
         arrived = (recorded_round.has_arrived for recorded_round in recorded_rounds)
         has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
-        sketch = self.sketch
-        direction = difference
-        if sketch is not None:  # otherwise all parameters are stored
-            for there in (step[np.isfinite(step)] for step in steps):  # two numbers that a sketch does not contain
-                self._numbers[RELEASED_LENGTH].append(float(np.linalg.norm(there)))
-                share = float(np.mean(there == 0)) if there.size else 1.0
-                self._numbers[UNCHANGED_SHARE].append(share)
-            values = values[:, sketch.shown]
-            direction = sketch.of_difference(difference)
-            steps, other_means, own_updates = (
-                sketch.of_vectors(array, difference) for array in (steps, other_means, own_updates)
-            )
-        beside = _summarised(self._numbers, self.errors, refusal)
-        if self.tag is not None and any(
+        if self.sketch is not None:
+            self._note_lengths(steps)
+        transcript = Transcript(
+            steps=steps,
+            released=values,
+            direction=difference,
+            others=other_means,
+            own=own_updates,
+            contributed=contributed,
+            has_release=has_release,
+            numbers=self._summary(recorded_rounds, refusal),
+            refusal=refusal,
+        )
+        return transcript if self.sketch is None else _sketched(transcript, self.sketch)
+
+    def _summary(self, recorded_rounds: Sequence[_RecordedRound], refusal: str | None) -> dict[str, float]:
+        """Return all recorded numbers by name, with a mark if the target's client owes a reply."""
+        numbers = _summarised(self._numbers, self.errors, refusal)
+        is_owed = any(
             self.target in recorded_round.asked - recorded_round.answered for recorded_round in recorded_rounds
-        ):
-            beside[FAILED] = 1.0
-        return Transcript(steps, values, direction, other_means, own_updates, contributed, has_release, beside, refusal)
+        )
+        return numbers | {FAILED: 1.0} if self.tag is not None and is_owed else numbers
+
+    def _note_lengths(self, steps: Floats) -> None:
+        """Record two numbers of each step that a sketch does not contain: its norm, and its share of zeros."""
+        for finite_values in (step[np.isfinite(step)] for step in steps):
+            self._numbers[RELEASED_LENGTH].append(float(np.linalg.norm(finite_values)))
+            share = float(np.mean(finite_values == 0)) if finite_values.size else 1.0
+            self._numbers[UNCHANGED_SHARE].append(share)
 
     def _note_form(self, released: Arrays) -> None:
         """Record names, types, shapes and total bytes of a released model's tensors.
@@ -251,6 +262,19 @@ def recorded_trial(start: Callable[[Grid], Result], grid: Grid, recorder: TrialR
     except (Exception, SystemExit) as error:
         refusal = in_a_line(error)
     return recorder.transcript(result, refusal)
+
+
+def _sketched(transcript: Transcript, sketch: LinearSketch) -> Transcript:
+    """Return a transcript with sketches in place of vectors over all parameters."""
+    difference = transcript.direction
+    return replace(
+        transcript,
+        steps=sketch.of_vectors(transcript.steps, difference),
+        released=transcript.released[:, sketch.shown],
+        direction=sketch.of_difference(difference),
+        others=sketch.of_vectors(transcript.others, difference),
+        own=sketch.of_vectors(transcript.own, difference),
+    )
 
 
 def _is_same(before: Arrays, after: Arrays) -> bool:

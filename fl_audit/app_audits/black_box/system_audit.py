@@ -131,7 +131,7 @@ def audit_system(
     if log.outside:
         say(outside_words(sorted(log.outside)))
     # Of malformed inputs nothing is known by this: a strategy may refuse them.
-    is_unplayed = bool(result.refused) and not result.attempts and system.model is None
+    is_unplayed = bool(result.refused) and not result.tests and system.model is None
     return replace(result, asked=log.asked, hindrance=_OWN_MODEL if is_unplayed else _hindrance(log.failed))
 
 

@@ -50,12 +50,8 @@ def not_tried(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
     Reasons without a scenario are left out.
     """
-    tried = {attempt.distinguisher.kind for attempt in claim_audit.attempts}
-    weak = [
-        attempt.distinguisher.kind
-        for attempt in claim_audit.attempts
-        if attempt.ceiling <= attempt.distinguisher.limit.epsilon
-    ]
+    tried = {test.distinguisher.kind for test in claim_audit.tests}
+    weak = [test.distinguisher.kind for test in claim_audit.tests if test.ceiling <= test.distinguisher.limit.epsilon]
     untried = {
         "the time ran out before any of their trials": claim_audit.unplayed,
         "the time ran out before fresh trials": claim_audit.untried,
@@ -109,8 +105,8 @@ def limit_of_detection(claim_audit: ClaimAudit) -> float:
     is missing. The result is infinite if no shortage would be found with these numbers of trials.
     """
     reaches = [
-        least_shift(attempt.distinguisher.limit, int(attempt.share_of_trials * attempt.trials), 1 - attempt.confidence)
-        for attempt in claim_audit.attempts
+        least_shift(test.distinguisher.limit, int(test.share_of_trials * test.trials), 1 - test.confidence)
+        for test in claim_audit.tests
     ]
     return max(1.0, min(reaches, default=math.inf) / max(claim_audit.claim.allowed_mu, 1e-300))
 
@@ -137,17 +133,17 @@ def next_step_words(claim_audit: ClaimAudit) -> str:
 
 
 def _texts(claim_audit: ClaimAudit) -> dict[str, str]:
-    attempts = claim_audit.attempts
+    tests = claim_audit.tests
     is_consistent = claim_audit.verdict is Verdict.CONSISTENT
-    fewest_counted = min(attempts, key=lambda attempt: attempt.share_of_trials, default=None)
+    fewest_counted = min(tests, key=lambda test: test.share_of_trials, default=None)
     return template_texts(
         "claim_audit.md",
         audit=claim_audit,
         claim=claim_audit.claim.words,
         verdict=claim_audit.verdict,
         success=claim_audit.claim.success,
-        broken=sum(attempt.is_broken for attempt in attempts),
-        disagreeing=len(broken_estimates(attempts)),
+        broken=sum(test.is_broken for test in tests),
+        disagreeing=len(broken_estimates(tests)),
         has_untried=bool(not_tried(claim_audit)),
         is_short=bool(claim_audit.untried or claim_audit.unplayed),
         too_small=limit_of_detection(claim_audit) if is_consistent else math.inf,
@@ -163,13 +159,10 @@ def _texts(claim_audit: ClaimAudit) -> dict[str, str]:
 def _strongest_evidence(claim_audit: ClaimAudit) -> DistinguisherTest | None:
     """Return the test with the strongest evidence; None if the verdict, or an adversary who knows more, says enough."""
     is_decided = claim_audit.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT)
-    if is_decided or claim_audit.knowing is not None or not claim_audit.attempts:
+    if is_decided or claim_audit.knowing is not None or not claim_audit.tests:
         return None
     # The proven lack of Gaussian noise comes first, then the share of right guesses.
-    return max(
-        claim_audit.attempts,
-        key=lambda attempt: (attempt.noise.mu_low if attempt.noise else 0.0, attempt.right / attempt.trials),
-    )
+    return max(claim_audit.tests, key=lambda test: (test.noise.mu_low if test.noise else 0.0, test.right / test.trials))
 
 
 def _leak_of_low_bits(claim_audit: ClaimAudit) -> DistinguisherTest | None:
@@ -180,7 +173,7 @@ def _leak_of_low_bits(claim_audit: ClaimAudit) -> DistinguisherTest | None:
     test = claim_audit.floating
     if test is None or not test.is_broken:
         return None
-    broken_kinds = {attempt.distinguisher.kind for attempt in claim_audit.attempts if attempt.is_broken}
+    broken_kinds = {test.distinguisher.kind for test in claim_audit.tests if test.is_broken}
     return None if test.distinguisher.kind in broken_kinds else test
 
 

@@ -18,7 +18,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     OutOfTimeError,
     Tell,
     TrialBudget,
-    attempt_of,
+    distinguisher_test,
 )
 from fl_audit.app_audits.claim_audit.distinguisher_search import DistinguisherSearch, Play, key_of
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort, every_second, margin_of
@@ -71,15 +71,15 @@ def audit_claim(
     choice = search.choice()
     level = (1 - confidence) / max(1, len(choice.tried) + (choice.finest is not None))
     keep(search.result(choice, ()))
-    attempts = _tested_in_stages(
+    tests = _tested_in_stages(
         claim, choice.tried, play, budget, level, tell, lambda so_far: keep(search.result(choice, so_far))
     )
-    if not attempts and choice.tried:
-        attempts = _tried_by_halves(search, budget.tried, confidence)
+    if not tests and choice.tried:
+        tests = _tried_by_halves(search, budget.tried, confidence)
     floating = list[DistinguisherTest]()
-    if choice.finest is not None and not (budget.until_broken and any(attempt.is_broken for attempt in attempts)):
+    if choice.finest is not None and not (budget.until_broken and any(test.is_broken for test in tests)):
         floating = _tested_in_stages(claim, [choice.finest], play, budget, level, tell)
-    return search.result(choice, attempts, floating)
+    return search.result(choice, tests, floating)
 
 
 def _tried_by_halves(search: DistinguisherSearch, largest: int, confidence: float) -> list[DistinguisherTest]:
@@ -94,7 +94,7 @@ def _tried_by_halves(search: DistinguisherSearch, largest: int, confidence: floa
     # The half that tests a distinguisher did not train or select it.
     tried.sort(key=lambda distinguishers: -distinguishers[0].margin)
     level = (1 - confidence) / max(1, len(tried[:largest]))
-    return [_attempt(search.claim, *distinguishers, 1 - level) for distinguishers in tried[:largest]]
+    return [_tested(search.claim, *distinguishers, 1 - level) for distinguishers in tried[:largest]]
 
 
 def _tested_in_stages(
@@ -120,7 +120,7 @@ def _tested_in_stages(
         for distinguisher in going:
             tell(f"trying {distinguisher.group!r} in {distinguisher.kind}: {stage} fresh trials")
             try:
-                last[key_of(distinguisher)] = _attempt(
+                last[key_of(distinguisher)] = _tested(
                     claim, distinguisher, *play(distinguisher.kind, first, stage), 1 - share * level
                 )
             except OutOfTimeError:
@@ -142,7 +142,7 @@ def _tested_in_stages(
     return list(last.values())
 
 
-def _attempt(
+def _tested(
     claim: StatedClaim, distinguisher: Distinguisher, transcripts: Transcripts, present: Flags, confidence: float
 ) -> DistinguisherTest:
     # A number that did not occur in any of these trials is marked as missing in all of them.
@@ -155,7 +155,7 @@ def _attempt(
     ceiling = bound_limit(
         distinguisher.method, int(share * ones.size), int(share * zeros.size), distinguisher.limit.delta, confidence
     )
-    return attempt_of(
+    return distinguisher_test(
         distinguisher,
         claim,
         bound,

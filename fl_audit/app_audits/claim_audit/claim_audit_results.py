@@ -140,7 +140,7 @@ class ClaimAudit:
     # `violated`, `consistent`, or `inconclusive` if even right guesses in all trials could not have refuted the claim.
     verdict: Verdict
     # The last test of each tested distinguisher, the one with the strongest evidence against the claim first.
-    attempts: tuple[DistinguisherTest, ...]
+    tests: tuple[DistinguisherTest, ...]
     refusals: tuple[TrialErrorShares, ...]  # scenarios with trials that the mechanism ended with an error
     pilots: int  # number of search trials over all scenarios
     # The test of a distinguisher that uses only low bits; None if no such distinguisher seemed to refute the claim. If
@@ -170,10 +170,10 @@ class ClaimAudit:
     @property
     def worst(self) -> DistinguisherTest | None:
         """The test with the strongest evidence against the claim; None if no distinguisher was tested."""
-        return self.attempts[0] if self.attempts else None
+        return self.tests[0] if self.tests else None
 
 
-def attempt_of(
+def distinguisher_test(
     distinguisher: Distinguisher,
     claim: StatedClaim,
     bound: float,
@@ -232,32 +232,32 @@ def attempt_of(
     )
 
 
-def verdict_of(attempts: Sequence[DistinguisherTest]) -> Verdict:
+def verdict_of(tests: Sequence[DistinguisherTest]) -> Verdict:
     """Return the verdict on a claim from the tests of distinguishers.
 
     It is VIOLATED if a test refutes the claim. It is CONSISTENT if no test refutes the claim, at least one test would
     have refuted it if all guesses had been right, and no reading of Gaussian noise beside the tests contradicts the
     claim. Otherwise it is INCONCLUSIVE.
     """
-    if any(attempt.is_broken for attempt in attempts):
+    if any(test.is_broken for test in tests):
         return Verdict.VIOLATED
-    can_refute = any(attempt.ceiling > attempt.distinguisher.limit.epsilon for attempt in attempts)
-    return without_broken_readings(Verdict.CONSISTENT if can_refute else Verdict.INCONCLUSIVE, attempts)
+    can_refute = any(test.ceiling > test.distinguisher.limit.epsilon for test in tests)
+    return without_broken_readings(Verdict.CONSISTENT if can_refute else Verdict.INCONCLUSIVE, tests)
 
 
-def without_broken_readings(verdict: Verdict, attempts: Sequence[DistinguisherTest]) -> Verdict:
+def without_broken_readings(verdict: Verdict, tests: Sequence[DistinguisherTest]) -> Verdict:
     """Return a verdict that agrees with the readings of Gaussian noise in tests.
 
     Parameters
     ----------
     verdict
         The verdict before; if it is CONSISTENT and a reading is broken, INCONCLUSIVE takes its place.
-    attempts
+    tests
         The tests with the readings.
     """
-    return without_contradiction(verdict, [estimate.reading.reading for estimate in broken_estimates(attempts)])
+    return without_contradiction(verdict, [estimate.reading.reading for estimate in broken_estimates(tests)])
 
 
-def broken_estimates(attempts: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:
+def broken_estimates(tests: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:
     """Return the estimates of the noise in tests whose lower bound on mu exceeds the claim."""
-    return [attempt.noise for attempt in attempts if attempt.noise is not None and attempt.noise.is_broken]
+    return [test.noise for test in tests if test.noise is not None and test.noise.is_broken]

@@ -159,21 +159,21 @@ class DistinguisherSearch:
     def result(
         self,
         choice: SelectedDistinguishers,
-        attempts: Sequence[DistinguisherTest],
+        tests: Sequence[DistinguisherTest],
         floating: Sequence[DistinguisherTest] = (),
     ) -> ClaimAudit:
         """Return the result of the audit from the tests so far.
 
-        `choice` says which distinguishers were to be tested, and `attempts` holds their tests. `floating` holds the
+        `choice` says which distinguishers were to be tested, and `tests` holds their tests. `floating` holds the
         test of the distinguisher that uses only the low bits of releases, if there was one.
         """
-        done = {key_of(attempt.distinguisher) for attempt in attempts}
+        done = {key_of(test.distinguisher) for test in tests}
         untried = tuple(distinguisher.kind for distinguisher in choice.tried if key_of(distinguisher) not in done)
-        ranked = sorted(attempts, key=lambda attempt: attempt.distinguisher.limit.epsilon - attempt.bound)
+        ranked = sorted(tests, key=lambda test: test.distinguisher.limit.epsilon - test.bound)
         return ClaimAudit(
             claim=self.claim,
             verdict=verdict_of(ranked),
-            attempts=tuple(ranked),
+            tests=tuple(ranked),
             refusals=tuple(self.refusals),
             pilots=self.pilots,
             floating=next(iter(floating), None),

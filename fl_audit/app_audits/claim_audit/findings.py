@@ -23,7 +23,7 @@ from fl_audit.words import capital
 class DistinguisherFinding:
     """The result of testing one distinguisher on fresh trials of its scenario, with texts for the report."""
 
-    attempt: DistinguisherTest  # the test
+    test: DistinguisherTest  # the test on fresh trials, with its numbers
     words: str  # description of the scenario
     usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
     claimed_success: float  # the largest probability of a right guess that the claim allows, from 0.5 to 1
@@ -32,14 +32,14 @@ class DistinguisherFinding:
     @property
     def sentence(self) -> str:
         """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
-        attempt = self.attempt
-        text = trials_words(self.attempt)
-        share = f"{attempt.right / attempt.trials:.1%}; the claim allows {self.claimed_success:.1%}"
-        guessed = f"{attempt.right} of {attempt.trials} trials were guessed right ({share})"
-        sentence_text = f"looking at {attempt.distinguisher.group}, {guessed}. {capital(text)}".strip()
-        if not attempt.is_broken:
+        test = self.test
+        text = trials_words(self.test)
+        share = f"{test.right / test.trials:.1%}; the claim allows {self.claimed_success:.1%}"
+        guessed = f"{test.right} of {test.trials} trials were guessed right ({share})"
+        sentence_text = f"looking at {test.distinguisher.group}, {guessed}. {capital(text)}".strip()
+        if not test.is_broken:
             return f"{sentence_text} {capital(self.shown)}: no contradiction."
-        return f"{sentence_text} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
+        return f"{sentence_text} With {test.confidence:.1%} confidence {self.shown}; {self.allowed}."
 
     @property
     def shown(self) -> str:
@@ -49,24 +49,24 @@ class DistinguisherFinding:
         gives a lower bound on epsilon at its delta. If it has epsilon = 0, the clause says whether D and D' can be told
         apart in more trials than the claim allows.
         """
-        limit = self.attempt.distinguisher.limit
+        limit = self.test.distinguisher.limit
         if limit.epsilon > 0:
-            return f"epsilon is at least {self.attempt.bound:.2f} at delta {limit.delta:.3g}"
-        if self.attempt.bound > 0:
+            return f"epsilon is at least {self.test.bound:.2f} at delta {limit.delta:.3g}"
+        if self.test.bound > 0:
             return f"more than {self.claimed_success:.1%} of trials can be told"
         return f"no more than {self.claimed_success:.1%} of trials were told for certain"
 
     @property
     def allowed(self) -> str:
         """A clause with the value that the claim allows for epsilon or for the share of right guesses."""
-        epsilon = self.attempt.distinguisher.limit.epsilon
+        epsilon = self.test.distinguisher.limit.epsilon
         return f"the claim allows {epsilon:.2f} there" if epsilon > 0 else "the claim allows no more than that"
 
     @property
     def cause(self) -> str:
         """Sentences on the probable cause of a difference between trials with D and with D'."""
-        leak = self.attempt.cause
-        noise = self.attempt.noise
+        leak = self.test.cause
+        noise = self.test.noise
         phrases = [leak.words] if leak is not None else []
         if noise is not None and self._is_short:
             what_changes = (
@@ -75,7 +75,7 @@ class DistinguisherFinding:
             short = f"There is {noise.ratio:.1f} times too little noise for what {what_changes}"
             phrases.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
         if not phrases:
-            phrases.append(f"What told is {self.attempt.distinguisher.group}.")
+            phrases.append(f"What told is {self.test.distinguisher.group}.")
         if self._is_short or leak is None:
             phrases.append(self.proviso)
         return " ".join(filter(None, phrases))
@@ -87,7 +87,7 @@ class DistinguisherFinding:
         If the noise is too weak, the usual fix for the scenario is added. If no fix of the cause is known, only the
         usual fix is given.
         """
-        leak = self.attempt.cause
+        leak = self.test.cause
         if leak is None:
             return self.usual_fix
         return f"{leak.fix} {self.usual_fix}" if self._is_short else leak.fix
@@ -98,9 +98,9 @@ class DistinguisherFinding:
 
         It does not explain a number beside the model.
         """
-        if self.attempt.is_beside_model:
+        if self.test.is_beside_model:
             return False
-        noise = self.attempt.noise
+        noise = self.test.noise
         return noise is not None and noise.ratio > 1 and noise.mu_low > noise.claimed_mu
 
 
@@ -120,8 +120,7 @@ def findings(
     claim = claim_audit.claim
     order = list(words)
     ranked = sorted(
-        claim_audit.attempts,
-        key=lambda attempt: (not attempt.is_broken, order.index(attempt.distinguisher.kind) * attempt.is_broken),
+        claim_audit.tests, key=lambda test: (not test.is_broken, order.index(test.distinguisher.kind) * test.is_broken)
     )
     arguments = provisos or {}
     return tuple(
@@ -175,27 +174,27 @@ def result_json(claim_audit: ClaimAudit, findings: tuple[DistinguisherFinding, .
 
 
 def _finding_json(finding: DistinguisherFinding) -> dict[str, Any]:
-    attempt = finding.attempt
-    reading = attempt.noise
+    test = finding.test
+    reading = test.noise
     gaussian = None
     if reading is not None:
         numbers = {name: getattr(reading, name) for name in ("mu", "mu_low", "claimed_mu", "shift", "spread")}
         gaussian = numbers | {"p_value_normal": reading.p_value}
     return {
-        "trial": attempt.distinguisher.kind,
+        "trial": test.distinguisher.kind,
         "words": finding.words,
-        "told_by": attempt.distinguisher.group,
-        "cause": finding.cause if attempt.is_broken else None,
-        "broken": attempt.is_broken,
-        "lower_bound": finite(attempt.bound),
-        "claimed_epsilon": attempt.distinguisher.limit.epsilon,
-        "delta": attempt.distinguisher.limit.delta,
-        "confidence": attempt.confidence,
-        "method": str(attempt.distinguisher.method),
-        "ceiling": finite(attempt.ceiling),
-        **{name: getattr(attempt, name) for name in ("trials", "share_of_trials", "right")},
+        "told_by": test.distinguisher.group,
+        "cause": finding.cause if test.is_broken else None,
+        "broken": test.is_broken,
+        "lower_bound": finite(test.bound),
+        "claimed_epsilon": test.distinguisher.limit.epsilon,
+        "delta": test.distinguisher.limit.delta,
+        "confidence": test.confidence,
+        "method": str(test.distinguisher.method),
+        "ceiling": finite(test.ceiling),
+        **{name: getattr(test, name) for name in ("trials", "share_of_trials", "right")},
         "claimed_success": finding.claimed_success,
-        "transcript": list(attempt.lines),
+        "transcript": list(test.lines),
         "if_gaussian": gaussian,
         "usual_fix": finding.fix,
     }

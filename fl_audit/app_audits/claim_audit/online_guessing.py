@@ -14,7 +14,12 @@ import numpy as np
 from scipy.stats import beta
 
 from fl_audit.app_audits.claim_audit.claim import LESSONS, StatedClaim
-from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest, attempt_of, verdict_of
+from fl_audit.app_audits.claim_audit.claim_audit_results import (
+    ClaimAudit,
+    DistinguisherTest,
+    distinguisher_test,
+    verdict_of,
+)
 from fl_audit.app_audits.claim_audit.distinguishers import (
     Distinguisher,
     Rule,
@@ -81,21 +86,20 @@ def audit_online(
             0.0,
             sort=sort_of(group, transcripts),
         )
-        return attempt_of(
+        return distinguisher_test(
             distinguisher, claim, bound, ceiling, confidence, right, scores, transcripts, present, LESSONS
         )
 
     every = feature_groups(transcripts)
     low_bits = {name: every.pop(name) for name in LOW_BITS if name in every}
     by_all = {name: features for name, features in every.items() if knows_others or name != BESIDE_OTHERS}
-    attempt = guessed(by_all)
+    test = guessed(by_all)
     floating = guessed(low_bits)
-    knowing = guessed(every) if len(by_all) < len(every) and not attempt.is_broken else None
+    knowing = guessed(every) if len(by_all) < len(every) and not test.is_broken else None
     if knowing is not None and not knowing.is_broken:
         knowing = None
-    verdict = verdict_of([attempt]) if knowing is None else Verdict.INCONCLUSIVE
-    test = floating if floating.is_broken else None
-    return ClaimAudit(claim, verdict, (attempt,), (), LESSONS, test, knowing=knowing)
+    verdict = verdict_of([test]) if knowing is None else Verdict.INCONCLUSIVE
+    return ClaimAudit(claim, verdict, (test,), (), LESSONS, floating if floating.is_broken else None, knowing=knowing)
 
 
 def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:

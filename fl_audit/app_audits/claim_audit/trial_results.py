@@ -95,13 +95,13 @@ def in_app_result(
 
 def _finding_lines(finding: DistinguisherFinding) -> list[tuple[str, str]]:
     """Return the lines of a test of a distinguisher: what was guessed and, of a broken claim, its cause and fix."""
-    attempt = finding.attempt
-    lines = [("Cause", finding.cause)] if attempt.is_broken else []
-    lines.append((f"{attempt.distinguisher.kind} ({finding.words})", finding.sentence))
-    if finding.attempt.noise is not None:
-        lines.append(("Noise, if it is Gaussian", finding.attempt.noise.words))
-    if attempt.is_broken:
-        lines += [("Differs", line) for line in attempt.lines]
+    test = finding.test
+    lines = [("Cause", finding.cause)] if test.is_broken else []
+    lines.append((f"{test.distinguisher.kind} ({finding.words})", finding.sentence))
+    if finding.test.noise is not None:
+        lines.append(("Noise, if it is Gaussian", finding.test.noise.words))
+    if test.is_broken:
+        lines += [("Differs", line) for line in test.lines]
         lines.append(("Usual fix", finding.fix))
     return lines
 
@@ -111,7 +111,7 @@ def scope_of_trials(
 ) -> AuditScope:
     """Return which scenarios were tried, and which were not, and why."""
     reasons = {kind: reason for reason, kinds in not_tried(audit).items() for kind in kinds}
-    scenarios = dict.fromkeys(attempt.distinguisher.kind for attempt in audit.attempts)
+    scenarios = dict.fromkeys(test.distinguisher.kind for test in audit.tests)
     return AuditScope(rounds, played_rounds, tuple(kind for kind in scenarios if kind not in reasons), reasons, unseen)
 
 

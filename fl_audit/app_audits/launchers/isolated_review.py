@@ -6,7 +6,7 @@ from typing import Any
 
 from fl_audit.app_audits.audit_results import review_result
 from fl_audit.app_audits.launchers.isolated_process import Tell
-from fl_audit.app_audits.page import app_text, write_result
+from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review.fresh_starts import StartTrace, trace_of_clients
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review, trace_start
@@ -37,8 +37,8 @@ def review_app(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     if not request["out"]:
         return result.to_json()
     audits = [(audit, found_in(audit)) for audit in (done.result, done.beside) if audit is not None]
-    text = app_text(result, audits, is_loaded=not done.unseen)
-    return result.to_json() | {"report": str(write_result(result, text, Path(request["out"])))}
+    page = write_app_page(result, audits, not done.unseen, Path(request["out"]))
+    return result.to_json() | {"report": str(page)}
 
 
 def _refuse_network(event: str, arguments: tuple[Any, ...]) -> None:

@@ -19,7 +19,7 @@ from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findi
 from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.app_audits.launchers.isolated_process import Tell
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
-from fl_audit.app_audits.page import strategy_text, write_result
+from fl_audit.app_audits.page import write_strategy_page
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import search_last
@@ -64,8 +64,8 @@ def audit_strategy(request: dict[str, Any], tell: Tell = lambda _: None) -> dict
     result = result_of(audit, audit_findings)
     if not request["out"]:
         return result.to_json()
-    text = strategy_text(audit, audit_findings)
-    return result.to_json() | {"report": str(write_result(result, text, Path(request["out"])))}
+    page = write_strategy_page(result, audit, audit_findings, Path(request["out"]))
+    return result.to_json() | {"report": str(page)}
 
 
 def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedClaim, str]:

@@ -8,7 +8,7 @@ from fl_audit.app_audits.black_box.working_copy import in_working_copy, own_copy
 from fl_audit.app_audits.launchers.isolated_process import Tell
 from fl_audit.app_audits.launchers.training_audit_launcher import TrainingFunctionOptions
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
-from fl_audit.app_audits.page import training_text, write_result
+from fl_audit.app_audits.page import write_training_page
 from fl_audit.user_modules import import_function, search_last
 
 
@@ -30,4 +30,4 @@ def audit_users_training(request: dict[str, Any], _: Tell) -> dict[str, Any]:
     result = training_result(done)
     if not request["out"]:
         return result.to_json()
-    return result.to_json() | {"report": str(write_result(result, training_text(done), Path(request["out"])))}
+    return result.to_json() | {"report": str(write_training_page(result, done, Path(request["out"])))}

@@ -4,16 +4,18 @@ The sentences stand in the template `live.md`.
 """
 
 import math
+from pathlib import Path
 
 from fl_audit.app_audits.live.live_audit import LiveFinding
 from fl_audit.app_audits.live.live_checks import Inconsistency
 from fl_audit.app_audits.live.stored_rounds import mismatches_text
-from fl_audit.app_audits.page import PageText
+from fl_audit.app_audits.page import write_result
 from fl_audit.audits.canaries.canary_detection_limit import HIDDEN_BY_OTHERS
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.page import Fact, facts_html, joined_html, page_table, paragraph_html
 from fl_audit.report.template_files import template_texts
 from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim
+from fl_audit.verdict.audit_result import AuditResult
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.verdict import Verdict
@@ -37,10 +39,12 @@ def live_lines(finding: LiveFinding) -> tuple[tuple[str, str], ...]:
     return (("Claimed", claimed), *facts, ("Next", texts["next"]))
 
 
-def live_text(finding: LiveFinding) -> PageText:
-    """Return the text of the page on a live audit."""
+def write_live_page(result: AuditResult, finding: LiveFinding, directory: Path) -> Path:
+    """Write the files of a live audit, and return the path of the page."""
     texts = _texts(finding)
-    return PageText(
+    return write_result(
+        result,
+        directory,
         subtitle=f"One training as its own audit: {finding.guarantee.claim}",
         step=texts["next"],
         opening=texts["opening"],

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from fl_audit.app_audits.model_release.release_audit import FALSE_ALARMS, Bound, ReleaseFinding
-from fl_audit.app_audits.page import PageText, draw_tradeoff
+from fl_audit.app_audits.page import draw_tradeoff, write_result
 from fl_audit.array_types import Floats
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.released_model.star_estimate import StarEstimate
@@ -64,8 +65,13 @@ def with_ceilings(result: AuditResult, answers: Sequence[RuleAnswer]) -> AuditRe
     return replace(result, lines=(*result.lines, ("Ceilings", summary), *lines), numbers=dict(result.numbers) | stored)
 
 
-def release_text(result: AuditResult, finding: ReleaseFinding, member_losses: Floats, other_losses: Floats) -> PageText:
-    """Return the text of the page on one released model, with a figure that shows rates and no loss."""
+def write_release_page(
+    result: AuditResult, finding: ReleaseFinding, member_losses: Floats, other_losses: Floats, directory: Path
+) -> Path:
+    """Write the files of the audit of one released model, and return the path of the page.
+
+    Its figure shows rates and no loss.
+    """
     figure = new_figure(4.0)
     _draw(figure.subplots(), finding, member_losses, other_losses)
     caption = "Share of members that a loss threshold finds, by the share of other records that it takes for members."
@@ -85,7 +91,9 @@ def release_text(result: AuditResult, finding: ReleaseFinding, member_losses: Fl
         heading_html("What was not looked at"),
         list_html(result.scope.unseen),
     )
-    return PageText(
+    return write_result(
+        result,
+        directory,
         subtitle=f"A released model: {finding.model.file}, {plural(finding.model.parameters, 'parameter')}",
         step=_next(finding),
         banner=capital(result.headline.removeprefix(f"{capital(str(result.verdict))}: ")),

@@ -1,4 +1,4 @@
-"""What an app's configuration says of privacy: settings that switch it on, and numbers stronger than those in use."""
+"""Privacy in an app's configuration: settings that switch it on, and numbers that are stronger than those in use."""
 
 import re
 from collections.abc import Mapping

@@ -46,9 +46,9 @@ def found_in(claim_audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     ranked = sorted(
         findings(claim_audit, WORDS, FIXES, PROVISOS),
         key=lambda finding: (
-            not finding.attempt.is_broken,
-            groups.index(group_of_test(finding.attempt)),
-            not finding.attempt.is_beside_model,
+            not finding.test.is_broken,
+            groups.index(group_of_test(finding.test)),
+            not finding.test.is_beside_model,
         ),
     )
     return tuple(ranked)
@@ -79,7 +79,7 @@ def _headline_of_trials(review: ReviewResult) -> str:
         return f"{_without_claim(review)} {untried_words(review.result)}".strip()
     if has_edges_of_flower_alone(review.stated, review.result):
         return _headline_of_edges(review)
-    causes = [finding.cause for finding in found_in(review.result) if finding.attempt.is_broken]
+    causes = [finding.cause for finding in found_in(review.result) if finding.test.is_broken]
     doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
     if doubt and review.verdict is not Verdict.VIOLATED:
         trials = f"The trials alone: {opening_sentences(review.result)}"
@@ -120,7 +120,7 @@ def _edge_words(review: ReviewResult) -> str:
 
 
 def _without_claim(review: ReviewResult) -> str:
-    shares = [attempt.right / attempt.trials for attempt in review.result.attempts]
+    shares = [test.right / test.trials for test in review.result.tests]
     guess_text = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
     if review.unseen:
         return f"{guess_text or 'none could be played'}."
@@ -148,8 +148,8 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if stated.claim is None and review.of_records and inside is None:
         claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
     kinds = [name for name in review.kinds if name not in review.result.unplayed]
-    broken = [finding for finding in found_in(review.result) if finding.attempt.is_broken]
-    lost = {finding.attempt.distinguisher.kind for finding in broken}
+    broken = [finding for finding in found_in(review.result) if finding.test.is_broken]
+    lost = {finding.test.distinguisher.kind for finding in broken}
     lost |= {refusal.kind for refusal in review.result.refusals if not refusal.is_allowed}
     # A scenario is listed as holding only if it was tested and not broken in all its environments.
     lost |= {name for names in not_tried(review.result).values() for name in names}
@@ -161,7 +161,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
         is_edge = has_edges_of_flower_alone(stated, review.result)
-        by = [] if is_edge else [(finding.words, finding.attempt) for finding in broken]
+        by = [] if is_edge else [(finding.words, finding.test) for finding in broken]
         texts = [
             f"{test.distinguisher.kind} ({words}): {test.right / test.trials:.0%} of trials told" for words, test in by
         ]
@@ -206,11 +206,11 @@ def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
     is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
     asked_text = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
-    attempts = review.result.attempts
+    tests = review.result.tests
     tried = "none tried a distinguisher"
-    if attempts:
-        largest = max(attempt.trials for attempt in attempts)
-        count = len(attempts)
+    if tests:
+        largest = max(test.trials for test in tests)
+        count = len(tests)
         best = "the best one" if count == 1 else f"each of the {count} best ones"
         tried = f"up to {largest:,} tried {best} ({review.budget})"
     trials = "1 scenario" if len(kinds) == 1 else f"{len(kinds)} scenarios"

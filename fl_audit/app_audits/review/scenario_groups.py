@@ -55,7 +55,7 @@ def group_of_test(test: DistinguisherTest) -> ScenarioGroup:
 
 def broken_tests(claim_audit: ClaimAudit, group: ScenarioGroup) -> tuple[DistinguisherTest, ...]:
     """Return the tests in a group's scenarios that refute the claim."""
-    return tuple(attempt for attempt in claim_audit.attempts if attempt.is_broken and group_of_test(attempt) is group)
+    return tuple(test for test in claim_audit.tests if test.is_broken and group_of_test(test) is group)
 
 
 def is_mechanism_as_claimed(claim_audit: ClaimAudit) -> bool:
@@ -64,20 +64,18 @@ def is_mechanism_as_claimed(claim_audit: ClaimAudit) -> bool:
 
 
 def _verdict_on_mechanism(claim_audit: ClaimAudit) -> Verdict:
-    tests = [attempt for attempt in claim_audit.attempts if group_of_test(attempt) is ScenarioGroup.MECHANISM]
+    tests = [test for test in claim_audit.tests if group_of_test(test) is ScenarioGroup.MECHANISM]
     return verdict_of(tests)
 
 
 def of_mechanism(claim_audit: ClaimAudit) -> ClaimAudit:
     """Return the audit without the tests of other groups that refute the claim, and with the verdict of the rest."""
     tests = tuple(
-        attempt
-        for attempt in claim_audit.attempts
-        if not attempt.is_broken or group_of_test(attempt) is ScenarioGroup.MECHANISM
+        test for test in claim_audit.tests if not test.is_broken or group_of_test(test) is ScenarioGroup.MECHANISM
     )
     if any(test.is_broken for test in tests):
-        return replace(claim_audit, attempts=tests)
-    return replace(claim_audit, attempts=tests, verdict=_verdict_on_mechanism(claim_audit))
+        return replace(claim_audit, tests=tests)
+    return replace(claim_audit, tests=tests, verdict=_verdict_on_mechanism(claim_audit))
 
 
 def merged(claim_audit: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
@@ -87,13 +85,13 @@ def merged(claim_audit: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
     contradict this verdict.
     """
     is_violated = Verdict.VIOLATED in (claim_audit.verdict, second.verdict)
-    verdict = without_broken_readings(claim_audit.verdict, second.attempts)
+    verdict = without_broken_readings(claim_audit.verdict, second.tests)
     floats = [test for test in (claim_audit.floating, second.floating) if test is not None]
     knowing = claim_audit if claim_audit.knowing is not None else second
     return replace(
         claim_audit,
         verdict=Verdict.VIOLATED if is_violated else verdict,
-        attempts=tuple(sorted((*claim_audit.attempts, *second.attempts), key=_weakest_last)),
+        tests=tuple(sorted((*claim_audit.tests, *second.tests), key=_weakest_last)),
         refusals=claim_audit.refusals + second.refusals,
         pilots=claim_audit.pilots + second.pilots,
         floating=max(floats, key=lambda test: test.is_broken, default=None),

@@ -53,9 +53,7 @@ _BESIDE = {SideChannel.METRICS: "metrics: ", SideChannel.EVALUATION: "evaluation
 def _unknown(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
     """Return the names of the scenarios without a result or with too few trials, keyed by the reason."""
     weak = tuple(
-        attempt.distinguisher.kind
-        for attempt in claim_audit.attempts
-        if attempt.ceiling <= attempt.distinguisher.limit.epsilon
+        test.distinguisher.kind for test in claim_audit.tests if test.ceiling <= test.distinguisher.limit.epsilon
     )
     return {why: kinds for why, kinds in not_tried(claim_audit).items() if why != TOO_FEW} | (
         {TOO_FEW: weak} if weak else {}
@@ -88,15 +86,15 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
         )
 
     results_found = []
-    attempts = [attempt for result in results for attempt in result.attempts if attempt.is_broken]
-    broken = {attempt.distinguisher.kind for attempt in attempts}
+    broken_tests = [test for result in results for test in result.tests if test.is_broken]
+    broken = {test.distinguisher.kind for test in broken_tests}
     summaries = {name: summary for result in results for name, summary in result.asked.items()}
     for aside in SideChannel:
         # A number is tested in one of the scenarios that release it, whichever tells most.
         tests = [
-            attempt
-            for attempt in attempts
-            if _channel_of_number(attempt) is aside or is_about(aside, BY_NAME[attempt.distinguisher.kind])
+            test
+            for test in broken_tests
+            if _channel_of_number(test) is aside or is_about(aside, BY_NAME[test.distinguisher.kind])
         ]
         worst = max(tests, key=_strength, default=None)
         share, by = (None, None) if worst is None else (worst.right / worst.trials, worst.distinguisher.group)

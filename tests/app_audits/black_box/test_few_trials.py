@@ -66,7 +66,7 @@ def test_a_leak_outside_the_difference_is_found() -> None:
     columns[:, 2] = np.where(present, 3.0, -3.0) + draws.normal(size=100)
     result = audit_online(StatedClaim("add-remove-client", epsilon=1.0), "toy", trials_of(columns), present)
     assert result.verdict is Verdict.VIOLATED
-    assert result.attempts[0].distinguisher.group != features._ALONG
+    assert result.tests[0].distinguisher.group != features._ALONG
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_too_little_noise_is_not_consistent_where_too_few_guesses_are_right() ->
     columns = draws.normal(size=(100, 3))
     columns[:, 0] += 1.3 * present
     result = audit_online(claim, "toy", trials_of(columns), present)
-    assert not result.attempts[0].is_broken
-    assert broken_estimates(result.attempts)
+    assert not result.tests[0].is_broken
+    assert broken_estimates(result.tests)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "two readings disagree" in claim_words(result)
 

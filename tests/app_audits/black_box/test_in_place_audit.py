@@ -26,6 +26,7 @@ from fl_audit.app_audits.live.budget_guard import budget_mod
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.black_box.toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
+from tests.builders.strategies import central_noise
 
 
 def verdict_of(directory: Path) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def test_no_noise_is_caught_and_the_limit_is_what_right_guesses_allow(tmp_path: 
 
 
 def flowers_wrapper() -> Strategy:
-    return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 0.1, CLIENTS)
+    return central_noise(1.0, 0.1, CLIENTS)
 
 
 @pytest.mark.few_cases(1)
@@ -114,7 +115,7 @@ def test_client_side_modifiers_bear_the_insider_wherever_it_stands(tmp_path: Pat
     for name, mods in {"within": [fixedclipping_mod, insider], "around": [insider, fixedclipping_mod]}.items():
         audit = toy_audit(tmp_path / name, contribution="crafted", trials=40)
         toy_run(strategy, audit, mods=mods)
-        along, present = audit.verdict().attempts[0].along, audit.verdict().attempts[0].present
+        along, present = audit.verdict().tests[0].along, audit.verdict().tests[0].present
         shifts[name] = along[present].mean() - along[~present].mean()
     assert 0 < shifts["within"] < 0.1
     assert shifts["around"] == pytest.approx(1000 / CLIENTS, rel=0.01)
@@ -185,7 +186,7 @@ def test_other_settings_play_trials_of_their_own(tmp_path: Path, capsys: pytest.
         toy_run(FedAvg, audit)
     assert len(list(tmp_path.iterdir())) == 2
     assert capsys.readouterr().err.count("change of numbers: ") == 1
-    assert [audit.verdict().attempts[0].trials for audit in audits] == [1, 1]
+    assert [audit.verdict().tests[0].trials for audit in audits] == [1, 1]
 
 
 class Telling(Noisy):

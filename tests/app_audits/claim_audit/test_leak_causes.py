@@ -16,7 +16,7 @@ from fl_audit.app_audits.claim_audit.features import ROUNDED
 from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.claim_audit.leak_causes import cause_of
 from fl_audit.app_audits.claim_audit.trial_results import strategy_result
-from fl_audit.app_audits.page import strategy_text, write_result
+from fl_audit.app_audits.page import write_strategy_page
 from tests.app_audits.claim_audit.made_up_trials import Bits, gaussian, result_of, trials_of
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
@@ -140,7 +140,7 @@ def test_what_fixes_follows_from_the_cause(make: Make, fix: str) -> None:
     claim = replace(_CLAIM, noise_multiplier=5.0, rounds=2)
     result = result_of(claim, lambda bits, random: trials_of(make(bits, random)))
     found = findings(result, {"kind": "words"}, {"kind": "Calibrate the noise."})[0]
-    assert found.attempt.is_broken
+    assert found.test.is_broken
     assert fix in found.fix.partition(".")[0]
     # More noise is advised besides where it is too little by itself.
     assert ("Calibrate" in found.fix) is ("too little noise" in found.cause)
@@ -163,7 +163,7 @@ def test_too_little_noise_is_said_in_times_and_the_page_distinguishers_with_it(t
     found = findings(result, {"kind": "words"}, {"kind": "fix"})
     said = r" 3\.\d times .*noise .*mu 3\.\d\d, claimed 1\.00"
     assert re.search(said, found[0].cause)
-    page = write_result(strategy_result("mine", result, found), strategy_text(result, found), tmp_path).read_text()
+    page = write_strategy_page(strategy_result("mine", result, found), result, found, tmp_path).read_text()
     assert page.index("too little noise") < page.index("<table")
     assert "0.00 at delta" not in page
     assert "claimed 0.00" not in found[0].sentence

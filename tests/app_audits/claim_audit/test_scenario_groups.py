@@ -25,8 +25,8 @@ _EARLIER = StatedClaim("add-remove-client", noise_multiplier=1.0)
 
 
 def _in_scenario(result: ClaimAudit, name: str) -> ClaimAudit:
-    attempts = [replace(one, distinguisher=replace(one.distinguisher, kind=name)) for one in result.attempts]
-    return replace(result, attempts=tuple(attempts))
+    tests = [replace(one, distinguisher=replace(one.distinguisher, kind=name)) for one in result.tests]
+    return replace(result, tests=tuple(tests))
 
 
 def _with_number(bits: Bits, random: np.random.Generator) -> Transcripts:
@@ -40,7 +40,7 @@ def too_little_noise() -> ClaimAudit:
     """Mu .9, where .27 is allowed: no test refutes it, and a reading does."""
     result = result_of(_CLAIM, gaussian(0.9))
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert not any(one.is_broken for one in result.attempts)
+    assert not any(one.is_broken for one in result.tests)
     return _in_scenario(result, "removed")
 
 
@@ -60,17 +60,17 @@ def test_a_broken_reading_of_the_second_group_leaves_nothing_consistent(too_litt
 
 def test_a_number_beside_the_model_is_not_explained_by_the_noise() -> None:
     result = _in_scenario(result_of(_EARLIER, _with_number), "removed")
-    of_numbers = [one for one in result.attempts if one.is_beside_model]
+    of_numbers = [one for one in result.tests if one.is_beside_model]
     assert [one.distinguisher.group for one in of_numbers] == ["metrics: loss"]
     assert group_of_test(of_numbers[0]) is ScenarioGroup.BESIDE
     assert broken_tests(result, ScenarioGroup.BESIDE)
-    (finding,) = findings(replace(result, attempts=tuple(of_numbers)), {"removed": "words"}, {"removed": "more noise"})
+    (finding,) = findings(replace(result, tests=tuple(of_numbers)), {"removed": "words"}, {"removed": "more noise"})
     assert "noise" not in finding.cause
     assert "more noise" not in finding.fix
-    assert finding.attempt.noise is not None
-    assert finding.attempt.noise.ratio > 2
+    assert finding.test.noise is not None
+    assert finding.test.noise.ratio > 2
 
 
 def test_what_a_number_tells_of_an_unusual_reply_is_a_matter_of_this_reply() -> None:
     result = _in_scenario(result_of(_EARLIER, _with_number), "not a number")
-    assert {group_of_test(one) for one in result.attempts} == {ScenarioGroup.EDGES}
+    assert {group_of_test(one) for one in result.tests} == {ScenarioGroup.EDGES}

@@ -106,7 +106,7 @@ def test_only_trials_that_were_trials_carry_a_verdict(what: str, played: float, 
     assert result.verdict is said
     assert result.silent == (() if played else ("kind",))
     assert ("what differs" in opening_sentences(result)) is (said is Verdict.INCONCLUSIVE)
-    assert len(result.attempts) == (played > 0)
+    assert len(result.tests) == (played > 0)
 
 
 def test_a_release_in_one_case_alone_is_said_as_such_beside_right_guesses() -> None:
@@ -177,7 +177,7 @@ def test_refusing_what_is_malformed_is_no_leak_and_refusing_an_ordinary_update_i
 
     allowed = result_of(_CLAIM, make, malformed=frozenset(["kind"]))
     assert allowed.verdict is not Verdict.VIOLATED
-    assert allowed.attempts == ()
+    assert allowed.tests == ()
     assert allowed.refusals[0].share_absent == 1
     refused = result_of(_CLAIM, make)
     assert refused.verdict is Verdict.VIOLATED
@@ -192,13 +192,13 @@ def test_a_trial_may_end_with_the_first_distinguisher_that_breaks_the_claim() ->
         bits = random.random(count) < 0.5
         return gaussian(6.0)(bits, random), bits
 
-    def attempts(until_broken: bool) -> int:
+    def tests(until_broken: bool) -> int:
         budget = TrialBudget(40, (400,), (1.0,), 3, 3, 1, until_broken)
-        return len(audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget).attempts)
+        return len(audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget).tests)
 
-    assert (attempts(True), attempts(False)) == (1, 3)
+    assert (tests(True), tests(False)) == (1, 3)
     fewer = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, TrialBudget(40, (400,), (1.0,), 1, 2, 1))
-    assert {*fewer.passed_over, *(attempt.distinguisher.kind for attempt in fewer.attempts)} == {"a", "b", "c"}
+    assert {*fewer.passed_over, *(test.distinguisher.kind for test in fewer.tests)} == {"a", "b", "c"}
     assert (len(fewer.passed_over), fewer.untried) == (1, ())
 
 
@@ -213,7 +213,7 @@ def test_of_equally_sure_distinguishers_the_plainest_are_tried_whatever_the_luck
 
     budget = TrialBudget(60, (400,), (1.0,), 2, 2, 1, plainest=True)
     result = audit_claim(_CLAIM, [*"abcdefgh"], play, frozenset(), str, budget)
-    assert {attempt.distinguisher.kind for attempt in result.attempts} == {"a", "b"}
+    assert {test.distinguisher.kind for test in result.tests} == {"a", "b"}
 
 
 @pytest.mark.long
@@ -302,9 +302,9 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
     assert "as far" not in opening_sentences(everything)
     assert "Not tried" not in opening_sentences(everything)
     weak = replace(
-        result.attempts[0], distinguisher=replace(result.attempts[0].distinguisher, limit=EpsilonDeltaLimit(50.0, 1e-5))
+        result.tests[0], distinguisher=replace(result.tests[0].distinguisher, limit=EpsilonDeltaLimit(50.0, 1e-5))
     )
-    assert not_tried(replace(everything, attempts=(*result.attempts, weak))) == {TOO_FEW: ("kind",)}
+    assert not_tried(replace(everything, tests=(*result.tests, weak))) == {TOO_FEW: ("kind",)}
     many = replace(everything, passed_over=tuple("abcde"))
     assert "'a', 'b', 'c' and 2 more (" in opening_sentences(many)
     within = replace(many, passed_over_within=tuple("cde"))
@@ -350,11 +350,11 @@ def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries
     assert result.unplayed == ("a", "b", "c")[last_scouted:]
     # Where no fresh trials tried a distinguisher, half of the trials that looked for distinguishers try what the other
     # half has found.
-    assert len(result.attempts) == (min(3, last_scouted) if tries == 0 else min(tries, last_scouted, 3))
-    assert len(result.attempts) + len(result.untried) == min(3, last_scouted)
+    assert len(result.tests) == (min(3, last_scouted) if tries == 0 else min(tries, last_scouted, 3))
+    assert len(result.tests) + len(result.untried) == min(3, last_scouted)
     if tries == 0:
-        assert all(attempt.trials <= 20 for attempt in result.attempts)
-        assert len(evidence_words(result)) > 0 or not result.attempts
+        assert all(test.trials <= 20 for test in result.tests)
+        assert len(evidence_words(result)) > 0 or not result.tests
     assert ("time ran out" in opening_sentences(result)) is (bool(result.unplayed) or bool(result.untried))
 
 
@@ -364,11 +364,11 @@ def test_what_is_inconclusive_begins_with_the_strongest_evidence() -> None:
     result = result_of(claim, gaussian(1000.0), budget=TrialBudget(100, (200,), (1.0,), 1, 1, 1))
     assert result.verdict is Verdict.INCONCLUSIVE
     first = opening_sentences(result).splitlines()[0]
-    attempt = result.attempts[0]
-    assert re.search(rf"\b{attempt.right} of {attempt.trials} trials .*'kind'", first)
+    test = result.tests[0]
+    assert re.search(rf"\b{test.right} of {test.trials} trials .*'kind'", first)
     assert float(first.split("mu is ")[1].split(",")[0]) == pytest.approx(1000.0, rel=0.2)
     assert evidence_words(replace(result, verdict=Verdict.CONSISTENT)) == ""
-    assert evidence_words(replace(result, attempts=())) == ""
+    assert evidence_words(replace(result, tests=())) == ""
 
 
 def test_a_number_beside_the_model_leaves_the_noise_tested() -> None:
@@ -379,7 +379,7 @@ def test_a_number_beside_the_model_leaves_the_noise_tested() -> None:
 
     result = result_of(_CLAIM, make)
     assert result.verdict is Verdict.VIOLATED
-    assert [(one.is_beside_model, one.is_broken) for one in result.attempts] == [(True, True), (False, False)]
+    assert [(one.is_beside_model, one.is_broken) for one in result.tests] == [(True, True), (False, False)]
     assert result.untried == ()
 
 
@@ -392,8 +392,8 @@ def test_a_number_is_tested_once_however_many_scenarios_show_it() -> None:
 
     budget = TrialBudget(60, (400,), (1.0,), 2, 4, 1)
     result = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget)
-    assert sum(one.is_beside_model for one in result.attempts) == 1
-    assert sum(not one.is_beside_model for one in result.attempts) == 2
+    assert sum(one.is_beside_model for one in result.tests) == 1
+    assert sum(not one.is_beside_model for one in result.tests) == 2
 
 
 @pytest.mark.parametrize(("rounds", "is_named"), [(1, True), (2, False)])

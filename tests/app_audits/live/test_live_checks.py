@@ -15,11 +15,10 @@ from fl_audit.app_audits.audit_results import live_result
 from fl_audit.app_audits.live.canary import Canary
 from fl_audit.app_audits.live.live_audit import LiveFinding, measure_live
 from fl_audit.app_audits.live.live_checks import Inconsistency, _absent_canaries_differ
-from fl_audit.app_audits.live.live_page import live_headline, live_lines, live_text
+from fl_audit.app_audits.live.live_page import live_headline, live_lines, write_live_page
 from fl_audit.app_audits.live.observer_store import TrainingObserver
 from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties, fingerprint, read_note
 from fl_audit.app_audits.live.stored_rounds import MismatchedCanaryProperty
-from fl_audit.app_audits.page import write_result
 from fl_audit.array_types import Floats
 from fl_audit.cli.main import app as command
 from fl_audit.errors import InputError
@@ -64,7 +63,7 @@ def play(
 
 
 def last_line(numbers: LiveFinding, place: Path) -> str:
-    write_result(live_result("canaries", numbers), live_text(numbers), place)
+    write_live_page(live_result("canaries", numbers), numbers, place)
     json.dumps(numbers.to_json(), allow_nan=False)
     return dict(live_lines(numbers))["Next"]
 
@@ -97,9 +96,9 @@ def test_canaries_of_another_relation_than_the_guarantee_do_not_count(is_seen: b
         play(place, [replace(replaced[0], number=one) for one in range(8)], added, REPLACE, is_seen=is_seen)
         numbers = measure_live(place, COINS)
         assert (numbers.verdict, numbers.doubts.kinds) == (verdict, frozenset())
-        assert (
-            "was not noted" in (write_result(live_result("canaries", numbers), live_text(numbers), place).read_text())
-        ) == (not is_seen)
+        assert ("was not noted" in (write_live_page(live_result("canaries", numbers), numbers, place).read_text())) == (
+            not is_seen
+        )
 
 
 def test_few_rounds_are_no_doubt_that_canaries_send_their_opposite(tmp_path: Path) -> None:

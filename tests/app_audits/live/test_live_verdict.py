@@ -11,10 +11,9 @@ import pytest
 from fl_audit.app_audits.audit_results import live_result
 from fl_audit.app_audits.live.canary import Canary
 from fl_audit.app_audits.live.live_audit import declared_looks, measure_live
-from fl_audit.app_audits.live.live_page import live_headline, live_lines, live_text
+from fl_audit.app_audits.live.live_page import live_headline, live_lines, write_live_page
 from fl_audit.app_audits.live.observer_store import TrainingObserver, seed_in
 from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties
-from fl_audit.app_audits.page import write_result
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.cli.main import main
 from fl_audit.errors import InputError
@@ -68,10 +67,7 @@ def test_the_numbers_are_those_of_the_guarantee_and_of_what_is_certified(tmp_pat
     assert [one.finding.confidence for one in numbers.looks] == pytest.approx([1 - 0.05 / 4] * 4)
     assert (found.confidence, numbers.looks[-1].finding.mu_lower < found.mu_lower) == (0.95, True)
     assert re.search("95\xa0% confidence .*one look", live_headline(numbers))
-    assert (
-        "together with 95\xa0%"
-        in write_result(live_result("canaries", numbers), live_text(numbers), tmp_path).read_text()
-    )
+    assert "together with 95\xa0%" in write_live_page(live_result("canaries", numbers), numbers, tmp_path).read_text()
     # So many rounds find mu that 1.5 times the epsilon stands for, and one round less does not.
     # Of two canaries the other one lies in the way half the time, along a direction of its own.
     noise = np.sqrt(40) / gdp_mu(1.5 * guarantee.epsilon, DELTA)
@@ -90,7 +86,7 @@ def test_a_claim_that_excludes_nothing_is_said_to(rounds: int, tmp_path: Path) -
     numbers = replace(numbers, guarantee=derive_guarantee(numbers.guarantee.claim.with_noise(20 / rounds)))
     is_weak = rounds == 20
     result = live_result("canaries", numbers)
-    page = write_result(result, live_text(numbers), tmp_path).read_text()
+    page = write_live_page(result, numbers, tmp_path).read_text()
     assert [("next to nothing" in text) for text in (str(result.warning), page)] == [is_weak] * 2
     assert any("the claim excludes nothing" in text for _, text in result.lines) == is_weak
     assert "almost 100" not in page

@@ -10,7 +10,7 @@ from fl_audit.app_audits.local_training.assessment import assess
 from fl_audit.app_audits.local_training.assessment_messages import headline, report_lines
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
-from fl_audit.app_audits.page import training_text, write_result
+from fl_audit.app_audits.page import write_training_page
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.commands import exit_status
 
@@ -72,7 +72,7 @@ def test_wrong_input_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys
 def test_what_was_not_seen_is_said_on_the_page(tmp_path: Path) -> None:
     found = assess("train", RecordedTrainings((RecordedTraining(),), 1), ["there was nothing"])
     assert found.verdict is Verdict.NOT_AUDITED
-    path = write_result(training_result(found), training_text(found), tmp_path)
+    path = write_training_page(training_result(found), found, tmp_path)
     text = path.read_text()
     assert headline(found) in text
     assert all(about in text for about, _ in report_lines(found))

@@ -26,7 +26,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
 )
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
 from fl_audit.app_audits.claim_audit.findings import findings
-from fl_audit.app_audits.page import app_text, write_result
+from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review import client_mods
 from fl_audit.app_audits.review.claims import StatedAppClaim
 from fl_audit.app_audits.review.options import ReviewOptions
@@ -160,7 +160,7 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     assert all("Opacus (client.py:1)" in line for line in (headline(said), dict(report_lines_of_review(said))["Claim"]))
     assert "o guarantee" not in headline(said)
     result = review_result(said)
-    path = write_result(result, app_text(result, [(said.result, ())], is_loaded=True), tmp_path)
+    path = write_app_page(result, [(said.result, ())], True, tmp_path)
     assert "Opacus (client.py:1)" in path.read_text()
     assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.
@@ -209,9 +209,9 @@ def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
 def test_too_few_trials_to_refute_anything_tell_not_nothing(verdict: Verdict) -> None:
     """Of 25 trials all may be told, and no bound of so few passes what is claimed."""
     kind = "more examples than true"
-    few = replace(_attempt(kind, "examples", bound=0.6), ceiling=0.6)
+    few = replace(_test(kind, "examples", bound=0.6), ceiling=0.6)
     found = side_channel_results(
-        [_result(verdict=verdict, attempts=(few,), asked={kind: ScenarioTrialsSummary(85)})], [kind]
+        [_result(verdict=verdict, tests=(few,), asked={kind: ScenarioTrialsSummary(85)})], [kind]
     )
     assert [leak.untried for leak in found if leak.aside is SideChannel.EXAMPLES] == [{TOO_FEW: (kind,)}]
 
@@ -242,7 +242,7 @@ def test_whoever_was_not_asked_to_evaluate_is_said_to_be_so_in_the_trial_that_wa
     assert "asked to evaluate" in _beside(_result(), [], asked={"train": 4, "evaluate": 0})
 
 
-def _attempt(kind: str, group: str, right: int = 400, bound: float = 9.0) -> DistinguisherTest:
+def _test(kind: str, group: str, right: int = 400, bound: float = 9.0) -> DistinguisherTest:
     distinguisher = Distinguisher(
         kind, group, lambda values: values[:, 0], EpsilonDeltaLimit(1.0, 1e-5), BoundMethod.CLOPPER_PEARSON, 1.0, 0.0
     )
@@ -254,8 +254,7 @@ def _attempt(kind: str, group: str, right: int = 400, bound: float = 9.0) -> Dis
 
 def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
     result = _result(
-        attempts=(_attempt("metrics", "metrics: loss"),),
-        asked={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))},
+        tests=(_test("metrics", "metrics: loss"),), asked={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))}
     )
     told = side_channel_results([result], ["metrics"])
     line = dict(report_lines_of_review(_review(result, leaks=told)))["Beside the model"]
@@ -267,12 +266,12 @@ def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
 
 def test_in_a_tie_the_model_itself_is_named_and_not_a_number_that_only_our_clients_report() -> None:
     kinds = ["more examples than true", "many examples"]
-    attempts = (_attempt(kinds[0], "evaluation: loss", bound=9.0), _attempt(kinds[1], "what was released along it"))
-    for told in (attempts, attempts[::-1]):
+    tests = (_test(kinds[0], "evaluation: loss", bound=9.0), _test(kinds[1], "what was released along it"))
+    for told in (tests, tests[::-1]):
         (found,) = (
-            leak for leak in side_channel_results([_result(attempts=told)], kinds) if leak.aside is SideChannel.EXAMPLES
+            leak for leak in side_channel_results([_result(tests=told)], kinds) if leak.aside is SideChannel.EXAMPLES
         )
-        assert (found.share, found.by) == (1.0, attempts[1].distinguisher.group)
+        assert (found.share, found.by) == (1.0, tests[1].distinguisher.group)
 
 
 def test_a_number_that_told_in_another_scenario_is_not_said_to_tell_nothing() -> None:
@@ -280,7 +279,7 @@ def test_a_number_that_told_in_another_scenario_is_not_said_to_tell_nothing() ->
     kinds = ["metrics", "more examples than true"]
     asked = dict.fromkeys(kinds, ScenarioTrialsSummary(460, ("metrics: loss",)))
     for group, share in (("metrics: loss", 1.0), ("what was released along it", None)):
-        result = _result(attempts=(_attempt(kinds[1], group, bound=9.0),), asked=asked)
+        result = _result(tests=(_test(kinds[1], group, bound=9.0),), asked=asked)
         leaks = {leak.aside: leak for leak in side_channel_results([result], kinds)}
         assert (leaks[SideChannel.METRICS].share, leaks[SideChannel.EXAMPLES].share) == (share, 1.0)
 
@@ -289,7 +288,7 @@ def test_trials_on_its_own_model_are_named_only_where_there_were_some() -> None:
     played = dict(report_lines_of_review(_review(_result())))["Played"]
     assert "small model" in played
     assert "none tried" in played
-    own = _review(_result(attempts=(_attempt("removed", "x"),)), kinds=("removed, own model",))
+    own = _review(_result(tests=(_test("removed", "x"),)), kinds=("removed, own model",))
     assert all(
         part in dict(report_lines_of_review(own))["Played"] for part in ("1 scenario", "16 parameters", "up to 400 ")
     )
@@ -341,7 +340,7 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
     names = {name.removeprefix("metrics: ") for name in result.asked["metrics"].names}
     assert {"one", "mean of all", "length of all", "by.first", "n"} <= names
     assert result.asked["metrics"].trials == 80
-    assert result.attempts[0].right == result.attempts[0].trials
+    assert result.tests[0].right == result.tests[0].trials
 
 
 def test_the_numbers_of_any_value_are_found() -> None:
@@ -356,8 +355,8 @@ def test_the_numbers_of_any_value_are_found() -> None:
 
 
 def test_an_update_beyond_the_norm_is_told_with_its_proviso() -> None:
-    result = _result(attempts=(_attempt("huge", "along"), _attempt("removed", "along")))
-    causes = {one.attempt.distinguisher.kind: one.cause for one in findings(result, WORDS, FIXES, PROVISOS)}
+    result = _result(tests=(_test("huge", "along"), _test("removed", "along")))
+    causes = {one.test.distinguisher.kind: one.cause for one in findings(result, WORDS, FIXES, PROVISOS)}
     assert "--set trust-client-clipping=true" in causes["huge"]
     assert "--set trust-client-clipping=true" not in causes["removed"]
 

@@ -36,7 +36,7 @@ def test_the_wrapper_of_flower_is_found_on_texts_by_what_it_does_with_any_model(
     """Its clipping divides by the norm of an update, and its mean counts examples: neither is in the noise."""
     found = review(write_text_app(tmp_path, "wrapped_text_app", OF_FLOWER, sends_positions=False), OPTIONS)
     assert found.verdict is Verdict.VIOLATED
-    broken = {one.distinguisher.kind for one in found.result.attempts if one.is_broken}
+    broken = {one.distinguisher.kind for one in found.result.tests if one.is_broken}
     assert {"zero", "many examples"} <= {name.removesuffix(", own model") for name in broken}
 
 

@@ -15,7 +15,7 @@ from fl_audit.app_audits.audit_results import review_result
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialBudget
-from fl_audit.app_audits.page import app_text, write_result
+from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
 from fl_audit.app_audits.review.configured_privacy import named_in
@@ -167,7 +167,7 @@ def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Ver
     assert values["not_loaded"] == [f"{UNSEEN} (why)"]
     result = review_result(found)
     assert result.scope.unseen[0] == f"{UNSEEN} (why)"
-    page = write_result(result, app_text(result, [(found.result, ())], is_loaded=False), tmp_path)
+    page = write_app_page(result, [(found.result, ())], False, tmp_path)
     assert f"{UNSEEN} (why)".replace("'", "&#x27;") in page.read_text().split("<details")[0]
 
 
@@ -188,7 +188,7 @@ def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
     assert re.match(rf"Inconclusive: {UNSEEN} .*\(local_app_without_data\.client_app:app ", headline(found))
     # What is kept meanwhile: before all trials that none was played, and then what was judged.
     assert kept[0].result.unplayed == ("removed",)
-    assert [bool(one.result.attempts) for one in kept][-1]
+    assert [bool(one.result.tests) for one in kept][-1]
     assert {one.verdict for one in kept} == {Verdict.INCONCLUSIVE}
     assert all(review_json(one)["not_loaded"] for one in kept)
 

@@ -44,7 +44,7 @@ def test_a_wrapper_that_is_configured_rightly_is_said_to_be_as_claimed(tmp_path:
     assert found.verdict is (Verdict.VIOLATED if releases_bit else Verdict.INCONCLUSIVE)
     assert ("norm_bit" in headline(found)) is releases_bit
     # The cause and the fix on the page are those of the first finding: it must be the one that decides.
-    assert found_in(found.result)[0].attempt.is_beside_model is releases_bit
+    assert found_in(found.result)[0].test.is_beside_model is releases_bit
     assert not broken_tests(found.result, ScenarioGroup.MECHANISM)
     lines = dict(report_lines_of_review(found))
     assert lines["Broken by"] == "no scenario"
