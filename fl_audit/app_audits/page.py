@@ -34,8 +34,8 @@ from fl_audit.report.page import (
     strong_html,
 )
 from fl_audit.verdict.audit_result import AuditResult
-from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict_messages import verdict_banner
 from fl_audit.words import capital
 
 _BINS = 40

@@ -13,7 +13,6 @@ from fl_audit.report.template_files import template_texts
 from fl_audit.report.unit_words import UnitWords
 from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict.audit_result import AuditScope, scope_json
-from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.exact_questions import ExactAnswer, open_answers
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
@@ -21,7 +20,15 @@ from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.scope import looks_text, scope_text
 from fl_audit.verdict.signal_detection_limit import RARE_SHARE, RARE_TIMES, SignalDetectionLimit
 from fl_audit.verdict.verdict import VerdictDetails
-from fl_audit.verdict.verdict_messages import broken_tests, exact_sentences, message_of, p_text, reason_text, title_of
+from fl_audit.verdict.verdict_messages import (
+    broken_tests,
+    exact_sentences,
+    message_of,
+    p_text,
+    reason_text,
+    title_of,
+    verdict_banner,
+)
 from fl_audit.words import DASH, capital, duration, one_in, percent, plural, uncapital
 
 WEAK = "But the guarantee itself assures next to nothing."

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.array_types import finite
+from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.template_files import template_texts
 from fl_audit.report.unit_words import UnitWords
 from fl_audit.verdict.declared_tests import Look, NotTestedReason, TestName, TestResult, leading_first
 from fl_audit.verdict.exact_questions import ExactAnswer, broken_answers
-from fl_audit.verdict.verdict import VerdictDetails
+from fl_audit.verdict.verdict import Verdict, VerdictDetails
 from fl_audit.words import capital, one_in
 
 
@@ -61,6 +62,21 @@ def _texts(section: str, result: TestResult | Look, unit: UnitWords) -> dict[str
     if not math.isfinite(result.limit):
         texts["limit"] = "" if math.isnan(result.limit) else "nothing"
     return texts
+
+
+_LOOKS = {
+    Verdict.VIOLATED: VerdictLook.BAD,
+    Verdict.CONSISTENT: VerdictLook.GOOD,
+    Verdict.INCONCLUSIVE: VerdictLook.OPEN,
+    Verdict.NOT_AUDITED: VerdictLook.NONE,
+    Verdict.NO_GUARANTEE: VerdictLook.NONE,
+}
+"""Look of the banner for each verdict. The look decides the colours."""
+
+
+def verdict_banner(verdict: Verdict, line: str) -> Banner:
+    """Return the banner at the top of a report: the verdict in its colours, and one line below it."""
+    return Banner(capital(str(verdict)), line, _LOOKS[verdict])
 
 
 def title_of(name: TestName, unit: UnitWords) -> str:

@@ -1,6 +1,7 @@
 """A made-up hospital table: 900 stays of 218 patients in four hospitals, up to a dozen stays each."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,3 +34,17 @@ def write_hospital(directory: Path, **numbers: int) -> Path:
     path = directory / "hospital.csv"
     hospital_table(**numbers).to_csv(path, index=False)
     return path
+
+
+def hospital_data(path: Path, records: int = 150) -> dict[str, Any]:
+    """Return the section [data] that reads the table, with a patient as the user."""
+    return {
+        "name": "csv",
+        "path": str(path),
+        "label": "readmitted",
+        "user": "patient_id",
+        "records": records,
+        "drop": ["hospital"],
+        "clients": 3,
+        "test-records": 60,
+    }

@@ -13,12 +13,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from fl_audit.data import conversion_to_csv
-from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.file_format_detection import file_format_phrase
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.numpy_archives import load_npz
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
+from tests.builders.tables import load_table
 from tests.builders.workbooks import write_workbook
 
 ROWS = 30
@@ -42,8 +42,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def load(name: str, label: str = "outcome", **options: object) -> LoadedDataset:
-    given = {"path": str(Path(name).absolute()), "label": label, **options}
-    return load_source(DataSpec("csv", None, tuple((key.replace("_", "-"), value) for key, value in given.items())))  # type: ignore[misc]
+    return load_table(Path(name), label, **options)
 
 
 def rows(frame: pd.DataFrame = TABLE) -> list[list[object]]:

@@ -7,17 +7,9 @@ import pytest
 from fl_audit.data.catalogue import DataSpec, available_datasets, is_found, load_source
 from fl_audit.data.loaded_dataset import ColumnRole, LoadedDataset
 from fl_audit.errors import InputError
+from tests.builders.tables import load_csv
 
 TABLE = "age,hospital,colour,outcome\n20,North,red,well\n30,East,blue,ill\n40,North,red,well\n"
-
-
-def csv(path: Path, text: str, *more: tuple[str, str | tuple[str, ...]], test: str | None = None) -> LoadedDataset:
-    (path / "table.csv").write_text(text)
-    options = [("path", "table.csv"), ("label", "outcome"), *more]
-    if test is not None:
-        (path / "test.csv").write_text(test)
-        options.append(("test-path", "test.csv"))
-    return load_source(DataSpec("csv", str(path), tuple(options)))
 
 
 def npz(path: Path, name: str, **arrays: np.ndarray) -> LoadedDataset:
@@ -31,7 +23,7 @@ def owners_of(source: LoadedDataset) -> list[str]:
 
 
 def test_owner_column_is_no_feature(tmp_path: Path) -> None:
-    source = csv(tmp_path, TABLE, ("owner", "hospital"))
+    source = load_csv(tmp_path, TABLE, ("owner", "hospital"))
     # age, colour=blue, colour=red
     assert source.pool.features.tolist() == [[0, 0, 1], [0.5, 1, 0], [1, 0, 1]]
     assert source.pool.owners == ("East", "North")
@@ -42,7 +34,7 @@ def test_owner_column_is_no_feature(tmp_path: Path) -> None:
 
 
 def test_without_the_setting_the_column_is_a_feature(tmp_path: Path) -> None:
-    source = csv(tmp_path, TABLE)
+    source = load_csv(tmp_path, TABLE)
     assert source.pool.features.shape == (3, 5)
     assert source.pool.owner is None
     assert source.pool.owners == ()
@@ -50,7 +42,7 @@ def test_without_the_setting_the_column_is_a_feature(tmp_path: Path) -> None:
 
 def test_owner_may_be_numbers_in_order_and_have_one_record_each(tmp_path: Path) -> None:
     text = "age,clinic,outcome\n" + "".join(f"{row},{100 - row},{row % 2}\n" for row in range(30))
-    source = csv(tmp_path, text, ("owner", "clinic"))
+    source = load_csv(tmp_path, text, ("owner", "clinic"))
     assert source.pool.owners == tuple(str(number) for number in range(71, 101))
     assert owners_of(source) == [str(100 - row) for row in range(30)]
 
@@ -58,11 +50,11 @@ def test_owner_may_be_numbers_in_order_and_have_one_record_each(tmp_path: Path) 
 def test_records_with_missing_cells_and_test_records_have_no_owner(tmp_path: Path) -> None:
     text = TABLE.replace("30,East", "30,")
     with pytest.raises(InputError, match=r"missing value .* hospital, row 2: .* missing = \[\] in \[data\]$"):
-        csv(tmp_path, text, ("owner", "hospital"))
+        load_csv(tmp_path, text, ("owner", "hospital"))
     (tmp_path / "table.csv").unlink()
     more = TABLE + "50,South,blue,ill\n"
     other = TABLE.replace("North", "West")
-    source = csv(tmp_path, more.replace("30,East", "30,"), ("owner", "hospital"), ("missing", ("?",)), test=other)
+    source = load_csv(tmp_path, more.replace("30,East", "30,"), ("owner", "hospital"), ("missing", ("?",)), test=other)
     assert owners_of(source) == ["North", "North", "South"]
     assert source.test is not None
     assert source.test.owner is None

@@ -17,17 +17,18 @@ from fl_audit.data.partition import PartitionScheme, partition_records
 from fl_audit.data.record_selection import select_records
 from fl_audit.data.records import Records
 from tests.builders.refusals import Refusal, assert_refused, refusals
+from tests.builders.tables import load_csv
 from tests.data import test_data_owners as data_owners
 from tests.data import test_data_shokri_tables as data_shokri_tables
 from tests.data import test_data_tables as data_tables
 from tests.data.test_data_client_neighbours import LEAST, MOST, RANDOM, REMOVE, drawn
 from tests.data.test_data_crafted import RECORDS
 from tests.data.test_data_neighbours import records
-from tests.data.test_data_owners import csv, femnist, npz
+from tests.data.test_data_owners import femnist, npz
 from tests.data.test_data_partition import LABELS
 from tests.data.test_data_records import make
 from tests.data.test_data_shokri_tables import VALUES
-from tests.data.test_data_tables import load_csv, load_with, table_of
+from tests.data.test_data_tables import load_with, table_of
 
 REFUSALS = [
     # Wrong choices are refused.
@@ -80,7 +81,7 @@ REFUSALS = [
     Refusal(lambda: ranked_pairs(records([[1, 0]]), records([[1, 0, 0]]), Dissimilarity.EUCLIDEAN, 1), r"shape \(3,\)"),
     # Wrong owner columns are refused.
     *refusals(
-        lambda text, more: csv(Path(), text, *more),
+        lambda text, more: load_csv(Path(), text, *more),
         (data_owners.TABLE, (("owner", "clinic"),), "no owner column 'clinic': .* age, hospital, colour, outcome"),
         (data_owners.TABLE, (("owner", "outcome"),), "owner is 'outcome', .*label.*: .*other columns"),
         (data_owners.TABLE, (("owner", "hospital"), ("drop", ("hospital",))), "drop .*'hospital', .*owner"),
@@ -190,15 +191,15 @@ REFUSALS = [
     ),
     # Csv test file must fit.
     Refusal(
-        lambda: load_csv(Path(), data_tables.TABLE, data_tables.TABLE.replace("age", "weight")),
+        lambda: load_csv(Path(), data_tables.TABLE, test=data_tables.TABLE.replace("age", "weight")),
         r"test\.csv differs .*table\.csv .* age, weight",
     ),
     Refusal(
-        lambda: load_csv(Path(), data_tables.TABLE, data_tables.TABLE.replace("ill", "dead")),
+        lambda: load_csv(Path(), data_tables.TABLE, test=data_tables.TABLE.replace("ill", "dead")),
         r"test label dead .*not occur",
     ),
     Refusal(
-        lambda: load_csv(Path(), data_tables.TABLE, data_tables.TABLE.replace("40", "")),
+        lambda: load_csv(Path(), data_tables.TABLE, test=data_tables.TABLE.replace("40", "")),
         r"test\.csv .*missing value .* age, row 3",
     ),
     # Missing csv names the places.

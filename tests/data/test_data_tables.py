@@ -13,17 +13,9 @@ from fl_audit.data.column_encoding import column_lines
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.data.tables import MOST_COLUMNS
 from fl_audit.errors import InputError, Remedy
+from tests.builders.tables import load_csv
 
 TABLE = "age,colour,ok,outcome\n20,red,true,well\n30,blue,false,ill\n40,red,true,well\n"
-
-
-def load_csv(path: Path, text: str, test: str | None = None, label: str = "outcome") -> LoadedDataset:
-    (path / "table.csv").write_text(text)
-    options = [("path", "table.csv"), ("label", label)]
-    if test is not None:
-        (path / "test.csv").write_text(test)
-        options.append(("test-path", "test.csv"))
-    return load_source(DataSpec("csv", str(path), tuple(options)))
 
 
 def load_npz(path: Path, **arrays: np.ndarray) -> LoadedDataset:
@@ -42,7 +34,7 @@ def test_csv_scales_encodes_and_sorts_labels(tmp_path: Path) -> None:
 
 def test_csv_with_test_file_uses_the_training_range(tmp_path: Path) -> None:
     test = "outcome,ok,colour,age\nill,true,green,25\nwell,true,red,90\n"
-    source = load_csv(tmp_path, TABLE, test)
+    source = load_csv(tmp_path, TABLE, test=test)
     assert source.test is not None
     # colour has the levels blue, green, red of both files; an age of 90 is clipped.
     assert source.test.features.tolist() == [[0.25, 0, 1, 0, 1], [1, 0, 0, 1, 1]]

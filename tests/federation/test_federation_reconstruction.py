@@ -22,6 +22,7 @@ from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.strategies import HalvedNoise
+from tests.builders.tables import write_people
 
 DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
 PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}
@@ -102,7 +103,7 @@ def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_withi
     verdict is .001. The p-value of the noise along the true candidate lies between 1e-4 and 1 - 1e-4.
     """
     monkeypatch.chdir(tmp_path)
-    _write_people(Path("people.csv"))
+    write_people(Path("people.csv"), visits=8, classes=3)
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] = {"trials": 2000} | changes.get("audit", {})
     plan = plan_of(**changes, run={"trials-per-batch": 500})
@@ -123,13 +124,6 @@ def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_withi
     assert first["chance"] == pytest.approx(np.exp(prior.max()))
     assert first["bound"] > first["chance"]
     assert np.var(belief.max(1)) > 1e-6  # something was learned
-
-
-def _write_people(path: Path) -> None:
-    draw = np.random.default_rng(0)
-    columns: dict[str, Any] = {f"visit {number}": draw.integers(0, 2, 300) for number in range(8)}
-    columns |= {"smokes": draw.choice(["no", "yes"], 300), "ill": draw.integers(0, 3, 300)}
-    pd.DataFrame(columns).to_csv(path, index=False)
 
 
 def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:

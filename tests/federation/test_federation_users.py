@@ -34,7 +34,7 @@ from fl_audit.runs.replay import replay
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
-from tests.builders.hospital import write_hospital
+from tests.builders.hospital import hospital_data, write_hospital
 from tests.builders.runs import run_locally
 from tests.builders.settings import changed_settings
 
@@ -48,8 +48,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def plan_of(table: Path, **changes: dict[str, Any]) -> RunPlan:
     settings: Changes = {
-        "data": {"name": "csv", "path": str(table), "label": "readmitted", "user": "patient_id", "records": 150,
-                 "drop": ["hospital"], "clients": 3, "test-records": 60},
+        "data": hospital_data(table),
         "model": {"name": "logistic"},
         "training": {"rounds": 6, "learning-rate": 0.5},
         "privacy": {"noise-multiplier": 2.0, "delta": 0.01, "clipping-norm": 1.0, "adjacency": "add-remove-user",

@@ -24,16 +24,14 @@ from fl_audit.server.release_evaluation import ReleaseMetrics, ReleaseWithOutput
 from fl_audit.server.user_epsilon_star import means_by_unit, of_users
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
-from tests.builders.hospital import write_hospital
+from tests.builders.hospital import hospital_data, write_hospital
 
 STAR = StarSettings(1e-3, 0.01)
 
 
 def settings_of(directory: Path, adjacency: str, **audit: object) -> dict[str, dict[str, object]]:
-    data = {"name": "csv", "path": str(write_hospital(directory)), "label": "readmitted", "user": "patient_id",
-            "records": 150, "drop": ["hospital"], "clients": 3, "test-records": 60}  # fmt: skip
     return {
-        "data": data,
+        "data": hospital_data(write_hospital(directory)),
         "training": {"rounds": 2, "learning-rate": 0.5},
         "privacy": {"noise-multiplier": 2.0, "delta": 0.01, "clipping-norm": 1.0, "adjacency": adjacency},
         "audit": {"trials": 3, "membership": False, **audit},

@@ -14,13 +14,12 @@ from torch import Tensor, nn
 
 from fl_audit.data.texts import read_vocabulary
 from fl_audit.errors import InputError
-from fl_audit.learning import pass_budgets, stacked_model
+from fl_audit.learning import pass_budgets
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.learning.model_checks import ModelCheckRecords
-from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.models import built_model
 from tests.learning import library_models as library
 
 pytest.importorskip("transformers", reason="the extra `text` is not installed")
@@ -33,11 +32,7 @@ _MOST_APART = 1e-5
 def built(
     made: Callable[..., nn.Module], records: Tensor, inputs: tuple[NamedInput, ...] = library.INPUTS
 ) -> StackedModel:
-    spec = ModelSpec("theirs:build", tuple(records.shape[1:]), library.CLASSES, inputs)
-    names = tuple(f"record {number}" for number in range(len(records)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fl_audit.learning.models.import_factory", lambda name: made)
-        return stacked_model._built(spec, ModelCheckRecords(records, names))
+    return built_model(made, records, library.CLASSES, inputs)
 
 
 def drawn(made: Callable[..., nn.Module]) -> nn.Module:

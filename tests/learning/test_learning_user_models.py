@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning import stacked_model
-from fl_audit.learning.model_checks import ModelCheckRecords
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.models import built_model
 
 CLASSES = 3
 
@@ -54,11 +54,7 @@ Factory = Callable[[], nn.Module]
 
 def built(made: Factory, records: Tensor, inputs: tuple[NamedInput, ...] = ()) -> StackedModel:
     """Build a model as a run does, with the records as those of the data."""
-    spec = stacked_model.ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES, inputs)
-    names = tuple(f"record {number}" for number in range(len(records)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fl_audit.learning.models.import_factory", lambda name: made)
-        return stacked_model._built(spec, ModelCheckRecords(records, names))
+    return built_model(made, records, CLASSES, inputs)
 
 
 def rows(*shape: int) -> Tensor:

@@ -145,3 +145,10 @@ def test_a_number_that_is_almost_1_or_0_shows_by_how_much() -> None:
     words = message_of(result, WORDS)
     assert "-4e-05" in words.measured
     assert re.search(r"of 1\b(?!\.)", words.limit)
+
+
+def test_a_bar_or_a_line_break_in_a_name_stays_in_its_text() -> None:
+    result = TestResult(TestName.NOISE_ROUND, 0.5, 0.5, 0.5, 1.0, 0.1, "'a | b\nlimit | c'", {"best_limit": 0.25})
+    message = message_of(result, WORDS)
+    assert message.measured.endswith("in 'a | b limit | c'")
+    assert message.limit.startswith("noise 10\xa0% below the guarantee")

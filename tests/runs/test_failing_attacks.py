@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import Image
 
@@ -16,6 +15,7 @@ from fl_audit.runs.run import run_audit
 from fl_audit.verdict import findings_verdict
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.runs import small_plan
+from tests.builders.tables import write_people
 
 REASON = "the attack has no number"
 
@@ -41,10 +41,7 @@ def pictures_in(folder: Path) -> Path:
 
 def people_in(file: Path) -> dict[str, Any]:
     """Write a table of 300 people, and return the settings that read it."""
-    draw = np.random.default_rng(0)
-    columns: dict[str, Any] = {f"visit {number}": draw.integers(0, 2, 300) for number in range(4)}
-    columns |= {"smokes": draw.choice(["no", "yes"], 300), "ill": draw.integers(0, 2, 300)}
-    pd.DataFrame(columns).to_csv(file, index=False)
+    write_people(file, visits=4, classes=2)
     return {"name": "csv", "path": str(file), "label": "ill", "records": 40, "clients": 2, "population-records": 100}
 
 

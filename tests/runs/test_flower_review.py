@@ -27,7 +27,7 @@ from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.experiments.examples.review_server import review_server
 from fl_audit.runs.flower_review import add_flower_review, read_flower_reviews, trusted_entity
-from fl_audit.runs.signed_statement import new_key, verify
+from fl_audit.runs.signed_statement import verify
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult
 from fl_audit.verdict.verdict import Verdict
 
@@ -35,14 +35,6 @@ BUNDLE = b"the content of a bundle"
 RESULT = AuditResult(
     AuditedKind.APP, "tiny", Verdict.CONSISTENT, "Consistent.", bundle=hashlib.sha256(BUNDLE).hexdigest()
 )
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("keys")
-    for name in ("officer", "engineer"):
-        new_key(place / name)
-    return {name: place / name for name in ("officer", "engineer")}
 
 
 def is_accepted(content: bytes, reviews: Path, key: Path) -> bool:

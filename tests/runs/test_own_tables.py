@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
-from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.catalogue import load_source
 from fl_audit.data.column_encoding import column_lines
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.table_text import read_table_text
@@ -23,6 +23,7 @@ from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.runs.planning import plan_run
 from tests.builders.own_tables import LABEL, write_table
 from tests.builders.runs import run_locally
+from tests.builders.tables import load_table
 
 _MOST_REFUSALS = 5
 
@@ -128,8 +129,7 @@ def test_advice_never_costs_a_class() -> None:
 def load(name: str, **options: object) -> LoadedDataset:
     """Return one of the tables, or a file that a test has written, with settings of [data]."""
     path = write_table(name, Path()) if name in LABEL else Path(f"{name}.csv")
-    given = {"path": str(path.absolute()), "label": LABEL.get(name, "y"), **options}
-    return load_source(DataSpec("csv", None, tuple((key.replace("_", "-"), value) for key, value in given.items())))  # type: ignore[misc]
+    return load_table(path, **{"label": LABEL.get(name, "y"), **options})
 
 
 def test_remedies_of_warnings_fix_them() -> None:

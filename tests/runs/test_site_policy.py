@@ -35,14 +35,6 @@ GOOD = AuditResult(
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("keys")
-    for name in ("officer", "engineer"):
-        new_key(place / name)
-    return {name: place / name for name in ("officer", "engineer")}
-
-
-@pytest.fixture(scope="module")
 def fingerprints(keys: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("signed")
     return {name: written(place / name, GOOD, [key]) for name, key in keys.items()}

@@ -26,6 +26,7 @@ from fl_audit.app_audits.live.budget_guard import budget_mod
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.black_box.toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
+from tests.builders.strategies import central_noise
 
 
 def verdict_of(directory: Path) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def test_no_noise_is_caught_and_the_limit_is_what_right_guesses_allow(tmp_path: 
 
 
 def flowers_wrapper() -> Strategy:
-    return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 0.1, CLIENTS)
+    return central_noise(1.0, 0.1, CLIENTS)
 
 
 @pytest.mark.few_cases(1)

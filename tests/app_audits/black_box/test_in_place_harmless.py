@@ -28,6 +28,7 @@ from fl_audit.app_audits.black_box.message_tags import TargetAction
 from fl_audit.app_audits.black_box.message_tensors import record_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from tests.app_audits.black_box.toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
+from tests.builders.strategies import central_noise
 
 _HOOKS = {
     "fl_audit.app_audits.black_box.trials_after_training.fingerprint": "no trials",
@@ -261,7 +262,7 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
     audit = Audit(StatedClaim("add-remove-client", epsilon=1.0), directory=tmp_path, seed=1)
 
     def strategy() -> DifferentialPrivacyServerSideFixedClipping:
-        return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 5.0, 1.0, CLIENTS)
+        return central_noise(5.0, 1.0, CLIENTS)
 
     mods = [insider, counting] if COUNTER in model else None
     toy_run(strategy, audit, mods=mods, start={name: whole[name] for name in model})

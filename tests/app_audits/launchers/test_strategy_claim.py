@@ -5,12 +5,7 @@ from dataclasses import replace
 
 import pytest
 from flwr.clientapp.mod import LocalDpMod
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    FedAvg,
-    Strategy,
-)
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideAdaptiveClipping, FedAvg, Strategy
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.message_tags import Observer
@@ -18,13 +13,14 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
 from fl_audit.app_audits.launchers.strategy_claim import system_and_claim
 from fl_audit.errors import InputError
+from tests.builders.strategies import central_noise
 
 local_noise = LocalDpMod(1.0, 2.0, 4.0, 1e-5)
 
 
 def private() -> Strategy:
     """Return Flower's wrapper: noise 2 at norm 0.5 for seven clients."""
-    return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 2.0, 0.5, 7)
+    return central_noise(2.0, 0.5, 7)
 
 
 def adaptive() -> Strategy:
@@ -38,7 +34,7 @@ def with_local_noise() -> AuditedSystem:
 
 
 def of_any_size(clients: int) -> Strategy:
-    return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 1.0, clients)
+    return central_noise(clients=clients)
 
 
 def plain() -> Strategy:

@@ -23,6 +23,7 @@ from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.commands import audit_strategy_here
+from tests.builders.strategies import central_noise
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 NO_FUNCTION = ("a", "b")
@@ -31,7 +32,7 @@ _SMALL = TrialBudget(pilot=40, stages=(200,), shares=(1.0,), tried=1, most=1, de
 
 def private() -> Strategy:
     """Return Flower's wrapper: noise 1 at norm 1 for four clients."""
-    return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 1.0, 4)
+    return central_noise()
 
 
 def plain() -> Strategy:

@@ -22,14 +22,10 @@ from fl_audit.app_audits.local_training.recorded_trainings import RecordedTraini
 from fl_audit.app_audits.local_training.recorder import Recorder
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.records import labelled_records
 
 DELTA = 1e-3
 Parts = tuple[PrivacyEngine, nn.Module, Any, Any]
-
-
-def _data(records: int = 98) -> TensorDataset:
-    source = torch.Generator().manual_seed(0)
-    return TensorDataset(torch.randn(records, 5, generator=source), torch.randint(3, (records,), generator=source))
 
 
 def _made(model: nn.Module, dataset: Any, workers: int = 0, engine: PrivacyEngine | None = None, **asked: Any) -> Parts:
@@ -138,7 +134,7 @@ def _with_stream(model: nn.Module, dataset: Any) -> nn.Module:
 
 def _beside_public_data(model: nn.Module, dataset: Any) -> nn.Module:
     engine, private, optimizer, loader = _made(model, dataset)
-    for (inputs, labels), _ in zip(loader, DataLoader(_data(200), batch_size=20), strict=False):
+    for (inputs, labels), _ in zip(loader, DataLoader(labelled_records(200), batch_size=20), strict=False):
         _step(private, optimizer, inputs, labels)
     engine.get_epsilon(DELTA)
     return model
@@ -182,7 +178,7 @@ def _with_public_rate(model: nn.Module, dataset: Any) -> nn.Module:
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer.original_optimizer)
     for _ in range(2):
         _trained(model, (engine, private, optimizer, loader))
-        inputs, labels = _data(200).tensors
+        inputs, labels = labelled_records(200).tensors
         with torch.no_grad():
             scheduler.step(float(nn.functional.cross_entropy(model(inputs), labels)))
     return model
@@ -191,7 +187,7 @@ def _with_public_rate(model: nn.Module, dataset: Any) -> nn.Module:
 def _with_public_data_before(model: nn.Module, dataset: Any) -> nn.Module:
     inner = nn.Linear(5, 5)
     optimizer = torch.optim.SGD(inner.parameters(), lr=0.1)
-    for inputs, labels in DataLoader(_data(200), batch_size=20):
+    for inputs, labels in DataLoader(labelled_records(200), batch_size=20):
         _step(inner, optimizer, inputs, labels)
     return _trained(model, _made(model, dataset))
 
@@ -212,7 +208,7 @@ UNSEEN = {"a sampler of one's own": (_with_own_sampler, "_OwnSampler")}
 
 
 def _audited(train: Callable[..., Any]) -> Assessment:
-    return audit_training(train, "train", nn.Linear(5, 3), _data(), TrainingAuditOptions())
+    return audit_training(train, "train", nn.Linear(5, 3), labelled_records(), TrainingAuditOptions())
 
 
 @pytest.mark.few_cases(2)
@@ -242,11 +238,11 @@ def test_a_loader_with_workers_is_not_accused_and_its_training_is_the_same() -> 
         model, recorder = nn.Linear(5, 3), Recorder()
         if is_recorded:
             with recorded(recorder):
-                _trained(model, _made(model, _data(), workers=2))
+                _trained(model, _made(model, labelled_records(), workers=2))
             steps = recorder.training().steps
             assert [step.batches for step in steps] == [(number,) for number in range(len(steps))]
         else:
-            _trained(model, _made(model, _data(), workers=2))
+            _trained(model, _made(model, labelled_records(), workers=2))
         weights.append(model.weight.detach().clone())
     assert torch.equal(*weights)
 
@@ -312,7 +308,7 @@ def test_an_accountant_that_goes_on_over_rounds_with_other_noise_is_not_accused(
         with recorded(recorder):
             model, engine = nn.Linear(5, 3), PrivacyEngine(accountant="rdp")
             engine.accountant.history = list(kept)
-            _trained(model, _made(model, _data(), engine=engine, noise_multiplier=noise))
+            _trained(model, _made(model, labelled_records(), engine=engine, noise_multiplier=noise))
             kept[:] = engine.accountant.history
         trainings.append(recorder.training(None, 0, number))
     assert trainings[-1].counted_here == ((1.0, 0.2, 5),)

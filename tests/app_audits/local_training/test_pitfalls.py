@@ -20,6 +20,7 @@ from fl_audit.app_audits.local_training.recorder import Recorder
 from fl_audit.app_audits.local_training.training_facts import TrainingOutputs
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.records import labelled_records
 from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST, PLANTED, Example, made
 
 FEDERATED = {Pitfall.SHARED_NOISE, Pitfall.EXACT_COUNT, Pitfall.CLEAR_METRICS, Pitfall.CLEAR_EVALUATION}
@@ -93,16 +94,10 @@ def _small(model: nn.Module, dataset: TensorDataset) -> nn.Module:
     return model
 
 
-def _small_data(seed: int, records: int = 98) -> TensorDataset:
-    source = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(records, 5, generator=source)
-    return TensorDataset(inputs, torch.randint(3, (records,), generator=source))
-
-
 def _accused(seeds: range) -> list[tuple[int, tuple[FoundPitfall, ...]]]:
     found = []
     for seed in seeds:
-        came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(seed), TrainingAuditOptions(1, 2))
+        came = audit_training(_small, "train", nn.Linear(5, 3), labelled_records(seed=seed), TrainingAuditOptions(1, 2))
         found += [(seed, came.found)] if came.found or came.verdict is not Verdict.CONSISTENT else []
     return found
 
@@ -133,14 +128,16 @@ def test_batches_trained_in_parts_are_compared_although_fewer_records_make_other
 
 
 def test_a_size_that_shows_is_named() -> None:
-    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0, 100), TrainingAuditOptions(1, 2))
+    came = audit_training(
+        _small, "train", nn.Linear(5, 3), labelled_records(seed=0, records=100), TrainingAuditOptions(1, 2)
+    )
     assert Pitfall.PRIVATE_SIZE in _names(came)
     # Of 99 records Opacus expects 19 in a batch, of 100 records 20.
     assert next(one.schedule for one in came.evidence.replays) == (("expected batch", 20.0, 19.0),)
 
 
 def test_an_accountant_that_begins_anew_is_named_with_what_the_steps_give() -> None:
-    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0), TrainingAuditOptions(3, 3))
+    came = audit_training(_small, "train", nn.Linear(5, 3), labelled_records(seed=0), TrainingAuditOptions(3, 3))
     assert _names(came) == {Pitfall.FRESH_ACCOUNTANT, Pitfall.CLAIMED_EPSILON}
     assert came.composed is not None
     assert came.composed.steps == ((1.0, 0.2, 15),)
@@ -165,7 +162,7 @@ def test_an_accountant_that_goes_on_is_not_accused() -> None:
     for number in (1, 2, 3):
         recorder = Recorder()
         with recorded(recorder):
-            train(nn.Linear(5, 3), _small_data(0))
+            train(nn.Linear(5, 3), labelled_records(seed=0))
         trainings.append(recorder.training(None, 0, number))
     assert assess("app", RecordedTrainings(tuple(trainings), 3)).found == ()
 
@@ -175,7 +172,7 @@ def _client(seed: int | None, left: TrainingOutputs, client: int):
     with recorded(recorder):
         if seed is not None:
             torch.manual_seed(seed)
-        _small(nn.Linear(5, 3), _small_data(client))
+        _small(nn.Linear(5, 3), labelled_records(seed=client))
     return recorder.training(left, client, 1)
 
 
@@ -195,7 +192,7 @@ def test_what_two_clients_share_and_send_is_named() -> None:
 
 def test_claims_of_a_user_are_about_all_rounds_and_persons() -> None:
     options = TrainingAuditOptions(2, 2, epsilon=1.0, delta=1e-3, records_per_user=2)
-    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0), options)
+    came = audit_training(_small, "train", nn.Linear(5, 3), labelled_records(seed=0), options)
     assert Pitfall.CLAIMED_EPSILON in _names(came)
     assert came.of_users is not None
     assert came.composed is not None
@@ -210,7 +207,7 @@ def test_a_training_without_opacus_is_not_audited() -> None:
         optimizer.step()
         return model
 
-    came = audit_training(train, "train", nn.Linear(5, 3), _small_data(0), TrainingAuditOptions())
+    came = audit_training(train, "train", nn.Linear(5, 3), labelled_records(seed=0), TrainingAuditOptions())
     assert (came.verdict, came.found) == (Verdict.NOT_AUDITED, ())
 
 
@@ -247,7 +244,7 @@ def test_steps_with_less_noise_than_make_private_was_given_are_named(names_epsil
             engine.get_epsilon(1e-3)
         return model
 
-    found = audit_training(train, "train", nn.Linear(5, 3), _small_data(0), TrainingAuditOptions(1, 2))
+    found = audit_training(train, "train", nn.Linear(5, 3), labelled_records(seed=0), TrainingAuditOptions(1, 2))
     assert _names(found) == (set() if names_epsilon else {Pitfall.SMALL_NOISE})
     assert found.verdict is (Verdict.CONSISTENT if names_epsilon else Verdict.VIOLATED)
     assert "down to 0.25" in dict(report_lines(found))["Claimed"]

@@ -8,7 +8,7 @@ from opacus import PrivacyEngine
 from opacus.accountants import RDPAccountant
 from opacus.optimizers import DPOptimizer
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from fl_audit.app_audits.local_training.composition import composed
@@ -36,11 +36,7 @@ from fl_audit.app_audits.local_training.training_function_audit import (
     audit_training,
 )
 from fl_audit.errors import InputError
-
-
-def _data() -> TensorDataset:
-    source = torch.Generator().manual_seed(0)
-    return TensorDataset(torch.randn(98, 5, generator=source), torch.randint(3, (98,), generator=source))
+from tests.builders.records import labelled_records
 
 
 def _trained(seed: int, **asked) -> tuple[torch.Tensor, float]:
@@ -49,7 +45,7 @@ def _trained(seed: int, **asked) -> tuple[torch.Tensor, float]:
     engine = PrivacyEngine(accountant="prv")
     private, optimizer, loader = engine.make_private(
         module=model, optimizer=torch.optim.Adam(model.parameters(), lr=0.1),
-        data_loader=DataLoader(_data(), batch_size=20), noise_multiplier=1.0, max_grad_norm=1.0, **asked,
+        data_loader=DataLoader(labelled_records(), batch_size=20), noise_multiplier=1.0, max_grad_norm=1.0, **asked,
     )  # fmt: skip
     for inputs, labels in loader:
         optimizer.zero_grad()
@@ -133,7 +129,7 @@ def test_steps_without_noise_have_no_bound() -> None:
 
 
 def test_neighbours_differ_in_what_they_should() -> None:
-    data = _data()
+    data = labelled_records()
     fewer = without_record(data, 3)
     assert len(fewer) == 97
     assert torch.equal(fewer[3][0], data[4][0])
@@ -160,7 +156,7 @@ def test_a_list_of_records_differs_as_a_data_set_of_them_does() -> None:
 
 @pytest.mark.long
 def test_a_training_on_a_list_of_records_is_compared_without_them() -> None:
-    records = [{"x": one, "y": label} for one, label in _data()]
+    records = [{"x": one, "y": label} for one, label in labelled_records()]
 
     def train(model: nn.Module, dataset: list[dict[str, torch.Tensor]]) -> None:
         optimizer, loader = torch.optim.SGD(model.parameters(), lr=0.1), DataLoader(dataset, batch_size=20)

@@ -50,6 +50,7 @@ from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from fl_audit.strategies.simulated_grid import FIRST_NODE, InProcessGrid
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.review.apps import CLIENT, caught, noisy_server, with_strategy, write_app
+from tests.builders.strategies import central_noise
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 PRIVATE = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), {noise}, 2.0, 4)"
@@ -391,7 +392,7 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert nodes == 50
     assert re.search(r"\b20 clients .*\b50 clients .*\b10\b.* 2 times smaller", fault)
     # All clients are asked: as many are taken as the wrapper is made for, and not Flower's ten.
-    of_all = DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 1.0, 4)
+    of_all = central_noise()
     assert nodes_of(of_all, None, 4)[::2] == (4, "")
     assert "2.5 times larger" in nodes_of(of_all, 10, 4)[2]
     # Flower's FedAvg begins with two clients, whose mean gets the noise of a mean of twenty.

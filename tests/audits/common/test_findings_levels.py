@@ -15,7 +15,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
-from tests.builders.hospital import write_hospital
+from tests.builders.hospital import hospital_data, write_hospital
 
 SIZES = GroupSizes(records_of_client=40, records_of_user=9, users_of_client=12, clients_of_user=2)
 
@@ -33,8 +33,7 @@ def test_how_many_units_of_the_guarantee_change(claimed: Unit, asked: Unit, remo
 def contents_of(directory: Path, adjacency: str) -> ReportContents:
     path = write_hospital(directory)
     settings = {
-        "data": {"name": "csv", "path": str(path), "label": "readmitted", "records": 100, "clients": 3,
-                 "user": "patient_id", "drop": ["hospital"], "test-records": 60},
+        "data": hospital_data(path, records=100),
         "training": {"rounds": 3},
         "privacy": {"noise-multiplier": 4.0, "delta": 0.001, "adjacency": adjacency, "accountant": "gdp"},
         "audit": {"trials": 10, "epsilon-star": False, "membership": False},
