@@ -122,10 +122,12 @@ def _planned(
     if plan.rounds > 1:
         composed = planning.relevant_scenarios(kinds_of(system, claim), app.own_model, has_claim=True)
         names += [kind.name for kind in composed if kind not in kinds]
-    about = [kind for aside, kind in NUMBERS.items() if sampled["evaluate"] or aside is not SideChannel.EVALUATION]
-    names_found, unseen = mentions_and_unseen(app.captured, stated, app.description, app.mentions)
+    side_channel_names = [
+        kind for aside, kind in NUMBERS.items() if sampled["evaluate"] or aside is not SideChannel.EVALUATION
+    ]
+    mentions, unseen = mentions_and_unseen(app.captured, stated, app.description, app.mentions)
     late = _late_noise(app, system, app.claim, plan.rounds)
-    of_code = () if app.inside is not None else names_found
+    of_code = () if app.inside is not None else mentions
     remarks = tuple(app_remarks(of_code, unoffered, app.stand_ins, has_written))
     return _PlannedReview(
         app,
@@ -137,9 +139,9 @@ def _planned(
         claim,
         plan,
         tuple(names),
-        tuple(about),
+        tuple(side_channel_names),
         sampled,
-        names_found,
+        mentions,
         (*unseen, *starts.unseen, *late),
         remarks,
         starts,
@@ -166,9 +168,9 @@ class _PlannedReview:
     claim: StatedClaim  # claim to test, for the rounds of one trial
     plan: planning.ReviewPlan  # scenarios, rounds and number of trials
     names: tuple[str, ...]  # names of the scenarios on the model
-    about: tuple[str, ...]  # names of the scenarios on side channels
+    side_channel_names: tuple[str, ...]  # names of the scenarios on side channels
     asked: dict[str, int]  # most clients that the strategy asks in a round, for `train` and `evaluate`
-    names_found: tuple[RecordPrivacyMention, ...]  # places where the app mentions record-level privacy
+    mentions: tuple[RecordPrivacyMention, ...]  # places where the app mentions record-level privacy
     unseen: tuple[str, ...]  # parts of the mechanism or claim that could not be loaded or read, with reasons
     remarks: tuple[str, ...]  # remarks on parts that could not be loaded, used or observed
     starts: ComparedStarts  # comparison of starts in fresh processes
@@ -193,7 +195,7 @@ class _PlannedReview:
         There are three groups of trials. The first group tests the model. The second group tests it with the smallest
         number of clients with which the app starts. The third group tests side channels.
         """
-        waiting = _not_begun(self.side_channel_claim, self.about) if self.tests_side_channels else None
+        waiting = _not_begun(self.side_channel_claim, self.side_channel_names) if self.tests_side_channels else None
         self.keep(self.review_so_far(_not_begun(self.claim, self.names), waiting))
         result = self._audit_of_model(waiting)
         early = self._early(lambda _: self.review_so_far(result, waiting))
@@ -202,7 +204,7 @@ class _PlannedReview:
         beside = self.run_claim_audit(
             self.system,
             self.side_channel_claim,
-            self.about,
+            self.side_channel_names,
             smallest_budget(self.side_channel_claim),
             _OF_NUMBERS,
             lambda came: self.review_so_far(result, came, early),
@@ -302,11 +304,9 @@ class _PlannedReview:
         captured = self.app.captured
         stated = self.app.stated
         results = [claim_audit] if beside is None else [claim_audit, beside]
-        planned = [*self.names, *(self.about if self.tests_side_channels else ())]
+        planned = [*self.names, *(self.side_channel_names if self.tests_side_channels else ())]
         weaker = weaker_than_configured(stated, app.description.config, captured.rounds)
-        of_server = server_verdict(
-            stated, claim_audit, captured.rounds, self.plan.rounds, self.unseen, self.names_found
-        )
+        of_server = server_verdict(stated, claim_audit, captured.rounds, self.plan.rounds, self.unseen, self.mentions)
         return ReviewResult(
             app=app.description.name,
             stated=stated,
@@ -326,7 +326,7 @@ class _PlannedReview:
             starts=self.starts,
             remarks=(*weaker, *app.remarks, *self.remarks),
             buffers=None if app.own_model is None else planning.buffer_count(app.own_model),
-            of_records=self.names_found,
+            of_records=self.mentions,
             weaker=weaker,
             asked_for=self.system.metrics,
             unseen=self.unseen,

@@ -5,12 +5,11 @@ from enum import Enum
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.report.template_files import template_table
+from fl_audit.report.template_files import template_lines, template_table
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import VerdictDetails
-from fl_audit.words import plural
 
 ANSWERED = "answered here"
 OPERATOR = "declared by the operator"
@@ -19,12 +18,8 @@ _IN_PART = "answered in part"
 _OPEN = "left open by the verdict"
 _WEAK = "answered here: next to nothing is assured"
 _NOTHING_CLAIMED = "nothing is claimed, so nothing limits it"
-_INDIRECT = {
-    TestName.CANARIES: "how far canaries stand out of the noise",
-    TestName.SCORES: "the scores of an attack",
-    TestName.CANDIDATES: "how often an attack names the right candidate",
-}
-"""For each test that does not measure the noise itself, the values that it judges instead."""
+_INDIRECT = (TestName.CANARIES, TestName.SCORES, TestName.CANDIDATES)
+"""The tests that do not measure the noise itself."""
 
 
 class Framework(Enum):
@@ -78,25 +73,27 @@ def _judgement(contents: ReportContents) -> VerdictDetails | None:
 
 
 def _mechanism(contents: ReportContents) -> tuple[str, str]:
+    """Return the answer about the mechanism, and what it rests on."""
     details = _judgement(contents)
+    names = set[TestName]() if details is None else {test.name for test in details.tests}
+    indirect = next((name for name in _INDIRECT if name in names), None)
+    sees_secret = any(name.is_about_secret for name in names)
+    reasons = template_lines(
+        "officer_mechanism.md",
+        has_tests=details is not None,
+        has_claim=contents.plan.guarantee is not None,
+        made=len(names),
+        missing=0 if details is None else len(details.not_offered),
+        indirect=indirect if names <= {*_INDIRECT, *OF_OPENED} else None,
+        sees_secret=sees_secret,
+    )
     standing = standing_of_claim(contents)
     if details is None:
-        is_claimed = contents.plan.guarantee is not None
-        return UNKNOWN, "no test was made" + ("" if is_claimed else ": nothing is claimed that could be tested")
-    names = {test.name for test in details.tests}
-    sources = [f"by the verdict, from {plural(len(names), 'test')}"]
-    if details.not_offered:
-        sources.append(f"{plural(len(details.not_offered), 'other test')} could not be made on this run")
-    indirect = [words for name, words in _INDIRECT.items() if name in names]
-    if indirect and names <= {*_INDIRECT, *OF_OPENED}:
-        sources.append(f"the noise itself was not measured, only {indirect[0]}")
-    follows = any(name.is_about_secret for name in names)
-    if not follows:
-        sources.append("whether the noise depends on the data was not tested")
-    if standing is ClaimStanding.REFUTED:
+        answer = UNKNOWN
+    elif standing is ClaimStanding.REFUTED:
         answer = str(standing)
     elif standing is ClaimStanding.UNCONFIRMED:
         answer = _OPEN
     else:
-        answer = ANSWERED if follows else _IN_PART
-    return answer, "; ".join(sources)
+        answer = ANSWERED if sees_secret else _IN_PART
+    return answer, "; ".join(reasons)

@@ -1,7 +1,6 @@
 """Build the part of a report for engineers that follows the first screen: numbers, gauge, and settings to change."""
 
 import math
-from typing import assert_never
 
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.common.report_cautions import cautions_on_data, cautions_on_epsilon_star
@@ -16,11 +15,12 @@ from fl_audit.report.guarantee_warnings import delta_warning, is_weak_guarantee,
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label, scaling_text
 from fl_audit.report.page import Fact, facts_html, heading_html, joined_html, paragraph_html, step_html, warning_html
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.report.template_files import template_lines
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, verdict_of, verdict_texts
-from fl_audit.verdict.verdict import Verdict, has_open_shares
+from fl_audit.verdict.verdict import has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
 from fl_audit.words import is_certainty, number_text, one_in, percent, plural
 
@@ -120,56 +120,35 @@ def _model(contents: ReportContents) -> Fact | None:
 
 def next_step(contents: ReportContents) -> str:
     """Return a few sentences that tell the reader of a report what to do next, given the verdict."""
-    numbers = verdict_of(contents)
     if is_shown_as_training(contents):
         return model_text(contents)
-    match numbers.verdict:
-        case Verdict.VIOLATED:
-            messages = broken_tests(numbers.judgement, contents.words)
-            cause = messages[0].remedy if messages else "Look for what the exact questions name."
-            return f"Hand out none of these models. {cause} Then audit again."
-        case Verdict.INCONCLUSIVE if numbers.contradicted_by:
-            rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
-            return f"Do not lean on this run: {rare}. Audit again with another seed; find out why if it happens again."
-        case Verdict.INCONCLUSIVE if numbers.is_unanswered:
-            return "Do not lean on this run: see to what is named above, and audit again."
-        case Verdict.INCONCLUSIVE:
-            needed = numbers.judged.trials_for_conclusive_verdict
-            if needed is not None and needed <= contents.run.trials:
-                return "Do not lean on this run: so many trials could have told. Audit again with another seed."
-            setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
-            return f"Do not lean on this run. {verdict_texts(contents)['trials-needed']}{setting}"
-        case Verdict.NOT_AUDITED:
-            return "Let the insider play: set insider = true in [audit], and carry the run out anew."
-        case Verdict.NO_GUARANTEE if contents.plan.federation.local_randomizer is not None:
-            return (
-                "See below whether what randomising guarantees each record is enough: the training adds nothing to it. "
-                "To have it protect too, set belief = 0.9 in [privacy]."
-            )
-        case Verdict.NO_GUARANTEE:
-            return (
-                "Hand out none of these models as protected. To guarantee something, set belief = 0.9 in [privacy]; "
-                "fl-audit calibrate tells how much noise that takes."
-            )
-        case Verdict.CONSISTENT:
-            return _after_consistent(contents)
-        case _:
-            assert_never(numbers.verdict)
-
-
-def _after_consistent(contents: ReportContents) -> str:
     numbers = verdict_of(contents)
+    guarantee = contents.plan.guarantee
+    federation = contents.plan.federation
+    details = numbers.judgement
+    broken = broken_tests(details, contents.words)
+    needed = None if details is None else details.trials_for_conclusive_verdict
     spare = contents.find(NoiseFinding)
-    if is_weak_guarantee(contents.guarantee):
-        return "Choose a guarantee that assures something: set belief = 0.9 in [privacy], and audit again."
-    if numbers.words.next_step is not None:
-        return numbers.words.next_step
-    device = "" if contents.plan.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
-    has_spare = spare is not None and spare.estimate.excess is not None and has_open_shares(spare.judgement)
-    excess = "There is more noise than the guarantee needs: less would keep it too. " if has_spare else ""
-    at = "seed in [data]" if contents.plan.federation.targets > 1 else "neighbour in [audit]"
-    other_targets = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"
-    return f"{device}{excess}{other_targets}; play more trials to find smaller breaches."
+    has_excess = spare is not None and spare.estimate.excess is not None
+    lines = template_lines(
+        "next_step.md",
+        verdict=numbers.verdict,
+        remedy=broken[0].remedy if broken else None,
+        contradicted_by=numbers.contradicted_by,
+        is_unanswered=details is not None and numbers.is_unanswered,
+        family_level=FAMILY_LEVEL,
+        is_long_enough=needed is not None and needed <= contents.run.trials,
+        trials_needed=needed,
+        enough_trials=verdict_texts(contents)["trials-needed"],
+        is_randomised=federation.local_randomizer is not None,
+        is_weak=guarantee is not None and is_weak_guarantee(guarantee),
+        own_step=numbers.words.next_step,
+        is_private_release=federation.mechanism.is_private_release,
+        has_spare_noise=spare is not None and has_excess and has_open_shares(spare.judgement),
+        units=contents.words.many,
+        is_of_many=federation.targets > 1,
+    )
+    return " ".join(lines)
 
 
 def warnings_of(contents: ReportContents) -> list[str]:
