@@ -24,6 +24,6 @@ def make_parsing_thread_safe() -> None:
     @wraps(parse)
     def locked_parse(*arguments: object, **named_arguments: object) -> ast.AST:
         with _lock:
-            return parse(*arguments, **named_arguments)  # type: ignore[call-overload, no-any-return]
+            return parse(*arguments, **named_arguments)  # type: ignore[call-overload]
 
     ast.parse = locked_parse  # type: ignore[assignment]

@@ -30,6 +30,7 @@ from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
+from fl_audit.runs.progress import no_progress
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, _federate, _play
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
@@ -153,7 +154,7 @@ def measured_run(plan: RunPlan, parties: ClientAppAndStrategy = HONEST) -> Noise
         directory = RunDirectory(Path(scratch) / "run")
         with directory.opened(plan, False) as opened:
             federate = partial(_federate, Engine.LOCAL, opened, None, parties, None)
-            _play(opened, directory, Engine.LOCAL.value, federate)
+            _play(opened, directory, Engine.LOCAL.value, federate, no_progress)
             tables = RunTables(**directory.store(opened.config).tables(opened.config.audit.trials))
     return measured_in(FinishedRun(opened, tables))
 
