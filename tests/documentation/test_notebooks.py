@@ -49,7 +49,7 @@ def test_settings_that_texts_name_are_accepted(tmp_path: Path) -> None:
     """Both `[section] key` and `[section] key = value`, in notebooks and pages."""
     cells = [cell.source for path in NOTEBOOKS for cell in nbformat.read(path, as_version=4).cells]
     named = [found for text in (*cells, *(page.read_text() for page in PAGES)) for found in _SETTING.findall(text)]
-    assert len(named) >= 9
+    assert len(named) >= 5, "the pattern finds settings in texts"
     keys = {one.key for one in described()}
     for section, key, value in named:
         assert f"{section}.{key}" in keys, f"[{section}] {key} is no setting"

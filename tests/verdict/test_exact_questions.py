@@ -106,6 +106,12 @@ class _GeneratorOfItsOwn(TrialBatchStrategy):
         return total.add_(torch.from_numpy(self.source.standard_normal(total.shape) * sigma[:, None]).float())
 
 
+@pytest.fixture(autouse=True)
+def _this_module_can_be_imported_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find this module by its name, as the module of a user's strategy is found."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+
+
 _OF_MODULE = np.random.default_rng(42)
 _SECRET_OF_MODULE = np.random.default_rng()
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 from flwr.app import Array, Message
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp import Grid
@@ -123,13 +122,9 @@ def _numpy_arrays(model: object) -> dict[str, NDArray[np.generic]]:
     )
     arrays = dict[str, NDArray[np.generic]]()
     for name, value in cast(Mapping[str, Any], model).items():
-        match value:
-            case torch.Tensor():
-                arrays[name] = value.detach().cpu().numpy()
-            case Array():
-                arrays[name] = value.numpy()
-            case _:
-                arrays[name] = np.asarray(value)
+        # `detach` and `cpu` are methods of tensors of torch, which clients need not have.
+        detached = value.detach().cpu() if hasattr(value, "detach") else value
+        arrays[name] = value.numpy() if isinstance(value, Array) else np.asarray(detached)
         kind = arrays[name].dtype
         require(kind.kind in "fiub", f"model has {name!r} of type {kind}: {accepted}")
     require(
