@@ -190,9 +190,9 @@ _PHONE = """
 
 _PAPER = """
 @media print {
-  @page { size: A4; margin: 11mm 15mm; }
-  html { font-size: 9.2pt; }
-  body { max-width: none; padding: 0; line-height: 1.36; }
+  @page { size: A4; margin: 10mm 15mm; }
+  html { font-size: 9pt; }
+  body { max-width: none; padding: 0; line-height: 1.3; }
   h2 { break-after: avoid; }
   tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
   thead { display: table-header-group; }
@@ -208,6 +208,7 @@ _PAPER = """
   figcaption { max-width: none; }
   h2 { margin: .5rem 0 .3rem; font-size: 1.1rem; }
   p { margin-bottom: .35rem; }
+  ul { margin: .1rem 0 .2rem; }
   h2#numbers, h2#officer, h2#appendix { break-before: page; }
   table { font-size: 8pt; overflow-wrap: break-word; }
   th, td { padding: .14rem .5rem .14rem 0; }
