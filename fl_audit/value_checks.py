@@ -75,6 +75,12 @@ def require_switch(name: str, value: object) -> None:
     require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}: accepted are True and False")
 
 
+def on_the_cpu(values: Any) -> Any:
+    """Return a tensor without its gradient and in the memory of the processor; other values are unchanged."""
+    # `detach` and `cpu` are methods of tensors of torch, which clients need not have.
+    return values.detach().cpu() if hasattr(values, "detach") else values
+
+
 def as_floats(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return numbers as a float64 array of the same shape; a tensor may have a gradient, or be on a graphics card.
 
@@ -82,14 +88,11 @@ def as_floats(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """
     accepted = "accepted are numbers"
     require(not isinstance(values, np.ma.MaskedArray), f"{name} are masked in part: {accepted}")
-    # `detach` and `cpu` are methods of tensors of torch, which this module does not import.
-    detached = values.detach().cpu() if hasattr(values, "detach") else values
     try:
-        array = np.asarray(detached)
-        require(array.dtype.kind not in "cmM", f"{name} are of type {array.dtype}: {accepted}")
+        array = np.asarray(on_the_cpu(values))
+        if array.dtype.kind in "cmM":  # what NumPy would cut to real numbers
+            raise TypeError
         return np.asarray(array, dtype=np.float64)
-    except InputError:
-        raise
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} are {str(values)[:40]!r}: {accepted}") from error
 

@@ -21,7 +21,7 @@ from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function
-from fl_audit.value_checks import choice, require_number, require_switch
+from fl_audit.value_checks import choice, on_the_cpu, require_number, require_switch
 
 Mod = Callable[..., Message]  # a mod of a Flower ClientApp: a function of a message, a context and `call_next`
 
@@ -122,9 +122,7 @@ def _numpy_arrays(model: object) -> dict[str, NDArray[np.generic]]:
     )
     arrays = dict[str, NDArray[np.generic]]()
     for name, value in cast(Mapping[str, Any], model).items():
-        # `detach` and `cpu` are methods of tensors of torch, which clients need not have.
-        detached = value.detach().cpu() if hasattr(value, "detach") else value
-        arrays[name] = value.numpy() if isinstance(value, Array) else np.asarray(detached)
+        arrays[name] = value.numpy() if isinstance(value, Array) else np.asarray(on_the_cpu(value))
         kind = arrays[name].dtype
         require(kind.kind in "fiub", f"model has {name!r} of type {kind}: {accepted}")
     require(
