@@ -18,6 +18,19 @@ from tests.builders.refusals import Refusal, assert_refused, refusals
 from tests.learning.test_learning_frozen_parts import CLASSES, built
 from tests.learning.test_learning_models import _around
 
+_LAYERS = (
+    (lambda: nn.BatchNorm1d(4), "layer '1.0' is a BatchNorm1d, which mixes .* torch.nn.GroupNorm"),
+    (lambda: nn.BatchNorm2d(4, track_running_stats=False), "BatchNorm2d.*GroupNorm"),
+    (lambda: nn.BatchNorm1d(4, affine=False), "BatchNorm1d.*GroupNorm"),
+    (lambda: nn.SyncBatchNorm(4), "SyncBatchNorm.*GroupNorm"),
+    (lambda: nn.Dropout(0.1), r"layer '1\.0' .*Dropout, .* p = 0"),
+    (lambda: nn.Dropout2d(0.5), "Dropout2d"),
+    (lambda: nn.AlphaDropout(0.5), "AlphaDropout"),
+    (lambda: nn.InstanceNorm1d(4, track_running_stats=True), r"layer '1\.0' .*running statistics"),
+    (lambda: nn.InstanceNorm2d(4, track_running_stats=True), "track_running_stats=False"),
+)
+"""Layers in which a record has no gradient of its own, and what the refusal must name."""
+
 REFUSALS = [
     # A trained part is in float32.
     Refusal(lambda: built(lambda: nn.Linear(6, CLASSES).to(torch.bfloat16)), r"type bfloat16: .*float32"),
@@ -53,30 +66,8 @@ REFUSALS = [
         ("resnet", "nearest: '"),
     ),
     # Refuses layers without per example gradients.
-    *refusals(
-        lambda layer: StackedModel(_around(layer()), (4,)),
-        (lambda: nn.BatchNorm1d(4), "layer '1.0' is a BatchNorm1d, which mixes .* torch.nn.GroupNorm"),
-        (lambda: nn.BatchNorm2d(4, track_running_stats=False), "BatchNorm2d.*GroupNorm"),
-        (lambda: nn.BatchNorm1d(4, affine=False), "BatchNorm1d.*GroupNorm"),
-        (lambda: nn.SyncBatchNorm(4), "SyncBatchNorm.*GroupNorm"),
-        (lambda: nn.Dropout(0.1), r"layer '1\.0' .*Dropout, .* p = 0"),
-        (lambda: nn.Dropout2d(0.5), "Dropout2d"),
-        (lambda: nn.AlphaDropout(0.5), "AlphaDropout"),
-        (lambda: nn.InstanceNorm1d(4, track_running_stats=True), r"layer '1\.0' .*running statistics"),
-        (lambda: nn.InstanceNorm2d(4, track_running_stats=True), "track_running_stats=False"),
-    ),
-    *refusals(
-        lambda layer: check_module(_around(layer())),
-        (lambda: nn.BatchNorm1d(4), "layer '1.0' is a BatchNorm1d, which mixes .* torch.nn.GroupNorm"),
-        (lambda: nn.BatchNorm2d(4, track_running_stats=False), "BatchNorm2d.*GroupNorm"),
-        (lambda: nn.BatchNorm1d(4, affine=False), "BatchNorm1d.*GroupNorm"),
-        (lambda: nn.SyncBatchNorm(4), "SyncBatchNorm.*GroupNorm"),
-        (lambda: nn.Dropout(0.1), r"layer '1\.0' .*Dropout, .* p = 0"),
-        (lambda: nn.Dropout2d(0.5), "Dropout2d"),
-        (lambda: nn.AlphaDropout(0.5), "AlphaDropout"),
-        (lambda: nn.InstanceNorm1d(4, track_running_stats=True), r"layer '1\.0' .*running statistics"),
-        (lambda: nn.InstanceNorm2d(4, track_running_stats=True), "track_running_stats=False"),
-    ),
+    *refusals(lambda layer: StackedModel(_around(layer()), (4,)), *_LAYERS),
+    *refusals(lambda layer: check_module(_around(layer())), *_LAYERS),
     # Refuses a model that cannot learn.
     Refusal(lambda: StackedModel(nn.Flatten(), (4,)), "no parameters"),
     # Constants out of range are refused.
