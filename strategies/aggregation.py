@@ -22,14 +22,13 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats32, Integers
-from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.errors import FederationError, InputError, in_a_line, require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.generator_states import seed_generators, spared_generators
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.flower_grids import PullingGrid
 from fl_audit.strategies.simulated_grid import FIRST_NODE
 from fl_audit.user_modules import import_function

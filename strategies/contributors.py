@@ -16,6 +16,7 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
+from fl_audit.errors import FederationError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
 from fl_audit.federation.target_membership import TargetMembership
@@ -24,7 +25,6 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.message_keys import Key, pack_participation
 from fl_audit.privacy.accounting_enums import SensitivityKind
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import TRAIN
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
 from fl_audit.strategies.secret_draws import SeededChallenger

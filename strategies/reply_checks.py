@@ -10,8 +10,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
 from fl_audit.array_packing import unpack
+from fl_audit.errors import FederationError
 from fl_audit.message_keys import Key, MessageRecordName
-from fl_audit.strategies.errors import FederationError
 
 _LONGEST_REASON = 400  # characters of a client's reason that are printed
 

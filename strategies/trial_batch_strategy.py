@@ -21,6 +21,7 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.array_types import Floats32, Integers
+from fl_audit.errors import FederationError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound, SideInformation
@@ -41,7 +42,6 @@ from fl_audit.strategies.contributors import (
     receive,
     sent_arrays,
 )
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.exact_checks import SumsBeforeNoise
 from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin, StepReplay
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, RunQueries

@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
 import fl_audit.clients.app
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
@@ -21,7 +21,6 @@ from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.simulated_grid import SimulatedGrid
