@@ -61,10 +61,7 @@ def rule_of(budgets: Sequence[TrialBudget]) -> str:
     distinguishers.
     """
     judging = (features, distinguishers, distinguisher_search, claim_audit_procedure, claim_audit_results)
-    code = [
-        inspect.getsource(module)
-        for module in (*judging, system_audit, scenario, scenarios, trial_models)
-    ]
+    code = [inspect.getsource(module) for module in (*judging, system_audit, scenario, scenarios, trial_models)]
     return sha256("\n".join([repr(budgets), *code]).encode()).hexdigest()[:8]
 
 
