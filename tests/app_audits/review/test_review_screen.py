@@ -25,7 +25,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     TrialBudget,
 )
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
-from fl_audit.app_audits.claim_audit.findings import findings
+from fl_audit.app_audits.claim_audit.trial_results import findings
 from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review import client_mods
 from fl_audit.app_audits.review.claims import StatedAppClaim
