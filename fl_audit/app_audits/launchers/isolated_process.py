@@ -46,18 +46,17 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ENDED_BY = "the code that is tried ended its process by raising"
 _LATE = 20.0
 """Seconds in which a process that has sent something may end by itself when its time is over."""
-
+_LAST_SECONDS = 2.0  # seconds in which the remaining answers of a process that has ended are read
+_FORGED = (
+    "the code under audit wrote to the pipe through which the result is sent, so nothing that came through it counts: "
+    "accepted is code that writes to no descriptor that it has not opened"
+)
 
 Tell = Callable[[dict[str, Any]], None]
 """A function that sends a preliminary answer, which counts if nothing comes after it."""
 
 IsolatedFunction = Callable[[dict[str, Any], Tell], dict[str, Any]]
 """A function for a subprocess: takes a request, and returns the answer. Both are JSON values, keyed by name."""
-_LAST_SECONDS = 2.0  # seconds in which the remaining answers of a process that has ended are read
-_FORGED = (
-    "the code under audit wrote to the pipe through which the result is sent, so nothing that came through it counts: "
-    "accepted is code that writes to no descriptor that it has not opened"
-)
 
 
 def _signature(key: str, number: int, text: str) -> str:

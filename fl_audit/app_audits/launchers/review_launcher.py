@@ -5,20 +5,18 @@ The subprocess calls the functions of `isolated_review`.
 
 import shutil
 import site
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from fl_audit.app_audits.launchers.app_bundle import bundle_hash
 from fl_audit.app_audits.launchers.isolated_process import run_isolated, temporary_directory
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.silent_trackers import TRACKERS_OFF
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX
 from fl_audit.errors import InputError
-from fl_audit.ordinary_files import sha256_of
 from fl_audit.words import capital
 
 _REVIEW = "fl_audit.app_audits.launchers.isolated_review:review_app"
@@ -28,7 +26,6 @@ _OF_FIRST_START = 4.0  # a second start may take as many times the time of the f
 _LEAST_START = 30.0  # seconds in which an app may start, at most half of the time limit: imports alone take some
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
 _LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
-_BUNDLE_SECONDS = 60.0  # longest time in which Flower may build the bundle
 _SWITCHES = TRACKERS_OFF | {
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
@@ -142,27 +139,3 @@ def _ignored(directory: str, names: list[str]) -> set[str]:
 def _last_line(path: Path) -> str:
     lines = (path / "log").read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
-
-
-def bundle_hash(app: Path, path: Path) -> str | None:
-    """Return the SHA-256 digest of the bundle that `flwr build` makes of an app, in hexadecimal digits.
-
-    Flower checks this digest when a run starts. None if Flower cannot build the app.
-
-    `path`: An empty directory in which the bundle is built; the app's directory stays as it is.
-    """
-    program = Path(sys.executable).with_name("flwr")
-    path.mkdir()
-    try:
-        subprocess.run(
-            [str(program), "build", "--app", str(app.resolve())],
-            cwd=path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=_BUNDLE_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    bundles = list(path.glob("*.fab"))
-    return sha256_of(bundles[0]) if len(bundles) == 1 else None

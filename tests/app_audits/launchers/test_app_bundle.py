@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fl_audit.app_audits.launchers.review_launcher import bundle_hash
+from fl_audit.app_audits.launchers.app_bundle import bundle_hash
 
 _PROJECT = """
 [project]
