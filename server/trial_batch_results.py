@@ -21,7 +21,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import ResultTable, columns_of
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.federation.trial_batch_columns import Table, TrialBatchColumns, nan_columns
-from fl_audit.server.release_evaluation import ReleaseWithOutputs
+from fl_audit.server.release_findings import ReleaseWithOutputs
 from fl_audit.server.user_epsilon_star import means_by_unit
 from fl_audit.trial_batches import TrialBatch
 

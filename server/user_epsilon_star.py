@@ -17,7 +17,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
-from fl_audit.server.release_evaluation import ReleaseWithOutputs
+from fl_audit.server.release_findings import ReleaseWithOutputs
 
 _FEWEST = 2  # smallest number of users for which a variance can be estimated
 

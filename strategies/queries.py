@@ -79,6 +79,10 @@ class RunQueries:
     def read_answers(self, exchange: int, messages: Mapping[ReplyIdentity, Message]) -> None:
         """Read and store the answers of an exchange; raises `FederationError` if an answer is unusable."""
 
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
+        """Return what the answers of the whole run come to, as columns of its tables; by default none."""
+        return TrialBatchColumns()
+
 
 class _AccountantHistoryEntry(NamedTuple):
     """The only entry in an Opacus accountant's history: steps with equal noise and sampling rate."""

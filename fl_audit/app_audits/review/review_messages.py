@@ -18,11 +18,16 @@ from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findi
 from fl_audit.app_audits.local_training.assessment_messages import assessment_json, report_lines, training_claim_warning
 from fl_audit.app_audits.local_training.assessment_messages import headline as headline_of_clients
 from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt
-from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
-from fl_audit.app_audits.review.review_result import ReviewResult
-from fl_audit.app_audits.review.review_verdict import has_edges_of_flower_alone
-from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of_test, of_mechanism
-from fl_audit.app_audits.review.side_channels import SideChannel, SideChannelResult
+from fl_audit.app_audits.review.privacy_mentions import mentions_phrase
+from fl_audit.app_audits.review.review_result import ReviewResult, has_edges_of_flower_alone
+from fl_audit.app_audits.review.scenario_groups import (
+    ScenarioGroup,
+    SideChannel,
+    SideChannelResult,
+    broken_tests,
+    group_of_test,
+    of_mechanism,
+)
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import capital, uncapital
 

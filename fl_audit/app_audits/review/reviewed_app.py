@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.legacy_adapter import layers_of
-from fl_audit.app_audits.black_box.message_tensors import Arrays
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
 from fl_audit.app_audits.review.client_counts import USUAL_NODES, count_asked_clients, nodes_of
 from fl_audit.app_audits.review.options import ReviewOptions
-from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
+from fl_audit.app_audits.review.privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy, capture_strategy
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
 from fl_audit.errors import InputError
@@ -40,7 +39,6 @@ class ReviewedApp:
     inside_unseen: str  # reason why they could not train; empty if they did, or were not asked to
     stated: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
     claim: StatedClaim  # claim to test: the stated one, or epsilon `REFERENCE` if nothing is claimed
-    own_model: Arrays | None  # tensors of the app's own model, keyed by name; None if the model was not seen
     # Factory of the strategy for trials: it has the call of `start` without the initial model, and the number of
     # clients that the strategy sees.
     factory: TrialStrategyFactory
@@ -92,7 +90,6 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
         inside_unseen=inside_unseen,
         stated=stated,
         claim=claim,
-        own_model=own_model,
         factory=factory,
         system=system,
         remarks=(*captured.remarks, *on_clients, *on_model),

@@ -38,10 +38,9 @@ from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.plan import plan_of, relevant_scenarios, smallest_budget
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
-from fl_audit.app_audits.review.review_result import ReviewResult
-from fl_audit.app_audits.review.review_verdict import server_verdict
+from fl_audit.app_audits.review.review_result import ReviewResult, server_verdict
 from fl_audit.app_audits.review.reviewed_app import reviewed_claim
-from fl_audit.app_audits.review.side_channels import SideChannel
+from fl_audit.app_audits.review.scenario_groups import SideChannel
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.app_audits.review.virtual_clients import VirtualClientGrid
 from fl_audit.cli.main import app as command
