@@ -91,7 +91,7 @@ class ReleaseEvaluator:
     # Early stopping, whose selected models are evaluated as the last release; None evaluates the last models.
     stopping: CheckpointSelector | None = None
     _last: dict[str, ReleaseWithOutputs] = field(init=False, default_factory=dict)
-    _found: dict[str, TrialBatchColumns] = field(init=False, default_factory=dict)
+    _columns: dict[str, TrialBatchColumns] = field(init=False, default_factory=dict)
     _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
@@ -105,7 +105,7 @@ class ReleaseEvaluator:
                 batch_columns = finding(release)
                 for name, values in batch_columns.releases.items():
                     self._by_release[batch.name, name].append(values)
-                self._found[batch.name] = self._found.get(batch.name, TrialBatchColumns()) | replace(
+                self._columns[batch.name] = self._columns.get(batch.name, TrialBatchColumns()) | replace(
                     batch_columns, releases={}
                 )
             if self.stopping is not None:
@@ -116,7 +116,7 @@ class ReleaseEvaluator:
         """Return the result columns of a batch of trials, from all functions and all releases evaluated so far."""
         columns_of_kind = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
         releases = {name: np.stack(values, axis=1) for name, values in columns_of_kind.items()}
-        return self._found[batch.name] | TrialBatchColumns(releases=releases)
+        return self._columns[batch.name] | TrialBatchColumns(releases=releases)
 
     def _release(self, batch: TrialBatch, number: int, array: Floats32) -> ReleaseWithOutputs:
         """Return the released models of a round with what is needed to evaluate them.

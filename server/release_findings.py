@@ -157,10 +157,8 @@ def pooled_epsilon_star(star: StarSettings, release: ReleaseWithOutputs) -> Tria
             smallest[rows] = least_of_few(members, population, star.delta, star.counted_cut)
         if release.is_last:
             fit[rows] = fits_of_trials(members, population, trials[rows], seed)
-    columns_found = {"epsilon_star": fitted, "epsilon_star_counted": counted_records, "epsilon_star_least": smallest}
-    return TrialBatchColumns(
-        trials={**columns_found, FIT: fit} if release.is_last else columns_found, releases=columns_found
-    )
+    columns = {"epsilon_star": fitted, "epsilon_star_counted": counted_records, "epsilon_star_least": smallest}
+    return TrialBatchColumns(trials={**columns, FIT: fit} if release.is_last else columns, releases=columns)
 
 
 def loss_threshold(release: ReleaseWithOutputs) -> TrialBatchColumns:
@@ -174,12 +172,12 @@ def loss_threshold(release: ReleaseWithOutputs) -> TrialBatchColumns:
     advantage = np.empty(release.batch.count)
     for rows, members, population in release.members_and_population():
         advantage[rows] = membership_attack(members, population).advantage
-    own_losses = release.differing_losses.mean(axis=1)
-    guess = record_membership_guess(own_losses, release.common_losses)
+    losses_of_target = release.differing_losses.mean(axis=1)
+    guess = record_membership_guess(losses_of_target, release.common_losses)
     # A small loss on x, and a large one on its replacement if there is one, are evidence that x was a member.
     stand_in = release.replacement_losses.mean(axis=1) if release.replacement_losses.shape[1] else 0.0
-    columns_found = {"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
-    return TrialBatchColumns(trials={**columns_found, "record_score": stand_in - own_losses})
+    columns = {"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
+    return TrialBatchColumns(trials={**columns, "record_score": stand_in - losses_of_target})
 
 
 @dataclass

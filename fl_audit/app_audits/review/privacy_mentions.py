@@ -197,7 +197,7 @@ def is_on(value: object) -> bool:
     return str(value).strip().lower() not in ("", "none", "no", "off", "false")
 
 
-def weaker_than_configured(stated: StatedAppClaim, config: Mapping[str, object], rounds: int) -> tuple[str, ...]:
+def weaker_than_configured(app_claim: StatedAppClaim, config: Mapping[str, object], rounds: int) -> tuple[str, ...]:
     """Return a phrase for each number in an app's configuration that claims more privacy than the strategy has.
 
     Compared are noise multipliers, clipping norms and epsilons. An epsilon is compared with that of the strategy's
@@ -209,7 +209,7 @@ def weaker_than_configured(stated: StatedAppClaim, config: Mapping[str, object],
         if number is None or not is_on(number):
             continue
         words = frozenset(re.split(r"[^a-z0-9]+", _CAMEL.sub("-", name).lower()))
-        if used := _weaker(stated, words, number, rounds):
+        if used := _weaker(app_claim, words, number, rounds):
             weaker.append(f"the configuration names {name} {value}; {used}")
     return tuple(weaker)
 
@@ -222,21 +222,21 @@ def _number(value: object) -> float | None:
     return float(value) if is_number and isfinite(value) else None  # type: ignore[arg-type]
 
 
-def _weaker(stated: StatedAppClaim, words: frozenset[str], number: float, rounds: int) -> str:
+def _weaker(app_claim: StatedAppClaim, words: frozenset[str], number: float, rounds: int) -> str:
     """Return what the app uses if it is weaker than a configured number, otherwise ""; `words` are of its name."""
-    if {"noise", "multiplier"} <= words and stated.noise is not None:
-        return f"the strategy uses {stated.noise:g}" if _is_below(stated.noise, number) else ""
-    if words & {"clip", "clipping"} and "norm" in words and stated.clip is not None:
-        return f"the app clips to {stated.clip:g}" if _is_below(number, stated.clip) else ""
+    if {"noise", "multiplier"} <= words and app_claim.noise is not None:
+        return f"the strategy uses {app_claim.noise:g}" if _is_below(app_claim.noise, number) else ""
+    if words & {"clip", "clipping"} and "norm" in words and app_claim.clip is not None:
+        return f"the app clips to {app_claim.clip:g}" if _is_below(number, app_claim.clip) else ""
     if "epsilon" not in words or words & _OF_OPTIMIZERS:
         return ""
-    if stated.epsilon is not None:
-        return f"LocalDpMod uses {stated.epsilon:g}" if _is_below(number, stated.epsilon) else ""
+    if app_claim.epsilon is not None:
+        return f"LocalDpMod uses {app_claim.epsilon:g}" if _is_below(number, app_claim.epsilon) else ""
     # The claim of a reviewer says nothing of the app's own noise.
-    mu = stated.mu if stated.is_of_reviewer else stated.mu_of_round
-    if mu is None or stated.claim is None:
+    mu = app_claim.mu if app_claim.is_of_reviewer else app_claim.mu_of_round
+    if mu is None or app_claim.claim is None:
         return ""
-    whole = gdp_epsilon(stated.claim.delta, mu * sqrt(max(rounds, 1)))
+    whole = gdp_epsilon(app_claim.claim.delta, mu * sqrt(max(rounds, 1)))
     over = f"the strategy's noise comes to {whole:.4g} over {plural(rounds, 'round')} (sampling not counted)"
     return over if _is_below(number, whole) else ""
 

@@ -71,9 +71,9 @@ def review(
 def trace_start(directory: Path, options: ReviewOptions) -> StartTrace | None:
     """Start the app in a directory, in this fresh process, and return what it releases; None if it claims nothing."""
     app = read_reviewed_app(directory, options, is_inspected=False)
-    if app.stated.claim is None:
+    if app.app_claim.claim is None:
         return None
-    if app.stated.observer is Observer.SERVER:
+    if app.app_claim.observer is Observer.SERVER:
         return StartTrace(awaits_clients=True)
     with spared_generators(), no_news_from_flower():
         return _traced(app, probed(app.system, app.claim).system)
@@ -99,19 +99,19 @@ def _planned(
     The time limit counts from `began`, a time of the monotonic clock in seconds.
     """
     probe = probed(app.system, app.claim)
-    system, stated, claim = probe.system, app.stated, app.claim
-    if len(traces) == 1 and stated.claim is not None:
+    system, app_claim, claim = probe.system, app.app_claim, app.claim
+    if len(traces) == 1 and app_claim.claim is not None:
         traces = (_traced(app, system), *traces)
-    starts = compared_starts(stated, traces)
-    asked = dict(app.factory.most)
-    kinds = planning.relevant_scenarios(kinds_of(system, claim), system.model, has_claim=stated.claim is not None)
+    starts = compared_starts(app_claim, traces)
+    asked = dict(app.factory.largest_requests)
+    kinds = planning.relevant_scenarios(kinds_of(system, claim), system.model, has_claim=app_claim.claim is not None)
     seconds_left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
-    says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
-    is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
+    says_noise = app_claim.claim is not None and app_claim.claim.noise_multiplier is not None
+    is_composed = says_noise or (app_claim.claim is not None and app_claim.is_of_reviewer)
     wanted_rounds = (options.rounds or min(app.captured.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
     is_free = options.rounds is None
-    is_quick = options.is_quick or stated.claim is None
+    is_quick = options.is_quick or app_claim.claim is None
     plan = planning.plan_of(
         kinds, claim, probe.own_seconds, probe.seconds, seconds_left, wanted_rounds, is_free, is_quick
     )
@@ -123,14 +123,14 @@ def _planned(
     side_channel_names = [
         kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION
     ]
-    mentions, unseen = mentions_and_unseen(app.captured, stated, app.description, app.mentions)
+    mentions, unseen = mentions_and_unseen(app.captured, app_claim, app.description, app.mentions)
     late = _late_noise(app, system, plan.rounds)
     of_code = () if app.inside is not None else mentions
     remarks = app_remarks(of_code, probe.unoffered, app.stand_ins, probe.writes_files)
-    weaker = weaker_than_configured(stated, app.description.config, app.captured.rounds)
+    weaker = weaker_than_configured(app_claim, app.description.config, app.captured.rounds)
     before_trials = ReviewResult(
         app=app.description.name,
-        stated=stated,
+        app_claim=app_claim,
         verdict=Verdict.INCONCLUSIVE,
         rounds=app.captured.rounds,
         played_rounds=plan.rounds,
@@ -160,7 +160,7 @@ def _planned(
 
 def _late_noise(app: ReviewedApp, system: AuditedSystem, played: int) -> tuple[str, ...]:
     """Return a phrase on rounds without noise that trials do not play; () if there are none, or clients add it."""
-    if app.stated.claim is None or app.stated.observer is Observer.SERVER:
+    if app.app_claim.claim is None or app.app_claim.observer is Observer.SERVER:
         return ()
     return noise_doubt(app.factory.start, app.factory.nodes, system, app.claim, app.captured.rounds, played)
 
@@ -183,7 +183,7 @@ class _PlannedReview:
     @property
     def tests_side_channels(self) -> bool:
         """Whether the review tests side channels; it does so only if the adversary is a client."""
-        return self.app.stated.observer is Observer.CLIENT
+        return self.app.app_claim.observer is Observer.CLIENT
 
     @property
     def side_channel_claim(self) -> StatedClaim:
@@ -259,14 +259,14 @@ class _PlannedReview:
         show whether this breaks the claim. Nothing is run, and there is no remark, if the app cannot start too early.
         """
         app = self.app
-        early = too_few_clients(app.factory.start.strategy, app.stated.clients)
+        early = too_few_clients(app.factory.start.strategy, app.app_claim.clients)
         if early is None:
             return ()
         factory = TrialStrategyFactory(app.factory.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
         system = replace(self.system, strategy=factory.new_strategy, clients=factory.seats)
         came = self.run_claim_audit(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
-        return (early_words(*early, app.stated.clients, came),)
+        return (early_words(*early, app.app_claim.clients, came),)
 
     def run_claim_audit(
         self,
@@ -305,15 +305,15 @@ class _PlannedReview:
         `claim_audit` is the audit of the released model. `beside` is the audit of side channels, or None without one.
         `early` holds remarks on trials with the number of clients with which the app starts.
         """
-        before, stated = self.before_trials, self.app.stated
+        before, app_claim = self.before_trials, self.app.app_claim
         results = [claim_audit] if beside is None else [claim_audit, beside]
         planned = [*before.kinds, *(self.side_channel_names if self.tests_side_channels else ())]
         of_server = server_verdict(
-            stated, claim_audit, before.rounds, before.played_rounds, before.unseen, before.of_records
+            app_claim, claim_audit, before.rounds, before.played_rounds, before.unseen, before.of_records
         )
         return replace(
             before,
-            verdict=Verdict.VIOLATED if before.starts.repeats else joint_verdict(of_server, stated, before.inside),
+            verdict=Verdict.VIOLATED if before.starts.repeats else joint_verdict(of_server, app_claim, before.inside),
             result=claim_audit,
             beside=beside,
             leaks=side_channel_results(results, planned),

@@ -30,7 +30,7 @@ class ReviewResult:
     """
 
     app: str  # name of the app
-    stated: StatedAppClaim  # privacy claim of the app or the reviewer
+    app_claim: StatedAppClaim  # privacy claim of the app or the reviewer
     verdict: Verdict  # verdict on the claim, or the verdict that there is no claim
     rounds: int  # number of rounds of the app's training
     played_rounds: int  # number of rounds of a trial
@@ -60,21 +60,24 @@ class ReviewResult:
 
 
 def mentions_and_unseen(
-    captured: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, mentions: tuple[RecordPrivacyMention, ...]
+    captured: CapturedStrategy,
+    app_claim: StatedAppClaim,
+    app: AppDescription,
+    mentions: tuple[RecordPrivacyMention, ...],
 ) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
     """Return all mentions of record-level privacy in an app, and the parts of its claim that were not observed.
 
     If no claim could be read, the privacy settings in the app's configuration are added: to the mentions if the code
     has mentions too, and otherwise to the parts that were not observed.
     """
-    if stated.claim is not None:
+    if app_claim.claim is not None:
         return mentions, captured.unseen
     if mentions:
         return (*mentions, *of_settings(app.directory / "pyproject.toml", app.config)), (
             *captured.unseen,
-            *stated.unseen,
+            *app_claim.unseen,
         )
-    return (), (*captured.unseen, *stated.unseen, *filter(None, [named_in(app.config)]))
+    return (), (*captured.unseen, *app_claim.unseen, *filter(None, [named_in(app.config)]))
 
 
 def app_remarks(
@@ -94,7 +97,7 @@ def app_remarks(
 
 
 def server_verdict(
-    stated: StatedAppClaim,
+    app_claim: StatedAppClaim,
     claim_audit: ClaimAudit,
     rounds: int,
     played: int,
@@ -113,22 +116,22 @@ def server_verdict(
     # Unobserved parts may add noise, or reveal more.
     if unseen:
         return Verdict.INCONCLUSIVE
-    if stated.claim is None:
+    if app_claim.claim is None:
         return Verdict.NOT_AUDITED if mentions else Verdict.NO_GUARANTEE
     # Numbers that an ordinary update moves are seen to be released.
-    is_told = any(test.is_beside_model for test in broken_tests(claim_audit, ScenarioGroup.BESIDE))
-    if has_edges_of_flower_alone(stated, claim_audit) and not is_told:
+    is_released = any(test.is_beside_model for test in broken_tests(claim_audit, ScenarioGroup.BESIDE))
+    if has_edges_of_flower_alone(app_claim, claim_audit) and not is_released:
         return Verdict.INCONCLUSIVE
-    is_doubted = claim_audit.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
+    is_doubted = claim_audit.verdict is Verdict.CONSISTENT and training_doubt(app_claim, rounds, played) != ""
     return Verdict.INCONCLUSIVE if is_doubted else claim_audit.verdict
 
 
-def has_edges_of_flower_alone(stated: StatedAppClaim, claim_audit: ClaimAudit) -> bool:
+def has_edges_of_flower_alone(app_claim: StatedAppClaim, claim_audit: ClaimAudit) -> bool:
     """Return whether a wrapper of Flower has noise and clipping as claimed, and something else refutes the claim."""
-    return stated.is_of_flower and claim_audit.verdict is Verdict.VIOLATED and is_mechanism_as_claimed(claim_audit)
+    return app_claim.is_of_flower and claim_audit.verdict is Verdict.VIOLATED and is_mechanism_as_claimed(claim_audit)
 
 
-def joint_verdict(verdict: Verdict, stated: StatedAppClaim, assessment: "Assessment | None") -> Verdict:
+def joint_verdict(verdict: Verdict, app_claim: StatedAppClaim, assessment: "Assessment | None") -> Verdict:
     """Return the joint verdict of the trials and of the inspection of the clients' training.
 
     The first rule that applies decides. If the inspection has no result, the joint verdict is that of the trials. If
@@ -145,7 +148,7 @@ def joint_verdict(verdict: Verdict, stated: StatedAppClaim, assessment: "Assessm
     if verdict_of_inspection is Verdict.NOT_AUDITED:
         return verdict
     # If nothing is claimed about clients, the verdict is on the claim about records.
-    if stated.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
+    if app_claim.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
         return verdict_of_inspection
     return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, verdict_of_inspection) else verdict
 

@@ -37,7 +37,7 @@ class ReviewedApp:
     mentions: tuple[RecordPrivacyMention, ...]  # places where the code mentions record-level privacy
     inside: "Assessment | None"  # assessment of the clients' training; None if they did not train
     inside_unseen: str  # reason why they could not train; empty if they did, or were not asked to
-    stated: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
+    app_claim: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
     claim: StatedClaim  # claim to test: the stated one, or epsilon `REFERENCE` if nothing is claimed
     # Factory of the strategy for trials: it has the call of `start` without the initial model, and the number of
     # clients that the strategy sees.
@@ -55,15 +55,15 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     nodes_named = options.clients or app.nodes
     captured = capture_strategy(app, nodes_named or USUAL_NODES, stand_ins)
     # One round is enough to detect releases without noise, and to measure the duration of a round.
-    stated = reviewed_claim(captured, options, rounds=1)
+    app_claim = reviewed_claim(captured, options, rounds=1)
     mentions = find_record_privacy_mentions(app.directory)
     inside: Assessment | None = None
     inside_unseen = ""
     uses_opacus = any(mention.what == "Opacus" for mention in mentions)
     if is_inspected and app.client and (options.client_data or uses_opacus):
         inside, inside_unseen = _inspected(app, captured, nodes_named or USUAL_NODES, options)
-    claim = stated.claim or StatedClaim(options.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
-    nodes, on_clients, count_fault = nodes_of(captured.start.strategy, nodes_named, stated.clients)
+    claim = app_claim.claim or StatedClaim(options.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
+    nodes, on_clients, count_fault = nodes_of(captured.start.strategy, nodes_named, app_claim.clients)
     own_model, on_model = planning.own_model(captured.start)
     start = replace(
         captured.start, arguments={k: v for k, v in captured.start.arguments.items() if k != "initial_arrays"}
@@ -75,9 +75,9 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
         captured.mods,
         None,
         factory.seats,
-        stated.norm,
+        app_claim.norm,
         options.is_clipped,
-        stated.observer,
+        app_claim.observer,
         own_model,
         *weights[-1:],
     )
@@ -88,7 +88,7 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
         mentions=mentions,
         inside=inside,
         inside_unseen=inside_unseen,
-        stated=stated,
+        app_claim=app_claim,
         claim=claim,
         factory=factory,
         system=system,

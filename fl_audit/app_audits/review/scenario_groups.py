@@ -193,7 +193,7 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
             channel is SideChannel.EXAMPLES and scenario.plain_name == "many examples"
         )
 
-    results_found = []
+    channel_results = []
     broken_tests = [test for result in results for test in result.tests if test.is_broken]
     broken = {test.distinguisher.kind for test in broken_tests}
     summaries = {name: summary for result in results for name, summary in result.asked.items()}
@@ -221,5 +221,5 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
         )
         trials = sum(summary.trials for summary in tried)
         names = tuple(numbers) if start else ()
-        results_found.append(SideChannelResult(aside, bool(tried), trials, share, by, untried, names))
-    return tuple(results_found)
+        channel_results.append(SideChannelResult(aside, bool(tried), trials, share, by, untried, names))
+    return tuple(channel_results)

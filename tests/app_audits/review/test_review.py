@@ -528,7 +528,7 @@ app = ServerApp()""",
     )
     wishes = ReviewOptions(processes=1, seconds=30 if in_full else 300, rounds=1, clients=4, is_quick=not in_full)
     found = review(write_app(tmp_path, f"noisy_app_{verdict}_{in_full}", server), wishes)
-    assert found.stated.source == "Own: noise_multiplier = 1, clip_norm = 2"
+    assert found.app_claim.source == "Own: noise_multiplier = 1, clip_norm = 2"
     assert str(found.verdict) == verdict
 
 
