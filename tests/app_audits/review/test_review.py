@@ -379,7 +379,7 @@ def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
         assert [node for number, node in heard if number == round_of[0]] == list(range(FIRST_NODE, FIRST_NODE + 5))
         asked |= set(nodes)
     assert len(asked) > 5
-    assert seated.most == {"train": 5, "evaluate": 0}
+    assert seated.largest_requests == {"train": 5, "evaluate": 0}
 
 
 def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
