@@ -41,7 +41,7 @@ from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
-from fl_audit.strategies.second_seed import SecondSeed
+from fl_audit.strategies.second_seed import draws_in_common
 from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, waves
@@ -218,18 +218,7 @@ def _play_wave(
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.flower_rounds, evaluate_fn=background)
         background.settle()
         if opening is not None and opening.exact is not None and wave[0].first == 0:
-            second = SecondSeed(
-                public,
-                roles,
-                federation.model.layout,
-                challenger,
-                strategy_of_server,
-                lambda kind, challenger, batches: kind(
-                    public, roles, challenger, batches, size, time_limit, lambda batch, server_round: None
-                ),
-                opening.exact.initial,
-            )
-            opening.exact.check_second_seed(wave[0], second.repeated)
+            _compare_with_second_seed(opening.exact, strategy, federation)
     found_by = (evaluator, *round_queries, *(selector for selector in (stopping, opening) if selector is not None))
     for batch in wave:
         columns = _distribution_columns(plan, batch, recorder.norms[batch.name])
@@ -265,6 +254,18 @@ def _secrets_log(
         replay = ClientReplay(client_app, honest_reply, public.clients)
     exact = ExactChecks(federation, challenger, partial(_public_models, plan, federation), replay)
     return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
+
+
+def _compare_with_second_seed(exact: ExactChecks, server: TrialBatchStrategy, federation: LoadedFederation) -> None:
+    """Note which draws of a server of the first batch are the same with another secret seed.
+
+    A server of somebody else may refuse to begin anew; then nothing is noted.
+    """
+    try:
+        shares, is_anew = draws_in_common(server, federation, exact.challenger, exact.initial)
+    except Exception:  # a server of somebody else may need anything to begin
+        return
+    exact.note_draws_in_common(server.batches[0], shares, is_anew)
 
 
 def _public_models(plan: RunPlan, federation: LoadedFederation, trials: Sequence[int]) -> Tensor:

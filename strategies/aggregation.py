@@ -21,16 +21,16 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
-from fl_audit.array_types import Floats32, Integers
-from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.array_types import Integers
+from fl_audit.errors import FederationError, InputError, in_a_line, require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.generator_states import seed_generators, spared_generators
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.flower_grids import PullingGrid
+from fl_audit.strategies.received_contributions import ReceivedContribution
 from fl_audit.strategies.simulated_grid import FIRST_NODE
 from fl_audit.user_modules import import_function
 
@@ -208,9 +208,7 @@ class BatchAggregation:
         chosen = np.flatnonzero(is_asked.any(axis=0)).tolist()
         return {client: None if is_asked[:, client].all() else np.flatnonzero(is_asked[:, client]) for client in chosen}
 
-    def of_clients(
-        self, server_round: int, models: Tensor, updates: Mapping[int, tuple[Integers | None, Floats32]]
-    ) -> Tensor:
+    def of_clients(self, server_round: int, models: Tensor, updates: Mapping[int, ReceivedContribution]) -> Tensor:
         """Return the next models, float32 (trials, parameters), from the updates of single clients.
 
         Parameters
@@ -220,16 +218,15 @@ class BatchAggregation:
         models
             Models before the round, float32 (trials, parameters).
         updates
-            By client: the rows of its trials, None for all, and its updates, float32 (trials of the client,
-            parameters). An update is the model before training minus the model after it.
+            The clients' updates, by client. An update is the model before training minus the model after it.
         """
         moved = models.clone()
         for row, trial in enumerate(self._trials):
             replies = list[Message]()
             for client, request in sorted(trial.requests.items()):
-                rows, sent = updates[client]
-                row_sent = row if rows is None else int(np.searchsorted(rows, row))
-                trained = models[row] - torch.tensor(sent[row_sent])
+                update = updates[client].in_trial(row)
+                assert update is not None, "a client that a strategy asks contributes to the trial"
+                trained = models[row] - torch.tensor(update)
                 replies.append(self._reply(trial, request, trained, self._records[client]))
             if replies:
                 moved[row] = self._aggregated(trial, server_round, replies, models[row])

@@ -19,12 +19,12 @@ from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
+from fl_audit.errors import FederationError
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.message_keys import Key, NonTrainingQuery, models_key
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import BatchTrainingState, RunQueries, WriteMessage
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
 from fl_audit.trial_batches import TrialBatch

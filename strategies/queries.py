@@ -17,13 +17,13 @@ from flwr.app import ArrayRecord, Message
 from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
 
+from fl_audit.errors import FederationError
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.learning.private_training import LocalDPSGDSettings
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.message_keys import Key, MessageRecordName
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import ReplyIdentity
 from fl_audit.trial_batches import TrialBatch
 

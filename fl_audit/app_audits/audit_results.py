@@ -3,7 +3,7 @@
 from fl_audit.app_audits.claim_audit.trial_results import scope_of_trials
 from fl_audit.app_audits.live.live_audit import LiveFinding
 from fl_audit.app_audits.live.live_page import live_headline, live_lines
-from fl_audit.app_audits.local_training.assessment import Assessment
+from fl_audit.app_audits.local_training.assessment import CHECKS, Assessment, unasked
 from fl_audit.app_audits.local_training.assessment_messages import (
     ALWAYS_UNSEEN,
     assessment_json,
@@ -11,7 +11,6 @@ from fl_audit.app_audits.local_training.assessment_messages import (
     training_claim_warning,
 )
 from fl_audit.app_audits.local_training.assessment_messages import headline as training_headline
-from fl_audit.app_audits.local_training.checks import CHECKS, unasked
 from fl_audit.app_audits.review.claims import guarantee_of_stated, stated_claim_warning
 from fl_audit.app_audits.review.review_messages import headline as review_headline
 from fl_audit.app_audits.review.review_messages import report_lines_of_review, review_json, unseen_of_review

@@ -21,7 +21,7 @@ from fl_audit.federation.observed_rounds import SideInformation
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.run import ClientAppAndStrategy
-from fl_audit.strategies.contributors import UnnoisedRoundSum
+from fl_audit.strategies.received_contributions import UnnoisedRoundSum
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.declared_tests import TestName as T

@@ -26,8 +26,13 @@ from fl_audit.app_audits.local_training.leave_one_out_replay import Edit, replay
 from fl_audit.app_audits.local_training.patches import recorded
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import NOT_REPEATABLE, NotRepeatableError, StopReplay
-from fl_audit.app_audits.local_training.training_facts import RecordedTraining, TrainingOutputs
+from fl_audit.app_audits.local_training.training_facts import (
+    NOT_REPEATABLE,
+    NotRepeatableError,
+    RecordedTraining,
+    StopReplay,
+    TrainingOutputs,
+)
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, loaded
 from fl_audit.app_audits.review.legacy_client_messages import is_of_old_interface, of_old_message, old_message
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy

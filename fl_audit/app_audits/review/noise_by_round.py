@@ -12,7 +12,7 @@ import numpy as np
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, StrategyStartCall
 from fl_audit.app_audits.black_box.later_rounds import rounds_without_noise
-from fl_audit.app_audits.black_box.message_tensors import arrays_of
+from fl_audit.app_audits.black_box.trial_messages import arrays_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.review.recorded_training import in_new_working_copy, recorded_training
 from fl_audit.array_types import Floats

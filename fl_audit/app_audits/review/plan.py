@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fl_audit.app_audits.black_box.audited_system import StrategyStartCall
-from fl_audit.app_audits.black_box.message_tensors import Arrays, arrays_of
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
+from fl_audit.app_audits.black_box.trial_messages import Arrays, arrays_of
 from fl_audit.app_audits.black_box.trial_models import is_moved_by
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, TrialBudget

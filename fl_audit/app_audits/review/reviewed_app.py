@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.legacy_adapter import layers_of
-from fl_audit.app_audits.black_box.message_tensors import Arrays
+from fl_audit.app_audits.black_box.trial_messages import Arrays
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, read_app
