@@ -30,8 +30,13 @@ ROWS = re.compile(r"\[All rows\]\(([\w/]+\.csv)\)\.")
 """The link to the rows of a table or figure of a paper."""
 TABLES = re.compile(r"\[Table\]\(([\w-]+\.csv)\)\.")
 """The link to a table of the reference that is a CSV file."""
-COPIED = ("reference/commands", "reference/settings", "reference/run-directory", "how-to/membership-attacks")
-"""Pages that hold what is generated, so that they can be read in the repository."""
+COPIED = {
+    "settings": "reference/settings",
+    "overview": "reference/commands",
+    "run-directory": "reference/run-directory",
+    "attacks": "how-to/membership-attacks",
+}
+"""Parts that stand in the repository too, so that they can be read there, each with its page."""
 LOGGER = get_plugin_logger("generated")
 WIDTH = 84
 """Columns of the help of a command."""
@@ -124,10 +129,12 @@ def csv_table(path: Path) -> str:
 
 
 def with_copies(markdown: str) -> str:
-    """Return a page with its generated parts between their marker and an end, as it stands in the repository."""
-    return MARKER.sub(
-        lambda marker: f"<!-- generated: {marker[1]} -->\n\n{PARTS[marker[1]]()}\n\n<!-- end: {marker[1]} -->", markdown
-    )
+    """Return a page as it stands in the repository, with each copied part between its marker and an end."""
+    return MARKER.sub(lambda marker: _with_copy(marker[1]) if marker[1] in COPIED else marker[0], markdown)
+
+
+def _with_copy(part: str) -> str:
+    return f"<!-- generated: {part} -->\n\n{PARTS[part]()}\n\n<!-- end: {part} -->"
 
 
 def page_of(name: str) -> Path:
@@ -137,7 +144,7 @@ def page_of(name: str) -> Path:
 
 def main() -> None:
     """Write what is generated into the pages of the repository that hold it."""
-    for path in map(page_of, COPIED):
+    for path in map(page_of, COPIED.values()):
         path.write_text(with_copies(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
@@ -196,25 +203,33 @@ def _setting_row(setting: "Setting") -> str:
     return f"<dt id='{name}'><code>{escape(key)}</code>{default}</dt>\n<dd>{explanation}</dd>\n{accepted}"
 
 
+def overview() -> str:
+    """Return the help of `fl-audit`: its commands, and the status with which they end."""
+    return _help(_program(), "fl-audit")
+
+
 @cache
 def commands() -> str:
-    """Return the options that many commands have, and the help of `fl-audit` and of each command without them."""
-    from fl_audit.cli.main import app
-
-    program = get_command(app)
-    assert isinstance(program, click.Group), "fl-audit has commands"
+    """Return the options that many commands have, and the help of each command without them."""
+    program = _program()
     shared = shared_options(program.commands.values())
     common = copy(next(iter(program.commands.values())))
     common.params = list(map(_without_panel, shared))
-    # The sections below name the commands and the groups of options.
-    overview = re.sub(r"\nCommands:\n.*?\n\n", "\n", _help(program, "fl-audit"), flags=re.DOTALL)
     options = _help(common, "").partition("\nOptions:\n")[2]
-    parts = [overview, "## Options of several commands", f"```text\n{options}"]
+    parts = ["## Options of several commands", f"```text\n{options}"]
     parts += [
         f"## {name}\n\n{_help(_without(command, shared), f'fl-audit {name}')}"
         for name, command in program.commands.items()
     ]
     return "\n\n".join(parts)
+
+
+def _program() -> click.Group:
+    from fl_audit.cli.main import app
+
+    program = get_command(app)
+    assert isinstance(program, click.Group), "fl-audit has commands"
+    return program
 
 
 def shared_options(commands: Iterable[click.Command]) -> list[click.Parameter]:
@@ -286,6 +301,7 @@ def _modules_of(kinds: Iterable[type]) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
+    "overview": overview,
     "commands": commands,
     "run-directory": columns,
     "attacks": attacks,

@@ -11,7 +11,7 @@ from flwr.clientapp.mod import LocalDpMod
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.black_box.audited_system import Mod
 from fl_audit.app_audits.black_box.legacy_adapter import layers_of
-from fl_audit.app_audits.black_box.message_tags import Observer
+from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning
 from fl_audit.privacy.accounting_enums import MultiplierReference

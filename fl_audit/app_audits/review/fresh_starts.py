@@ -16,7 +16,7 @@ from flwr.app import Context, Message, RecordDict, UserConfig
 from flwr.clientapp.mod import LocalDpMod
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Mod, StrategyStartCall, with_mods
-from fl_audit.app_audits.black_box.message_tensors import arrays_of, record_of
+from fl_audit.app_audits.black_box.trial_messages import arrays_of, record_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app

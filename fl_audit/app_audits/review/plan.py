@@ -15,11 +15,11 @@ import numpy as np
 from fl_audit.adjacency import Relation
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, StrategyStartCall
 from fl_audit.app_audits.black_box.black_box_trial import LOSS, BlackBoxTrial
-from fl_audit.app_audits.black_box.message_tensors import Arrays, arrays_of
 from fl_audit.app_audits.black_box.metric_lookups import names_asked
 from fl_audit.app_audits.black_box.recorder import errors_in
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.black_box.trial_messages import Arrays, arrays_of
 from fl_audit.app_audits.black_box.trial_models import is_moved_by
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim import StatedClaim

@@ -22,8 +22,8 @@ from fl_audit.adjacency import Relation
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Mod, StrategyStartCall
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.later_rounds import rounds_without_noise
-from fl_audit.app_audits.black_box.message_tensors import arrays_of
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.black_box.trial_messages import arrays_of
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.review.virtual_clients import VirtualClientGrid

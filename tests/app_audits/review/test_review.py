@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.black_box.audited_system import with_mods
 from fl_audit.app_audits.black_box.legacy_adapter import LegacyAdapter
-from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.black_box.trial_models import template_of, update_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialBudget
