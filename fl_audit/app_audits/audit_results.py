@@ -31,11 +31,11 @@ def review_result(review: ReviewResult, bundle: str | None = None) -> AuditResul
         verdict=review.verdict,
         headline=review_headline(review),
         lines=report_lines_of_review(review),
-        guarantee=guarantee_of_stated(review.stated, review.rounds),
+        guarantee=guarantee_of_stated(review.app_claim, review.rounds),
         scope=scope_of_trials(
             review.result, review.rounds, review.played_rounds, (*review.unseen, unseen_of_review(review))
         ),
-        warning=stated_claim_warning(review.stated, review.rounds),
+        warning=stated_claim_warning(review.app_claim, review.rounds),
         bundle=bundle,
         numbers=review_json(review),
     )

@@ -83,9 +83,9 @@ _GUESSED = "a seed that differs from start to start and can be guessed, such as 
 NOT_COMPARED = ComparedStarts("Starts in fresh processes were not compared: whether the noise repeats is not seen.")
 
 
-def compared_starts(stated: StatedAppClaim, traces: Sequence[StartTrace]) -> ComparedStarts:
+def compared_starts(app_claim: StatedAppClaim, traces: Sequence[StartTrace]) -> ComparedStarts:
     """Return the comparison of two traces of an app's start; with other numbers of traces, nothing is compared."""
-    if stated.claim is None:
+    if app_claim.claim is None:
         return ComparedStarts("No noise is claimed, so starts in fresh processes were not compared.")
     if len(traces) != 2:
         return NOT_COMPARED
