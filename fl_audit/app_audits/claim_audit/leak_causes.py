@@ -11,6 +11,7 @@ import numpy as np
 from fl_audit.app_audits.claim_audit.features import COARSE, LOW_BITS, projections
 from fl_audit.app_audits.claim_audit.transcript import FORM, Transcripts
 from fl_audit.array_types import Flags, Floats
+from fl_audit.report.template_files import template_texts
 
 _CLEAR = 5.0  # number of standard errors beyond which a difference counts as clear; it does not affect the verdict
 _REPEATED = 0.5  # correlation of the noise of two rounds above which the noise counts as repeated
@@ -24,18 +25,10 @@ class LeakCause(NamedTuple):
     fix: str  # the fix, as a sentence
 
 
-_NO_MORE = "Release no number beside the model that was not clipped, noised and accounted for."
-_BEAR = "Bear every reply that an ordinary client may send, an update of nothing among them, without an error."
-_ADD = "Add noise to what is released, from a generator that the operating system seeds anew in every run."
-_EVERYWHERE = "Add noise to every array that is released, or leave the array out of the release."
-_ON_A_GRID = "Add noise in double precision, and round the sum to a fixed grid of about a thousandth of the noise."
-_NEW_NOISE = "Draw new noise in every round, and compose the rounds."
-_AFTER = "Add momentum and other memory to what has its noise already, or count every round in which an update stays."
-_STEADY = "Account for the noise of every round as it is, or keep it as it was in the first round."
-_CONSTANT = "Let the size of the noise follow from constants that are known beforehand, and not from replies."
-_ONE_FORM = "Release arrays whose names, types and shapes are fixed beforehand, whatever clients send."
-_FINITE = "Refuse replies whose values are not finite, and bear every ordinary one with finite values."
-_ONE_VECTOR = "Clip all tensors of a client together, and give each of them noise for the same norm."
+def _cause(name: str, tensors: str = "", number: str = "", ratio: float = 1.0) -> LeakCause:
+    """Return a cause with its texts from the template `leak_causes.md`."""
+    texts = template_texts("leak_causes.md", cause=name, tensors=tensors, number=number, ratio=ratio)
+    return LeakCause(texts["words"], texts["fix"])
 
 
 def cause_of(transcripts: Transcripts, present: Flags, group: str) -> LeakCause | None:
@@ -47,29 +40,22 @@ def cause_of(transcripts: Transcripts, present: Flags, group: str) -> LeakCause 
     """
     refused = transcripts.refused[present].mean() - transcripts.refused[~present].mean()
     if abs(refused) > 0.5:
-        return LeakCause("Whether the mechanism goes on or ends with an error tells who took part.", _BEAR)
+        return _cause("refused")
     released = transcripts.has_release[present].mean() - transcripts.has_release[~present].mean()
     if abs(released) > 0.5:
-        return LeakCause("Whether a model is released at all tells who took part.", _BEAR)
+        return _cause("not released")
     form = _changed_form(transcripts, present, group)
     if form is not None:
         return form
     if transcripts.is_beside_model(group):
-        return LeakCause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
+        return _cause("beside model", number=group)
     constant, telling = _without_noise(transcripts, present)
     if telling and len(constant) == len(transcripts.tensors):
-        same = "The release is the same in every trial: there is no noise, or it comes from a fixed seed."
-        return LeakCause(same, _ADD)
+        return _cause("no noise")
     if telling:
-        names = ", ".join(telling)
-        bare = (
-            f"What is released of {names} is the same in every trial: no noise is added there, or it comes from a "
-            "fixed seed."
-        )
-        return LeakCause(bare, _EVERYWHERE)
+        return _cause("bare tensors", tensors=", ".join(telling))
     if group in LOW_BITS or group == COARSE:
-        rounded = "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
-        return LeakCause(rounded, _ON_A_GRID)
+        return _cause("rounded")
     # Each function looks for a cause that the earlier ones do not explain.
     causes = (look(transcripts, present) for look in (_over_rounds, _by_size, _where))
     return next((cause for cause in causes if cause is not None), None)
@@ -88,13 +74,8 @@ def _changed_form(transcripts: Transcripts, present: Flags, group: str) -> LeakC
         for column, name in enumerate(transcripts.names)
     )
     if is_form:
-        which = f" ({', '.join(tensors)})" if tensors else ""
-        text = f"The form of the released arrays{which} follows from who took part: their names, types or shapes."
-        return LeakCause(text, _ONE_FORM)
-    if tensors:
-        text = f"Whether the released values of {', '.join(tensors)} are finite follows from who took part."
-        return LeakCause(text, _FINITE)
-    return None
+        return _cause("form", tensors=", ".join(tensors))
+    return _cause("not finite", tensors=", ".join(tensors)) if tensors else None
 
 
 def _without_noise(transcripts: Transcripts, present: Flags) -> tuple[list[str], list[str]]:
@@ -128,19 +109,12 @@ def _over_rounds(transcripts: Transcripts, present: Flags) -> LeakCause | None:
     errors = spreads * np.sqrt(1 / max(len(ones), 1) + 1 / max(len(zeros), 1))
     correlation = np.corrcoef(noise[:, 0], noise[:, 1])[0, 1] if np.all(spreads > 0) else 0.0
     if correlation > _REPEATED:
-        repeated = "The same noise is used in several rounds: the difference of two releases has little of it."
-        return LeakCause(repeated, _NEW_NOISE)
+        return _cause("repeated")
     if shifts[-1] - shifts[0] > _CLEAR * np.hypot(errors[0], errors[-1]):
-        return LeakCause(
-            "What one client adds stays in the sum for several rounds, as with momentum before the noise: each round "
-            "shows it again, and the noise is for once.",
-            _AFTER,
-        )
+        return _cause("memory")
     if not (spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise))):
         return None
-    ratio = spreads[0] / max(spreads[-1], 1e-300)
-    text = f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
-    return LeakCause(text, _STEADY)
+    return _cause("shrinking", ratio=float(spreads[0] / max(spreads[-1], 1e-300)))
 
 
 def _by_size(transcripts: Transcripts, present: Flags) -> LeakCause | None:
@@ -150,9 +124,7 @@ def _by_size(transcripts: Transcripts, present: Flags) -> LeakCause | None:
     ones, zeros = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
     if not _is_clear(ones, zeros, steps[0].size):
         return None
-    ratio = max(ones, zeros) / min(ones, zeros)
-    text = f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
-    return LeakCause(text, _CONSTANT)
+    return _cause("size", ratio=max(ones, zeros) / min(ones, zeros))
 
 
 def _where(transcripts: Transcripts, present: Flags) -> LeakCause | None:
@@ -175,10 +147,7 @@ def _where(transcripts: Transcripts, present: Flags) -> LeakCause | None:
         smallest, largest = (inside[0] - error) / inside[1], (outside[0] + error) / outside[1]
         if smallest > 3 * largest:
             effects.append((smallest, name))
-    if not effects:
-        return None
-    text = f"It shows in {max(effects)[1]} above all: what is there is not covered as the rest is."
-    return LeakCause(text, _ONE_VECTOR)
+    return _cause("one tensor", tensors=max(effects)[1]) if effects else None
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
