@@ -13,7 +13,6 @@ from fl_audit.app_audits.black_box.recorder import ERROR, FAILED, evidence_names
 from fl_audit.app_audits.black_box.transcript_store import ResultColumns, TranscriptStore
 from fl_audit.app_audits.black_box.trial_messages import AbsentTargetMetrics, Observer, TargetAction
 from fl_audit.app_audits.black_box.working_copy import outside_words
-from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialErrorShares
 from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials
@@ -21,6 +20,7 @@ from fl_audit.app_audits.claim_audit.transcript import Transcript, stacked
 from fl_audit.app_audits.claim_audit.trial_results import findings, in_app_result
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.errors import InputError
+from fl_audit.report.template_files import template_lines
 from fl_audit.verdict.audit_result import AuditResult
 
 if TYPE_CHECKING:  # Clients import the module of `Audit`, which imports this one late.
@@ -137,8 +137,7 @@ def finish(
     result = _result(store)
     provisos = dict.fromkeys(_WORDS, _CRAFTED) if store.chosen_update == TargetAction.CRAFTED else {}
     audit_findings = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos)
-    notes = _notes(store, outside)
-    notes += _notes_on_rounds(result.claim, rounds_of_training)
+    notes = _notes(store, outside, rounds_of_training)
     refusals = tuple(map(_refused, result.refusals))
     stored_result = in_app_result(store.directory.name, result, audit_findings, rounds_of_training, refusals, notes)
     knows_others = _KNOWS_OTHERS if result.knowing is not None else ""
@@ -164,35 +163,21 @@ def _result(store: TranscriptStore) -> ClaimAudit:
     return replace(result, not_covered=store.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance)
 
 
-def _notes_on_rounds(claim: StatedClaim, rounds_of_training: int | None) -> tuple[str, ...]:
-    """Return a sentence on the rounds of the app's training that no trial plays; () if all are played."""
-    if rounds_of_training is None or rounds_of_training <= claim.rounds:
-        return ()
-    count = rounds_of_training - claim.rounds
-    unplayed = "the last one was" if count == 1 else f"the last {count} were"
-    return (
-        f"The verdict is about {claim.rounds} of the {rounds_of_training} rounds of the training: {unplayed} not "
-        f"played. A claim with rounds={rounds_of_training} has trials play all of them.",
-    )
-
-
-def _notes(store: TranscriptStore, outside: Sequence[str]) -> tuple[str, ...]:
+def _notes(store: TranscriptStore, outside: Sequence[str], rounds_of_training: int | None) -> tuple[str, ...]:
     """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits."""
     audit = store.audit
-    notes = [outside_words(outside)] if outside else []
-    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(store.evaluated_trials)
-    if needed > audit.trials:
-        notes.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
-    if len(store.contributions) > 1:
-        tried = f"The first trials tried the contributions {' and '.join(store.contributions)}"
-        notes.append(f"{tried}; all others played {store.chosen_update}, which told more.")
-    if audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records:
-        remark = "The numbers that clients report were left as they are: nothing is said of them."
-        notes.append(f'{remark} numbers="withheld" has a claim cover them.')
-    if audit.observer is Observer.CLIENT:
-        knows = "knows" if audit.knows_others or store.is_of_server else "does not know"
-        notes.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
-    if store.not_covered is None:
-        same = "Everybody else replied the same in every trial"
-        notes.append(f"{same}: the noise of the server alone has to keep the claim.")
-    return tuple(notes)
+    is_of_client = audit.observer is Observer.CLIENT
+    notes = template_lines(
+        "in_app_notes.md",
+        trials=audit.trials,
+        needed=fewest_trials(audit.claim, audit.confidence) + audit.trials - len(store.evaluated_trials),
+        contributions=store.contributions,
+        chosen=store.chosen_update,
+        ignores_numbers=audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records,
+        is_of_client=is_of_client,
+        knows_others=is_of_client and (audit.knows_others or store.is_of_server),
+        is_still=store.not_covered is None,
+        rounds=rounds_of_training,
+        played_rounds=audit.claim.rounds,
+    )
+    return (outside_words(outside), *notes) if outside else tuple(notes)

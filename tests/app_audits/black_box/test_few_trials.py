@@ -2,12 +2,12 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from fl_audit.app_audits.black_box.in_app_verdict import _notes_on_rounds
 from fl_audit.app_audits.black_box.target_mod import applying_action, held
 from fl_audit.app_audits.black_box.trial_messages import TargetAction, contribution, crafted, flat
 from fl_audit.app_audits.claim_audit import features
@@ -16,6 +16,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import broken_estimates
 from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials, guessed_epsilon
 from fl_audit.app_audits.claim_audit.transcript import Transcripts, linear_sketch_of
+from fl_audit.report.template_files import template_lines
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -189,6 +190,8 @@ def test_records_are_held_as_the_trial_wants() -> None:
     [(12, "1 of the 12 .* the last 11 were not .*rounds=12"), (2, "the last one was not"), (1, ""), (None, "")],
 )
 def test_rounds_of_the_training_that_no_trial_plays_are_said(rounds: int | None, said: str) -> None:
-    notes = _notes_on_rounds(StatedClaim("add-remove-client", epsilon=1.0), rounds)
+    facts: dict[str, Any] = {"trials": 220, "needed": 0, "contributions": (), "ignores_numbers": False}
+    facts |= {"is_of_client": False, "is_still": False, "rounds": rounds, "played_rounds": 1}
+    notes = template_lines("in_app_notes.md", **facts)
     assert bool(notes) is bool(said)
     assert re.search(said, " ".join(notes))
