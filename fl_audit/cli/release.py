@@ -62,8 +62,7 @@ def release(
     member_losses = read_numbers(members, names[0])
     other_losses = read_numbers(path, names[1])
 
-    from fl_audit.app_audits.model_release.checkpoint import read_checkpoint
-    from fl_audit.app_audits.model_release.release_audit import measure_release
+    from fl_audit.app_audits.model_release.release_audit import measure_release, read_checkpoint
     from fl_audit.app_audits.model_release.release_page import release_result, with_ceilings, write_release_page
 
     checkpoint = read_checkpoint(model)

@@ -136,7 +136,7 @@ class BlackBoxTrial:
             difference=lambda number, _: self._difference(number + 1),
             sketch=sketch_of(self._model),
             # Needed because mods may add noise to the observing client's reply.
-            own=(lambda: self._contributed) if is_of_client and system.mods else None,
+            contribution_before_mods=(lambda: self._contributed) if is_of_client and system.mods else None,
             released_numbers=_all_numbers if is_of_client else lambda _: {},
         )
         return recorded_trial(start, InProcessGrid(self._clients, self._reply), recorder)

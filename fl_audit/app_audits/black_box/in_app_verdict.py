@@ -96,11 +96,11 @@ def _hindrance(transcripts: Sequence[Transcript], present: NDArray[np.bool_], is
 def _refused(refusal: TrialErrorShares) -> str:
     if refusal.kind == _CLIENTS:
         shares = f"in {refusal.share_present:.0%} of trials with D and {refusal.share_absent:.0%} with D'"
-        return f"{_CLIENTS}: an error {shares} ({refusal.said})."
+        return f"{_CLIENTS}: an error {shares} ({refusal.error})."
     if refusal.kind != _ZERO:
         return refusal_words([refusal])[0]
     return (
-        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Trials "
+        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.error}. Trials "
         "have the smallest change of one value in its place."
     )
 

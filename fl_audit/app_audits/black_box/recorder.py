@@ -53,14 +53,14 @@ class _RecordedRound:
     """Recorded data of one round of a trial; each vector has the shape (parameters,)."""
 
     sent: Arrays  # the model that clients received
-    asked: set[int] = field(default_factory=set)  # node IDs of clients that were asked to train
+    recipients: set[int] = field(default_factory=set)  # node IDs of clients that were asked to train
     answered: set[int] = field(default_factory=set)  # node IDs of clients that replied without an error
     difference: Floats | None = None  # the update that the target's client learned, before the audit replaced it
     reply: Floats | None = None  # the update in the reply of the target's client
-    own: Floats | None = None  # the update in the observing client's reply minus its contribution before mods
+    mods_noise: Floats | None = None  # the update in the observing client's reply minus its contribution before mods
     has_arrived: bool = False  # whether a reply of the target's client with arrays arrived
     # Weight and update of the reply of each other client.
-    others: list[tuple[float, Floats]] = field(default_factory=list)
+    other_updates: list[tuple[float, Floats]] = field(default_factory=list)
 
 
 @dataclass
@@ -84,7 +84,7 @@ class TrialRecorder:
     knows_others: bool = False  # whether the mean contribution of all clients except the target's is recorded
     # Function that returns the observing client's last contribution before its mods, shape (parameters,). None if the
     # noise that these mods add is not recorded.
-    own: Callable[[], Floats] | None = None
+    contribution_before_mods: Callable[[], Floats] | None = None
     # Function from the strategy's result to the metrics that the claim covers: for each name, its values over rounds.
     released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
     errors: list[str] = field(init=False, default_factory=list)  # error messages of clients
@@ -120,13 +120,13 @@ class TrialRecorder:
 
     def _record_request(self, node: int, message: Message) -> None:
         # A second message to the same node begins the next round, because strategies need not number their rounds.
-        if not self._rounds or node in self._rounds[-1].asked:
+        if not self._rounds or node in self._rounds[-1].recipients:
             received = records_of(message)
             model = with_names(received, set(self.model)) or next(iter(received.values()), None)
             if model is None:
                 return
             self._rounds.append(_RecordedRound(model))
-        self._rounds[-1].asked.add(node)
+        self._rounds[-1].recipients.add(node)
         if node == self.watcher and self.observer is Observer.CLIENT:
             for name, record in message.content.config_records.items():
                 self._note(name, record)
@@ -140,7 +140,7 @@ class TrialRecorder:
             recorded_round.difference = None if answer is None else answer.update
         elif self.tag is not None and self.tag.is_still and len(self._rounds) == 1:
             self.arrived[node] = _digest(reply)
-        is_own = node == self.watcher and self.own is not None
+        is_own = node == self.watcher and self.contribution_before_mods is not None
         is_seen = node == self.target and self.observer is Observer.SERVER
         if not (is_own or is_seen or self.knows_others):
             return
@@ -152,9 +152,9 @@ class TrialRecorder:
         if node == self.target:
             recorded_round.reply = update
         elif np.all(np.isfinite(update)):
-            recorded_round.others.append((_weight(reply), update))
-        if is_own and self.own is not None:
-            recorded_round.own = np.nan_to_num(update - self.own())
+            recorded_round.other_updates.append((_weight(reply), update))
+        if is_own and self.contribution_before_mods is not None:
+            recorded_round.mods_noise = np.nan_to_num(update - self.contribution_before_mods())
         if is_seen:
             for record in reply.content.metric_records.values():
                 self._note("reply", record)
@@ -188,9 +188,11 @@ class TrialRecorder:
         learned += [None] * (self.rounds - len(recorded_rounds))
         difference = np.stack([self.difference(index, update) for index, update in enumerate(learned)])
         other_means = _stacked(
-            [_mean(recorded_round.others) for recorded_round in recorded_rounds], self.rounds, size, 0.0
+            [_mean(recorded_round.other_updates) for recorded_round in recorded_rounds], self.rounds, size, 0.0
         )
-        own_updates = _stacked([recorded_round.own for recorded_round in recorded_rounds], self.rounds, size, 0.0)
+        mods_noises = _stacked(
+            [recorded_round.mods_noise for recorded_round in recorded_rounds], self.rounds, size, 0.0
+        )
         # A reply that does not change the model contributes nothing.
         contributed = any(
             recorded_round.has_arrived and np.any(difference[index])
@@ -205,7 +207,7 @@ class TrialRecorder:
             released=values,
             direction=difference,
             others=other_means,
-            own=own_updates,
+            own=mods_noises,
             contributed=contributed,
             has_release=has_release,
             numbers=self._summary(recorded_rounds, refusal),
@@ -217,7 +219,7 @@ class TrialRecorder:
         """Return all recorded numbers by name, with a mark if the target's client owes a reply."""
         numbers = _summarised(self._numbers, self.errors, refusal)
         is_owed = any(
-            self.target in recorded_round.asked - recorded_round.answered for recorded_round in recorded_rounds
+            self.target in recorded_round.recipients - recorded_round.answered for recorded_round in recorded_rounds
         )
         return numbers | {FAILED: 1.0} if self.tag is not None and is_owed else numbers
 

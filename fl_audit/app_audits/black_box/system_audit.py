@@ -263,7 +263,8 @@ def audit_system(
         say(outside_words(sorted(log.outside)))
     # Of malformed inputs nothing is known by this: a strategy may refuse them.
     is_unplayed = bool(result.refused) and not result.tests and system.model is None
-    return replace(result, asked=log.asked, hindrance=_OWN_MODEL if is_unplayed else _hindrance(log.failed))
+    hindrance = _OWN_MODEL if is_unplayed else _hindrance(log.failed)
+    return replace(result, trial_summaries=log.trial_summaries, hindrance=hindrance)
 
 
 def _bears_zero(system: AuditedSystem, players: "WorkerPool[TrialChunk, ChunkTrials]", until: float) -> bool:
@@ -308,7 +309,7 @@ def _ends_well(transcript: Transcript) -> bool:
 class _TrialLog:
     """Facts about all trials of an audit so far, besides their transcripts."""
 
-    asked: dict[str, ScenarioTrialsSummary] = field(default_factory=dict)  # number of trials and names, by scenario
+    trial_summaries: dict[str, ScenarioTrialsSummary] = field(default_factory=dict)  # by the name of the scenario
     failed: Counter[str] = field(default_factory=Counter)  # number of trials with each error message of clients
     outside: set[str] = field(default_factory=set)  # paths outside of the working copies to which trials wrote
     last_words: dict[str, str] = field(default_factory=dict)  # the strategy's last refusal, by scenario
@@ -318,10 +319,10 @@ class _TrialLog:
 
         Returns the names of recorded numbers from which D and D' could be told apart.
         """
-        summary = self.asked.get(name, ScenarioTrialsSummary())
+        summary = self.trial_summaries.get(name, ScenarioTrialsSummary())
         numbers = evidence_names(transcripts)
         trials = max(summary.trials, first + len(transcripts))
-        self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*summary.names, *numbers))))
+        self.trial_summaries[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*summary.names, *numbers))))
         self.failed.update(error for transcript in transcripts for error in errors_in(transcript)[:1])
         self.last_words.update(
             (name, transcript.refusal) for transcript in transcripts if transcript.refusal is not None

@@ -181,7 +181,7 @@ def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:
     """Return sentences on trials in which the mechanism raised an error, one sentence for each error message."""
     alike = dict[tuple[str, bool], list[TrialErrorShares]]()
     for refusal in refusals:
-        alike.setdefault((_beginning(refusal.said), refusal.is_allowed), []).append(refusal)
+        alike.setdefault((_beginning(refusal.error), refusal.is_allowed), []).append(refusal)
     return tuple(_refused_alike(shares) for shares in alike.values())
 
 
@@ -194,7 +194,7 @@ def _refused_alike(refusals: Sequence[TrialErrorShares]) -> str:
     shares = f"refused in {with_it} of trials with D and {without} with D'"
     text = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
     suffix = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
-    return f"{', '.join(kinds[:_MOST_KINDS])}{suffix}: {text} ({_beginning(first.said)})."
+    return f"{', '.join(kinds[:_MOST_KINDS])}{suffix}: {text} ({_beginning(first.error)})."
 
 
 def _beginning(text: str) -> str:

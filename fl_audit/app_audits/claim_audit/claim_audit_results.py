@@ -104,7 +104,7 @@ class TrialErrorShares:
     """
 
     kind: str  # name of the scenario
-    said: str  # the error message, in one line
+    error: str  # the error message, in one line
     share_present: float  # share of the trials with D that ended with an error, from 0 to 1
     share_absent: float  # share of the trials with D' that ended with an error, from 0 to 1
     is_allowed: bool  # whether the input was malformed, so that an error is a correct reply
@@ -162,7 +162,7 @@ class ClaimAudit:
     # The reason why `knowing` does not refute the claim.
     not_covered: OthersNoiseShareReason = OthersNoiseShareReason.SHARES
     # The trials of each scenario, keyed by its name.
-    asked: Mapping[str, ScenarioTrialsSummary] = field(default_factory=dict)
+    trial_summaries: Mapping[str, ScenarioTrialsSummary] = field(default_factory=dict)
     # Numbers of the rounds after those of the claim in which the strategy releases without its noise.
     bare_rounds: tuple[int, ...] = ()
     hindrance: str = ""  # why many trials are not valid, as a sentence; empty if no reason is known

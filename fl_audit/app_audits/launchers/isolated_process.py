@@ -114,7 +114,7 @@ class AnswerWriter:
 
     def __init__(self) -> None:
         request = json.loads(sys.stdin.buffer.read())
-        self.asked: dict[str, Any] = request["asked"]
+        self.request: dict[str, Any] = request["asked"]
         self._key, self._descriptor, self.count = str(request["key"]), int(request["descriptor"]), 0
         # Programs that other people's code starts do not inherit the pipe.
         os.set_inheritable(self._descriptor, False)
@@ -255,14 +255,14 @@ def main() -> None:
     """Read a request from standard input, call the function that it names, and send the answer through the pipe."""
     # Read before other people's code is imported.
     writer = AnswerWriter()
-    module, _, name = str(writer.asked["function"]).partition(":")
+    module, _, name = str(writer.request["function"]).partition(":")
     function: IsolatedFunction = getattr(import_module(module), name)
 
     def tell(values: dict[str, Any], is_done: bool = False) -> None:
         writer.send(values | {"is_done": is_done})
 
     try:
-        values = function(writer.asked["request"], tell)
+        values = function(writer.request["request"], tell)
     except InputError as error:
         values = {"error": str(error)}
     except OSError as error:

@@ -6,46 +6,69 @@ records for other reasons, and losses under one model depend on each other; the 
 nothing. Losses of one model never confirm a claim, since another attack may tell more.
 """
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.model_release.checkpoint import Checkpoint
+from fl_audit.array_files import read_arrays
 from fl_audit.array_types import Floats, finite
-from fl_audit.audits.canaries.bounds import one_run_bound
+from fl_audit.audits.canaries.bounds import OneRunBound, one_run_bound
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.errors import require
+from fl_audit.ordinary_files import require_ordinary, sha256_of
 from fl_audit.released_model.empirical_star import OutstandingMembers, outstanding_members
 from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon_star
 from fl_audit.statistics.lower_bound_methods import ScoreDistribution
-from fl_audit.statistics.lower_bounds import all_bounds
+from fl_audit.statistics.lower_bounds import LowerBound, all_bounds
 from fl_audit.statistics.significance_levels import FAMILY_LEVEL
+from fl_audit.tensor_files import open_tensors
 from fl_audit.verdict.verdict import Verdict
 
+Bound = LowerBound | OneRunBound
 FALSE_ALARMS = 0.01
 """Share of other records that the loss attack may take for members, where members are listed that stand out."""
+_SAFETENSORS = ".safetensors"
+_NUMPY = ".npz"
 
 
-class Bound(Protocol):
-    """Numbers that every lower bound on epsilon has, by whichever method it was computed."""
+@dataclass(frozen=True)
+class Checkpoint:
+    """The file of a released model, by which others recognise it."""
 
-    @property
-    def method(self) -> str:
-        """Name of the method."""
+    file: str  # name of the file, without its directory
+    sha256: str  # digest of the file, hexadecimal
+    tensors: int  # number of tensors
+    parameters: int  # number of values in all tensors, buffers included
 
-    @property
-    def epsilon(self) -> float:
-        """The lower bound on epsilon, at least 0."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `model` of `summary.json`."""
+        return asdict(self)
 
-    @property
-    def confidence(self) -> float:
-        """Confidence of the bound."""
 
-    @property
-    def limit_of_detection(self) -> float:
-        """The largest bound that so many losses can give."""
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Return what the file of a model holds; raise `InputError` unless it is a readable .safetensors or .npz file."""
+    require_ordinary("model", path)
+    require(path.is_file(), f"model {path} is missing: accepted is a file {_SAFETENSORS} or {_NUMPY}")
+    is_known = path.suffix in (_SAFETENSORS, _NUMPY)
+    # Other formats, such as those of torch.save, are pickles, which run code when they are read.
+    require(
+        is_known, f"model {path} is a file {path.suffix or 'without a suffix'}: accepted is {_SAFETENSORS} or {_NUMPY}"
+    )
+    shapes = list(_shapes(path))
+    require(bool(shapes), f"model {path} has no tensors: accepted is a file with the parameters of a model")
+    return Checkpoint(path.name, sha256_of(path), len(shapes), sum(map(prod, shapes)))
+
+
+def _shapes(path: Path) -> Iterable[tuple[int, ...]]:
+    if path.suffix == _NUMPY:
+        return [array.shape for array in read_arrays(path).values()]
+    with open_tensors(path) as file:
+        return [tuple(file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def merged(claim_audit: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
         refused=claim_audit.refused + second.refused,
         knowing=knowing.knowing,
         not_covered=knowing.not_covered,
-        asked={**claim_audit.asked, **second.asked},
+        trial_summaries={**claim_audit.trial_summaries, **second.trial_summaries},
         hindrance=claim_audit.hindrance or second.hindrance,
     )
 
@@ -196,7 +196,7 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
     channel_results = []
     broken_tests = [test for result in results for test in result.tests if test.is_broken]
     broken = {test.distinguisher.kind for test in broken_tests}
-    summaries = {name: summary for result in results for name, summary in result.asked.items()}
+    summaries = {name: summary for result in results for name, summary in result.trial_summaries.items()}
     for aside in SideChannel:
         # A number is tested in one of the scenarios that release it, whichever tells most.
         tests = [

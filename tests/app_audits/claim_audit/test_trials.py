@@ -180,7 +180,7 @@ def test_refusing_what_is_malformed_is_no_leak_and_refusing_an_ordinary_update_i
     assert allowed.refusals[0].share_absent == 1
     refused = result_of(_CLAIM, make)
     assert refused.verdict is Verdict.VIOLATED
-    assert refused.refusals[0].said == "it refused"
+    assert refused.refusals[0].error == "it refused"
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ import torch
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
-from fl_audit.app_audits.model_release.checkpoint import read_checkpoint
+from fl_audit.app_audits.model_release.release_audit import read_checkpoint
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.released_model.empirical_star import loss_attacks, outstanding_members

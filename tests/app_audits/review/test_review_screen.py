@@ -174,7 +174,7 @@ def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
         "metrics": ScenarioTrialsSummary(460, ("metrics: acc", "array: x")),
         "evaluation": ScenarioTrialsSummary(80, ("form: y",)),
     }
-    result, kinds = _result(three, asked=asked), ["metrics", "evaluation"]
+    result, kinds = _result(three, trial_summaries=asked), ["metrics", "evaluation"]
     found = {
         leak.aside: (leak.is_played, leak.trials, leak.share, leak.names)
         for leak in side_channel_results([result], kinds)
@@ -189,7 +189,8 @@ def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
     """The reason may be the time, the budget, no release, or an error in every trial."""
     kinds = ["metrics", "evaluation", "more examples than true", "running statistics, own model"]
     result = _result(
-        asked={kind: ScenarioTrialsSummary(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)}
+        trial_summaries={kind: ScenarioTrialsSummary(100, ("metrics: loss",)) for kind in kinds},
+        **{where: tuple(kinds)},
     )
     said = _beside(result, kinds)
     assert "told nothing" not in said
@@ -206,21 +207,21 @@ def test_too_few_trials_to_refute_anything_tell_not_nothing(verdict: Verdict) ->
     kind = "more examples than true"
     few = replace(_test(kind, "examples", bound=0.6), ceiling=0.6)
     found = side_channel_results(
-        [_result(verdict=verdict, tests=(few,), asked={kind: ScenarioTrialsSummary(85)})], [kind]
+        [_result(verdict=verdict, tests=(few,), trial_summaries={kind: ScenarioTrialsSummary(85)})], [kind]
     )
     assert [leak.untried for leak in found if leak.aside is SideChannel.EXAMPLES] == [{TOO_FEW: (kind,)}]
 
 
 def test_what_told_nothing_is_held_to_a_claim_only_where_there_is_one() -> None:
     three, kind = StatedClaim("add-remove-client", epsilon=3.0), "many examples"
-    result = _result(three, asked={kind: ScenarioTrialsSummary(60)})
+    result = _result(three, trial_summaries={kind: ScenarioTrialsSummary(60)})
     said = _beside(result, [kind], stated=StatedAppClaim(None, "nothing is named"))
     assert "epsilon 3 in 60 trials" in said
 
 
 def test_of_two_kinds_about_one_thing_the_one_that_was_not_tried_is_named() -> None:
     kinds = ["many examples", "more examples than true"]
-    result = _result(asked={kinds[0]: ScenarioTrialsSummary(60)}, unplayed=(kinds[1],))
+    result = _result(trial_summaries={kinds[0]: ScenarioTrialsSummary(60)}, unplayed=(kinds[1],))
     (found,) = (leak for leak in side_channel_results([result], kinds) if leak.aside is SideChannel.EXAMPLES)
     assert (found.is_played, found.trials) == (True, 60)
     assert list(found.untried.values()) == [(kinds[1],)]
@@ -249,7 +250,8 @@ def _test(kind: str, group: str, right: int = 400, bound: float = 9.0) -> Distin
 
 def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
     result = _result(
-        tests=(_test("metrics", "metrics: loss"),), asked={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))}
+        tests=(_test("metrics", "metrics: loss"),),
+        trial_summaries={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))},
     )
     told = side_channel_results([result], ["metrics"])
     line = dict(report_lines_of_review(_review(result, leaks=told)))["Beside the model"]
@@ -274,7 +276,7 @@ def test_a_number_that_told_in_another_scenario_is_not_said_to_tell_nothing() ->
     kinds = ["metrics", "more examples than true"]
     asked = dict.fromkeys(kinds, ScenarioTrialsSummary(460, ("metrics: loss",)))
     for group, share in (("metrics: loss", 1.0), ("what was released along it", None)):
-        result = _result(tests=(_test(kinds[1], group, bound=9.0),), asked=asked)
+        result = _result(tests=(_test(kinds[1], group, bound=9.0),), trial_summaries=asked)
         leaks = {leak.aside: leak for leak in side_channel_results([result], kinds)}
         assert (leaks[SideChannel.METRICS].share, leaks[SideChannel.EXAMPLES].share) == (share, 1.0)
 
@@ -332,9 +334,9 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
     assert system.metrics == ("acc",)
     few = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
     result = audit_system(system, CLAIM, budget=few, include=["metrics"])
-    names = {name.removeprefix("metrics: ") for name in result.asked["metrics"].names}
+    names = {name.removeprefix("metrics: ") for name in result.trial_summaries["metrics"].names}
     assert {"one", "mean of all", "length of all", "by.first", "n"} <= names
-    assert result.asked["metrics"].trials == 80
+    assert result.trial_summaries["metrics"].trials == 80
     assert result.tests[0].right == result.tests[0].trials
 
 
