@@ -8,7 +8,7 @@ import numpy as np
 
 from fl_audit.array_types import Floats
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.learning.metric_names import CLIENT_CLASSES, WORST_CLIENT, is_smaller_better, training_column
 from fl_audit.learning.metrics import TestOutputs, metric_function
 from fl_audit.server.release_evaluation import ReleaseWithOutputs

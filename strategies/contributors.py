@@ -17,7 +17,7 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
+from fl_audit.federation.local_dpsgd import ClientRandomness, step_sample
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.mechanisms.noise_addition import add_noise
+from fl_audit.mechanisms.noise_draws import add_noise
 from fl_audit.mechanisms.noises.mechanism_noise import Normals, ServerNoiseDraws
 from fl_audit.strategies.sums_with_noise import is_sum_with_noise
 from fl_audit.trial_batches import TrialBatch

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32, Integers
-from fl_audit.data.data_paths import locate
+from fl_audit.data.data_files import locate, read_bytes
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_owners
-from fl_audit.data.file_reading import read_bytes
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require
 

@@ -13,7 +13,7 @@ from PIL import Image
 from fl_audit.array_types import Floats32
 from fl_audit.data import remedies
 from fl_audit.data.column_encoding import described_names
-from fl_audit.data.data_paths import resolve
+from fl_audit.data.data_files import resolve
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.errors import InputError, require

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32
-from fl_audit.data.file_reading import read_text
+from fl_audit.data.data_files import read_text
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, DataWarning
 from fl_audit.data.multi_array_records import packed
 from fl_audit.errors import InputError, require

@@ -10,11 +10,10 @@ import numpy as np
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.crafted_records import single_record
 from fl_audit.data.neighbours import replacement_positions
 from fl_audit.data.partition import partition_records, user_shards, users_of
 from fl_audit.data.record_selection import FEWEST_POPULATION, Split, select_records
-from fl_audit.data.records import Records
+from fl_audit.data.records import Records, single_record
 from fl_audit.federation.federation import Federation
 from fl_audit.randomness import Purpose, generator
 

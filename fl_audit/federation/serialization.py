@@ -12,8 +12,8 @@ from fl_audit.array_types import Floats32, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
 from fl_audit.federation.record_tensors import Examples
+from fl_audit.learning.fast_path_checks import ModelExecutionProfile
 from fl_audit.learning.frozen_backbones import VggCore
-from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device, to_device

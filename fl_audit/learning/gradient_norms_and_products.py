@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.layers import LayerCall
-from fl_audit.learning.microbatching import Microbatch
+from fl_audit.learning.microbatching import GroupedRecords, Microbatch
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.unit_norms import unit_norms

@@ -11,8 +11,7 @@ from fl_audit.data.record_selection import Split, select_records
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.federation.federation_enums import EpsilonStarLocation
-from fl_audit.federation.model_check_records import probe_records
-from fl_audit.federation.record_tensors import model_for
+from fl_audit.federation.record_tensors import model_for, probe_records
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.metric_names import metrics_of_task
 from fl_audit.learning.metrics import require_metrics

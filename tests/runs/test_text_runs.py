@@ -11,7 +11,7 @@ import pytest
 from fl_audit.data.catalogue import load_source
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.model_check_records import probe_records
+from fl_audit.federation.record_tensors import probe_records
 from fl_audit.federation.serialization import sent_federation
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_config

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from fl_audit.array_types import Floats
-from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
+from fl_audit.mechanisms.noise_draws import number_of_directions, orthonormal_directions
 from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.verdict.noise_measurement import NoiseMeasurer
 from fl_audit.verdict.noise_statistics import NoiseStatistics

@@ -18,7 +18,7 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ObservedRound
 from fl_audit.federation.record_tensors import Examples
-from fl_audit.learning.grouped_records import GroupedRecords
+from fl_audit.learning.microbatching import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
