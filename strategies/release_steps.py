@@ -61,7 +61,7 @@ class ReleaseSteps(Strategy):
         draws = self.noise_draws[batch.name]
         if isinstance(draws, RecordedDraws):
             draws.deviations.append(sigma)
-        return add_noise(total, draws.next(normals, server_round), sigma)
+        return add_noise(total, draws(normals, server_round), sigma)
 
     def post_process_sums(self, batch: TrialBatch, server_round: int, noised: Tensor) -> Tensor:
         """Return what the server releases of noised sums; a subclass may round, clamp or project them.

@@ -66,7 +66,9 @@ def gradient_norms_and_products(
     model.forget()
     for block in records.blocks(model.examples_per_pass):
         passes = [
-            _of_pass(model, models[rows], block.microbatch(rows), None if vectors is None else vectors[rows].float())
+            _of_pass(
+                model, models[rows], block.grouped_microbatch(rows), None if vectors is None else vectors[rows].float()
+            )
             for rows in slices(len(models), model.trials_per_pass(block.width))
         ]
         norms.append(torch.cat([of_pass.norms for of_pass in passes]))

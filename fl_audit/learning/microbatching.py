@@ -93,22 +93,25 @@ class ClippedSumInputs(Microbatch):
 
     # Indices of the examples that each trial processes, int64 (trials, width); None if each processes all.
     chosen: Tensor | None = None
+    users: Tensor | None = None  # number of each example's user, int64 (n,); None if each example is a user
 
     @classmethod
-    def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "ClippedSumInputs":
+    def of(
+        cls, features: Tensor, labels: Tensor, taking_part: Tensor | None, users: Tensor | None = None
+    ) -> "ClippedSumInputs":
         """Return the examples of a clipped sum in the form that is cheaper to compute with.
 
         If a trial's sample contains more than the share `GATHERED_BELOW` of the examples, the result has all examples,
         with weights 0 and 1. Otherwise the result has only the sampled examples of each trial.
 
-        Shapes: `features` (n, *shape), `labels` (n,), `taking_part` (trials, n).
+        Shapes: `features` (n, *shape), `labels` (n,), `taking_part` (trials, n), `users` (n,).
         """
         if taking_part is None:
-            return cls(features, labels)
+            return cls(features, labels, users=users)
         if not is_gathering_cheaper(taking_part):
-            return cls(features, labels, taking_part.float())
+            return cls(features, labels, taking_part.float(), users=users)
         sample_weights, chosen = _gathered(taking_part)
-        return cls(features, labels, sample_weights, chosen=chosen)
+        return cls(features, labels, sample_weights, chosen=chosen, users=users)
 
     @property
     def width(self) -> int:
@@ -125,6 +128,22 @@ class ClippedSumInputs(Microbatch):
             return Microbatch(self.features[rows, examples].float(), self.labels[rows, examples], sample_weights)
         trials = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
         return Microbatch(self.features[trials, index].float(), self.labels[trials, index], sample_weights)
+
+    def grouped_microbatch(self, rows: slice) -> Microbatch:
+        """Return all examples for one pass over some trials, grouped by user."""
+        microbatch = self.microbatch(rows, slice(0, self.width))
+        if self.users is None:
+            return microbatch
+        if self.chosen is None:
+            return microbatch.with_groups(self._shared_groups)
+        assert microbatch.sample_weights is not None, "what fills up a row does not count"
+        user_numbers = torch.where(microbatch.sample_weights > 0, self.users[self.chosen[rows]], -1)
+        return microbatch.with_groups(UserGroups(user_numbers))
+
+    @cached_property
+    def _shared_groups(self) -> UserGroups:
+        assert self.users is not None
+        return UserGroups(self.users)
 
 
 def is_gathering_cheaper(taking_part: Tensor) -> bool:
@@ -156,35 +175,6 @@ def _gathered(taking_part: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class RecordBlock:
-    """Records of whole users that fit into one pass, that is, one forward and backward computation."""
-
-    inputs: ClippedSumInputs  # the records, with the samples of the trials
-    users: Tensor | None  # number of each record's user, int64 (n,); None if each record is a user
-
-    @property
-    def width(self) -> int:
-        """Number of records that each trial processes, at least 1."""
-        return self.inputs.width
-
-    @cached_property
-    def _shared_groups(self) -> UserGroups:
-        assert self.users is not None
-        return UserGroups(self.users)
-
-    def microbatch(self, rows: slice) -> Microbatch:
-        """Return the block's records for one pass over some trials, grouped by user."""
-        microbatch = self.inputs.microbatch(rows, slice(0, self.width))
-        if self.users is None:
-            return microbatch
-        if self.inputs.chosen is None:
-            return microbatch.with_groups(self._shared_groups)
-        assert microbatch.sample_weights is not None, "what fills up a row does not count"
-        user_numbers = torch.where(microbatch.sample_weights > 0, self.users[self.inputs.chosen[rows]], -1)
-        return microbatch.with_groups(UserGroups(user_numbers))
-
-
-@dataclass(frozen=True)
 class GroupedRecords:
     """Records in an order in which each user's records are adjacent, and users with few records come first.
 
@@ -199,7 +189,9 @@ class GroupedRecords:
     user_order: Tensor | None = None
     # Position of each sorted record before sorting, int64 (n,); None if no record was moved.
     record_order: Tensor | None = None
-    _blocks: dict[int, list[RecordBlock]] = field(default_factory=dict)  # blocks of all records, keyed by their limit
+    _blocks: dict[int, list[ClippedSumInputs]] = field(
+        default_factory=dict
+    )  # blocks of all records, keyed by their limit
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, users: Tensor | None) -> "GroupedRecords":
@@ -237,7 +229,7 @@ class GroupedRecords:
         """Whether each trial has its own records; otherwise all trials share them."""
         return self.labels.dim() == 2
 
-    def blocks(self, limit: int, taking_part: Tensor | None = None) -> Iterator[RecordBlock]:
+    def blocks(self, limit: int, taking_part: Tensor | None = None) -> Iterator[ClippedSumInputs]:
         """Yield blocks of whole users with about `limit` records per trial; a block has at least one user.
 
         Blocks in which no trial has a record are left out.
@@ -252,13 +244,14 @@ class GroupedRecords:
             self._blocks[limit] = list(self._cut(limit, None))
         yield from self._blocks[limit]
 
-    def _cut(self, limit: int, taking_part: Tensor | None) -> Iterator[RecordBlock]:
+    def _cut(self, limit: int, taking_part: Tensor | None) -> Iterator[ClippedSumInputs]:
         for records in self._record_slices(limit, taking_part):
             index = (slice(None), records) if self.is_own else records
             sample = None if taking_part is None else taking_part[:, records]
-            inputs = ClippedSumInputs.of(self.features[index], self.labels[index], sample)
-            if inputs.width:
-                yield RecordBlock(inputs, None if self.users is None else self.users[records])
+            users = None if self.users is None else self.users[records]
+            block = ClippedSumInputs.of(self.features[index], self.labels[index], sample, users)
+            if block.width:
+                yield block
 
     def _record_slices(self, limit: int, taking_part: Tensor | None) -> Iterator[slice]:
         """Yield the slice of the records of each block."""

@@ -279,7 +279,7 @@ class StackedModel(ModelPasses):
                 full = min(width, (batch_trials or len(models)) - rows.start)
                 index = _padded_rows(rows, full)
                 norm = clipping_norm[index].unsqueeze(1) if isinstance(clipping_norm, Tensor) else clipping_norm
-                sum_pass = ClippedSumPass(models[index], block.microbatch(rows), norm, slack)
+                sum_pass = ClippedSumPass(models[index], block.grouped_microbatch(rows), norm, slack)
                 is_direct = number == 0 and index is rows  # the first pass writes its sums where they belong
                 sums = total[rows] if is_direct else torch.empty_like(sum_pass.models)
                 sums_of_bits = None if bits is None else bits.new_empty(len(sums))
