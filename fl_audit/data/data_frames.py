@@ -74,7 +74,7 @@ def source_of_frames(
     settings: TableSettings,
     name: str,
     title: str,
-    words: Mapping[str, int] | None = None,
+    words: Mapping[str, int] | None,
 ) -> LoadedDataset:
     """Convert one table of training records, or two with the official test records last, to a data set.
 

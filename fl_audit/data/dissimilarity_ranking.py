@@ -167,35 +167,44 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 
 
 def ranked_pairs(
-    inside: Records, outside: Records, measure: Measure, count: int, farthest: bool = True, skipped: int = 0
+    inside_records: Records,
+    outside_records: Records,
+    measure: Measure,
+    count: int,
+    farthest: bool = True,
+    skipped: int = 0,
 ) -> tuple[tuple[int, int], ...]:
     """Return the most dissimilar or most similar pairs of a record in D and a record outside D, best pair first.
 
-    Each pair is (position in `inside`, position in `outside`). Raises `InputError` if a dissimilarity is undefined, see
-    `check_measurable`.
+    Each pair is (position in `inside_records`, position in `outside_records`). Raises `InputError` if a dissimilarity
+    is undefined, see `check_measurable`.
 
     `skipped`: `skipped` plus `count` is at most n m. The needed memory does not grow with `skipped`.
     """
-    inside, outside = _checked_pairs(inside, outside, measure, skipped + count)
+    inside_records, outside_records = _checked_pairs(inside_records, outside_records, measure, skipped + count)
     last = None
     while skipped >= _KEPT:
-        last = _first_pairs(inside, outside, _RankedPairSearch(measure, _KEPT, farthest, last)).last
+        last = _first_pairs(inside_records, outside_records, _RankedPairSearch(measure, _KEPT, farthest, last)).last
         skipped -= _KEPT
-    best = _first_pairs(inside, outside, _RankedPairSearch(measure, skipped + count, farthest, last))
+    best = _first_pairs(inside_records, outside_records, _RankedPairSearch(measure, skipped + count, farthest, last))
     return tuple(zip(best.rows[skipped:].tolist(), best.columns[skipped:].tolist(), strict=True))
 
 
-def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> tuple[Records, Records]:
-    inside = comparable(inside, measure)
-    outside = comparable(outside, measure)
-    accepted = f"accepted is that of the inside records, {inside.shape}"
-    require(inside.shape == outside.shape, f"outside records have shape {outside.shape}: {accepted}")
-    pairs = len(inside) * len(outside)
+def _checked_pairs(
+    inside_records: Records, outside_records: Records, measure: Measure, count: int
+) -> tuple[Records, Records]:
+    inside_records = comparable(inside_records, measure)
+    outside_records = comparable(outside_records, measure)
+    accepted = f"accepted is that of the inside records, {inside_records.shape}"
+    require(
+        inside_records.shape == outside_records.shape, f"outside records have shape {outside_records.shape}: {accepted}"
+    )
+    pairs = len(inside_records) * len(outside_records)
     accepted = f"1 to {pairs}, the number of pairs of a record in D and one outside"
     require(1 <= count <= pairs, f"neighbour-rank is {count}: accepted are {accepted}")
-    for records in (inside, outside):
+    for records in (inside_records, outside_records):
         measures.check_measurable(records, measure)
-    return inside, outside
+    return inside_records, outside_records
 
 
 class _ScoredPair(NamedTuple):
@@ -214,13 +223,13 @@ class _RankedPairSearch:
     after: _ScoredPair | None = None
 
 
-def _first_pairs(inside: Records, outside: Records, search: _RankedPairSearch) -> "_RankedPairs":
+def _first_pairs(inside_records: Records, outside_records: Records, search: _RankedPairSearch) -> "_RankedPairs":
     best = _RankedPairs.none()
-    size = measures.rows_in_block(inside, search.measure)
-    for row in range(0, len(inside), size):
-        mine = measures.prepare(inside.features[row : row + size], search.measure)
-        for column in range(0, len(outside), size):
-            yours = measures.prepare(outside.features[column : column + size], search.measure)
+    size = measures.rows_in_block(inside_records, search.measure)
+    for row in range(0, len(inside_records), size):
+        mine = measures.prepare(inside_records.features[row : row + size], search.measure)
+        for column in range(0, len(outside_records), size):
+            yours = measures.prepare(outside_records.features[column : column + size], search.measure)
             best = best.merged(_ranked_in_block(mine, yours, (row, column), search, best), search.count)
     return best
 

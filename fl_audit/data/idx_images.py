@@ -35,7 +35,7 @@ def find_mnist(directory: Path | None) -> list[Path]:
     return locate(directory, "mnist", *_MNIST_FILES)
 
 
-def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset:
+def load_mnist(directory: Path | None, user: str | None) -> LoadedDataset:
     """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 training and 10,000 test records.
 
     Raises `InputError` if one of the four published files is missing or damaged.

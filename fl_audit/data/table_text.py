@@ -46,7 +46,7 @@ _MARKS = (
 )
 
 
-def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
+def workbook_text(content: bytes, path: Path, sheet: str | None) -> str:
     """Return a sheet of an Excel workbook as CSV text; blank rows become blank lines."""
     needed = (
         f"{path} is an Excel workbook, and its reader is missing: {_INSTALL} installs it; or save it as CSV (UTF-8)"
@@ -151,7 +151,7 @@ class TableText:
         filled = (line for line in io.StringIO(self.text) if line.strip())
         return [name.strip() for name in next(split_rows(filled, self.separator), [])]
 
-    def lines_above(self, names: Sequence[str] = ()) -> int:
+    def lines_above(self, names: Sequence[str]) -> int:
         """Return the number of lines above the line of column names, such as a title; 0 if there seem to be none.
 
         If `names`, column names in the user's settings, are given, the line of column names contains all of them.

@@ -47,8 +47,8 @@ def require_one_tokenization(
     if vocabulary is not None and tokenizer is not None:
         problem = f"text is {column!r} in [data] with both vocabulary and tokenizer"
     require((vocabulary is None) != (tokenizer is None), f"{problem}: {_WAYS}")
-    own = f"tokens is {tokens} in [data] with tokenizer = {tokenizer!r}, which decides the length itself"
-    require(tokenizer is None or tokens is None, f"{own}: leave tokens out")
+    problem_of_tokens = f"tokens is {tokens} in [data] with tokenizer = {tokenizer!r}, which decides the length itself"
+    require(tokenizer is None or tokens is None, f"{problem_of_tokens}: leave tokens out")
 
 
 @dataclass(frozen=True)

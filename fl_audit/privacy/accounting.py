@@ -112,25 +112,25 @@ class PrivacyProfile:
         mu = self.gaussian_mu
         return gaussian_advantage(mu) if mu is not None else self._curves.delta(0.0)
 
-    def belief_at(self, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
+    def belief_at(self, delta: float, adaptivity: SignalToNoiseAdaptivity) -> float:
         """Return a bound on the adversary's belief in the true training set, exceeded with probability at most delta.
 
         Parameters
         ----------
         delta
             Probability with which the belief may be exceeded, above 0 and below 1.
-        sensitivities
+        adaptivity
             Whether the rounds' sensitivities are fixed in advance or may depend on earlier releases.
         """
         require_delta(delta)
         mu = self.gaussian_mu
         if mu is not None:
-            log_odds = gaussian_log_odds_bound(mu, delta, sensitivities)
+            log_odds = gaussian_log_odds_bound(mu, delta, adaptivity)
         else:
             curves = self._curves
-            if sensitivities is SignalToNoiseAdaptivity.FIXED and curves.size <= _CHEAP:
+            if adaptivity is SignalToNoiseAdaptivity.FIXED and curves.size <= _CHEAP:
                 curves = pld.loss_curves(self.events, self.adjacency, pld.FINEST)
-            log_odds = curves._log_odds_at(delta, sensitivities)
+            log_odds = curves._log_odds_at(delta, adaptivity)
         return float(expit(float(logit(self.prior)) + log_odds))
 
     def tradeoff(self, alpha: float) -> float:
