@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.observed_rounds import InsiderView
 from fl_audit.mechanisms.noise_draws import add_noise
 from fl_audit.mechanisms.noises.mechanism_noise import ServerNoiseDraws
+from fl_audit.mechanisms.threat_model import InsiderView
 from fl_audit.strategies.noised_sums import (
     NoisedSums,
     NoisingServer,

@@ -24,7 +24,6 @@ OWN_FILES = {
     "ordinary_files.py": "the functions themselves",
     "array_files.py": "opened by `open_file`",
     "parquet_files.py": "read by `read_file`",
-    "tensor_files.py": "opened by `open_file` first",
     "data/data_files.py": "opened by `open_file`",
     "data/file_format_detection.py": "content that was read",
     "data/table_text.py": "content that was read",

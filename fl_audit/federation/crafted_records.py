@@ -66,7 +66,7 @@ class CraftingProblem:
     model: StackedModel  # model that computes the gradients
     models: Tensor  # m weight vectors at which gradients are computed, float32 (m, parameters)
     clipping_norm: float  # clipping norm C (L2) of a gradient, above 0
-    box: FeatureBounds  # smallest and largest values of the features
+    bounds: FeatureBounds  # smallest and largest values of the features
 
 
 LossAndRank = tuple[Tensor, Tensor]
@@ -135,16 +135,18 @@ def _descend(
     problem: CraftingProblem, starts: Examples, measure: Callable[[Tensor], LossAndRank]
 ) -> tuple[Examples, float]:
     """Return the record of lowest rank on the descent paths from some starts, and its rank, which may be infinite."""
-    span = (problem.box.high - problem.box.low).clamp(min=0)
+    span = (problem.bounds.high - problem.bounds.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
-    coordinates = ((problem.box.clamped(starts.features) - problem.box.low) / span.clamp(min=_NOTHING)).requires_grad_()
+    coordinates = (
+        (problem.bounds.clamped(starts.features) - problem.bounds.low) / span.clamp(min=_NOTHING)
+    ).requires_grad_()
     optimizer = torch.optim.Adam([coordinates], lr=_RATE)
     best = torch.full((len(starts.labels),), torch.inf, device=coordinates.device)
     best_features = torch.empty_like(starts.features)
     for _ in range(_STEPS):
         try:
             with torch.enable_grad():
-                features = problem.box.rounded(problem.box.low + coordinates * span)
+                features = problem.bounds.rounded(problem.bounds.low + coordinates * span)
                 # No name holds the gradients, so that their memory is free before the next step asks for as much.
                 objective, rank = measure(
                     problem.model.example_gradients(problem.models, Microbatch(features, starts.labels))
@@ -182,7 +184,7 @@ class CraftedMeasures:
     opposite: Floats32 | None = None  # features of the replacement of x if it is crafted too; otherwise None
 
 
-def box_of(features: Floats32) -> FeatureBounds:
+def feature_bounds(features: Floats32) -> FeatureBounds:
     """Return the bounds within which a crafted record's features must lie, given all records' features (n, *shape).
 
     The bounds are 0 and 1 if all features lie in [0, 1], and otherwise the minimum and the maximum of each feature. A
@@ -209,8 +211,8 @@ def craft_pair(
     source = generator(public.data_seed, Purpose.CRAFTED_START)
     problem = CraftingProblem(federation.model, models, norm, bounds.to(models.device))
     other_sums = federation.model.clipped_sum(models, federation.common.features, federation.common.labels, norm)
-    record = craft_record(problem, other_sums, _starts(federation, problem.box, source))
-    opposite = craft_opposite(problem, record, _starts(federation, problem.box, source)) if with_opposite else None
+    record = craft_record(problem, other_sums, _starts(federation, problem.bounds, source))
+    opposite = craft_opposite(problem, record, _starts(federation, problem.bounds, source)) if with_opposite else None
     crafted_opposite = None if opposite is None else _encoded(opposite)
     return NeighbourPair(public.pair.index, public.pair.replacement, _encoded(record), crafted_opposite)
 

@@ -17,8 +17,8 @@ from fl_audit.learning.model_checks import check_module
 from fl_audit.learning.model_failures import raised_at
 from fl_audit.learning.module_preparation import exception_text, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
-from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 from fl_audit.learning.stacked_layers import is_plain
+from fl_audit.learning.training_enums import MEAN_EMBEDDING
 
 _EMBEDDED = 16  # length of the embedding vector of a token
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import InputError
-from fl_audit.learning.optimizer_enums import ServerOptimizerKind as ServerOptimizerKind
 from fl_audit.learning.stacked_layers import cached_rows
+from fl_audit.learning.training_enums import ServerOptimizerKind as ServerOptimizerKind
 from fl_audit.value_checks import require_number
 
 _MOMENTS = {

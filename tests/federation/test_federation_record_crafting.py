@@ -71,7 +71,7 @@ def test_a_crafted_record_is_clipped_and_at_right_angles_to_all_others(binary: b
 def test_where_no_gradient_can_be_clipped_the_longest_is_returned() -> None:
     network = _network()
     scene = _scene(network)
-    far = CraftingProblem(scene.model, scene.models, 1e3, scene.box)
+    far = CraftingProblem(scene.model, scene.models, 1e3, scene.bounds)
     found, others = craft_record(far, _others(network).unsqueeze(0), _starts(6)), _starts(6)
     lengths = [float(_gradient(network, record).norm()) for record in _single_records(others)]
     assert float(_gradient(network, found).norm()) > 1.5 * max(lengths)
@@ -102,6 +102,6 @@ class _Detached(nn.Module):
 def test_a_model_without_a_gradient_in_its_features_is_refused() -> None:
     scene = _scene(_network())
     model = StackedModel(_Detached(), (FEATURES,))
-    blind = CraftingProblem(model, torch.zeros(1, CLASSES), NORM, scene.box)
+    blind = CraftingProblem(model, torch.zeros(1, CLASSES), NORM, scene.bounds)
     with pytest.raises(InputError, match="not differentiable"):
         craft_record(blind, torch.ones(1, CLASSES), _starts(2))

@@ -18,8 +18,7 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.data_setting_enums import NeighbourChoice
 from fl_audit.data.record_selection import select_records
 from fl_audit.experiments.papers.item_results import ItemRow, measured_row
-from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, Settings, StoredPaperRun
-from fl_audit.experiments.papers.printed import PrintedNumbers
+from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, PrintedNumbers, Settings, StoredPaperRun
 from fl_audit.experiments.papers.statistics import predicted_advantage
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR
 from fl_audit.privacy.accounting_enums import SensitivityKind

@@ -223,10 +223,8 @@ class CallScheduler:
             remaining_calls = self._report_outcomes(remaining_calls, answers.made)
             while answers.under_way:
                 # They alone keep the process busy: those behind them are for everybody.
-                remaining_calls, calls_behind = (
-                    remaining_calls[: answers.under_way],
-                    remaining_calls[answers.under_way :],
-                )
+                calls_behind = remaining_calls[answers.under_way :]
+                remaining_calls = remaining_calls[: answers.under_way]
                 self._put_back(queue, calls_behind)
                 answers = self._pool.wait_for_results(process, answers.under_way)
                 remaining_calls = self._report_outcomes(remaining_calls, answers.made)
