@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import FederationError, InputError, require
 from fl_audit.runs.exit_statuses import WRONG_INPUT
-from fl_audit.strategies.errors import FederationError
 
 _COMMAND = "fl-audit"
 _LAST_LINES = 20

@@ -16,8 +16,8 @@ from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, TrialBudget
-from fl_audit.app_audits.claim_audit.findings import findings, result_json
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
+from fl_audit.app_audits.claim_audit.trial_results import findings, result_json
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.live.live_audit import measure_live
 from fl_audit.app_audits.live.observer_store import TrainingObserver

@@ -15,8 +15,7 @@ from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit
-from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings
-from fl_audit.app_audits.claim_audit.trial_results import strategy_result
+from fl_audit.app_audits.claim_audit.trial_results import DistinguisherFinding, findings, strategy_result
 from fl_audit.app_audits.launchers.isolated_process import Tell
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
 from fl_audit.app_audits.page import write_strategy_page
