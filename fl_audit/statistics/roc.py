@@ -13,11 +13,11 @@ from scipy.special import betainc, betaincinv
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
-from fl_audit.statistics.interval_estimates import IntervalEstimate
+from fl_audit.statistics.interval_estimates import EstimateWithConfidence
 from fl_audit.value_checks import require_number
 
 
-def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> IntervalEstimate:
+def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> EstimateWithConfidence:
     """Return the area under the ROC curve: the probability that a member scores higher than a nonmember.
 
     Ties count half. The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples. It holds for
@@ -36,7 +36,7 @@ def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> 
     pairs = len(members) * len(nonmembers)
     area = float((ranks.sum() - len(members) * (len(members) + 1) / 2) / pairs)
     reach = math.sqrt(math.log(2 / (1 - confidence)) / (2 * fewest))
-    return IntervalEstimate(area, max(0.0, area - reach), min(1.0, area + reach))
+    return EstimateWithConfidence(area, max(0.0, area - reach), min(1.0, area + reach), confidence)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.statistics.interval_estimates import IntervalEstimate
+from fl_audit.statistics.interval_estimates import EstimateWithConfidence
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
 from fl_audit.statistics.roc import TradeoffBand, area_under_curve, tradeoff_band
@@ -22,14 +22,14 @@ class ScoreAucFinding:
 
     members: int  # number of trials with D, in which the differing unit was in
     nonmembers: int  # number of trials with D'
-    area: IntervalEstimate  # AUC of the scores for D against D', at the confidence of the bound
+    area: EstimateWithConfidence  # AUC of the scores for D against D'
     bound: LowerBound  # lower bound on epsilon, valid for any distribution of the scores
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `scores`, for `summary.json`."""
         area = {"area": self.area.value, "low": self.area.low, "high": self.area.high}
         values = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False}
-        values |= {"trials": self.members + self.nonmembers, "confidence": self.bound.confidence}
+        values |= {"trials": self.members + self.nonmembers, "confidence": self.area.confidence}
         return {"scores": area | values}
 
 
