@@ -19,21 +19,20 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.membership.attribute_of_plan import attribute_of
 from fl_audit.audits.registry import audit_of
+from fl_audit.clients.app import ClientReplay
 from fl_audit.clients.app import app as honest_client_app
-from fl_audit.clients.app import honest_reply
-from fl_audit.clients.replayed_training import ClientReplay
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.observed_rounds import InsiderView, ServerRound, stored_tensors
+from fl_audit.federation.observed_rounds import ServerRound, stored_tensors
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
+from fl_audit.mechanisms.threat_model import InsiderView
 from fl_audit.server import release_evaluation as evaluation
-from fl_audit.server.client_metrics import ClientMetrics
-from fl_audit.server.federation_timestamps import FederationTimestamps
-from fl_audit.server.release_evaluation import OnRelease
+from fl_audit.server import release_findings
+from fl_audit.server.release_findings import ClientMetrics, OnRelease, ReleaseFinding, ReleaseWithOutputs
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.server.run_queries import federated_losses, known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
@@ -47,6 +46,15 @@ from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, waves
 
 _OnRound = Callable[[int], None]  # called with the number of trials that finished a round
+
+
+@dataclass
+class FederationTimestamps:
+    """Times at which a federation started, was ready and finished (monotonic clock, seconds); NaN until then."""
+
+    started: float = field(default_factory=time.monotonic)
+    ready: float = field(default=float("nan"))
+    finished: float = field(default=float("nan"))
 
 
 @dataclass
@@ -194,7 +202,7 @@ def _play_wave(
         stopping = None if patience is None else evaluation.CheckpointSelector(patience)
         losses = dict[tuple[str, int], Floats]()
         outputs = _target_outputs(plan, federation)
-        findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses, on_release))
+        findings: list[ReleaseFinding] = list(_findings(plan, losses, on_release))
         if outputs is not None:
             findings.append(outputs)
         evaluator = evaluation.ReleaseEvaluator(federation, challenger, wave, findings, stopping)
@@ -251,7 +259,7 @@ def _secrets_log(
         return None
     replay = None
     if client_app is not None and client_app is not honest_client_app:
-        replay = ClientReplay(client_app, honest_reply, public.clients)
+        replay = ClientReplay(client_app, public.clients)
     exact = ExactChecks(federation, challenger, partial(_public_models, plan, federation), replay)
     return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
 
@@ -278,29 +286,30 @@ def _public_models(plan: RunPlan, federation: LoadedFederation, trials: Sequence
 
 def _findings(
     plan: RunPlan, losses: dict[tuple[str, int], Floats], on_release: OnRelease | None
-) -> Iterator[evaluation.ReleaseFinding]:
+) -> Iterator[ReleaseFinding]:
     """Yield functions from a release to columns of results.
 
     If members' losses stay with their owners, one of the functions returns no columns. This function stores the
     population losses in `losses`, keyed by batch and release.
     """
 
-    def kept_population(release: evaluation.ReleaseWithOutputs) -> TrialBatchColumns:
+    def kept_population(release: ReleaseWithOutputs) -> TrialBatchColumns:
         losses[release.batch.name, release.number] = release.population_losses
         return TrialBatchColumns()
 
-    yield evaluation.ReleaseMetrics(plan.metrics, on_release if plan.config.audit.trials == 1 else None)
+    on_metrics = on_release if plan.config.audit.trials == 1 else None
+    yield partial(release_findings.release_metrics, plan.metrics, on_metrics)
     if plan.config.training.client_metrics:
         yield ClientMetrics(plan.metrics)
     is_federated = federated_losses(plan) is not None
     if is_federated:  # members' losses stay with their owners
         yield kept_population
     elif plan.star is not None:
-        yield partial(evaluation.pooled_epsilon_star, plan.star)
+        yield partial(release_findings.pooled_epsilon_star, plan.star)
     if plan.federation.mechanism.unit is Unit.USER:
         yield partial(of_users, None if is_federated else plan.star)
     if plan.config.audit.membership:
-        yield evaluation.loss_threshold
+        yield release_findings.loss_threshold
 
 
 def _kept_releases(plan: RunPlan) -> int:

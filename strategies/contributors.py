@@ -18,7 +18,7 @@ from fl_audit.array_packing import pack
 from fl_audit.array_types import Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
+from fl_audit.federation.local_dpsgd import ClientRandomness, step_sample
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.message_keys import Key, MessageRecordName, models_key, pack_participation
@@ -52,14 +52,14 @@ class ContributingClient:
     client: int  # partition of the client
     # Ascending indices, within the batch, of the trials to which the client contributes; None for all trials.
     rows: Integers | None = None
-    more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # further settings in the message, by name
+    settings: dict[str, ConfigRecordValues] = field(default_factory=dict)  # further settings in the message, by name
 
 
 @dataclass(frozen=True)
 class CalledClients:
     """All clients that are asked to contribute to a round, for one batch of trials."""
 
-    asked: tuple[ContributingClient, ...]  # the clients, by ascending number
+    clients: tuple[ContributingClient, ...]  # the clients, by ascending number
     taking_part: Tensor | None = None  # secret sample of units, bool (trials, units); None without sampling
 
 
@@ -72,16 +72,16 @@ def call_of(
     if isinstance(federation.mechanism.contribution, PrivateTraining):
         settings: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()} if coins.size else {}
         clients = (
-            replace(client, more=client.more | settings) if client.client == roles.victim else client
-            for client in call.asked
+            replace(client, settings=client.settings | settings) if client.client == roles.victim else client
+            for client in call.clients
         )
-        return replace(call, asked=tuple(clients))
+        return replace(call, clients=tuple(clients))
     trials = list(batch.trials)
     added = (
         ContributingClient(federation.clients + index, None, {Key.COINS: coins[:, index].tobytes(), Key.TRIALS: trials})
         for index in range(federation.canaries)
     )
-    return replace(call, asked=(*call.asked, *added))
+    return replace(call, clients=(*call.clients, *added))
 
 
 def available_rows(
@@ -91,7 +91,7 @@ def available_rows(
 
     A client that is in D alone is asked in no trial with D', and sends no update of zero there.
     """
-    available = {client.client: client.rows for client in call.asked}
+    available = {client.client: client.rows for client in call.clients}
     for client, targets in roles.targets.items():
         if client in available and public.pair.replacement is None:
             rows = np.flatnonzero(membership.of_targets(targets).is_in.any(axis=1))
@@ -179,8 +179,8 @@ class RoundMessages:
         """
         whole = ArrayRecord({models_key(0): models} | _norms(state, slice(None)))
         common = self._content(batch, server_round, whole, {})  # for all clients without settings of their own
-        for client in call.asked:
-            trials, arrays, settings = list(batch.trials), whole, dict(client.more)
+        for client in call.clients:
+            trials, arrays, settings = list(batch.trials), whole, dict(client.settings)
             if client.rows is not None and len(client.rows) < batch.count:
                 trials = [trials[row] for row in client.rows]
                 trial_models = state.models[-1].numpy()[client.rows]
@@ -202,8 +202,8 @@ class RoundMessages:
         self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, settings: More
     ) -> Message:
         """Return a message that also says in which trials the client's targets are in the data."""
-        settings_told = {**settings, **self._membership(client, batch.trials)}
-        return self.message(client, kind, batch, server_round, arrays, settings_told)
+        settings_of_owner = {**settings, **self._membership(client, batch.trials)}
+        return self.message(client, kind, batch, server_round, arrays, settings_of_owner)
 
     def _membership(self, client: int, trials: Sequence[int]) -> More:
         """Return a message entry on the trials in which a client's targets are in the data; {} without targets."""

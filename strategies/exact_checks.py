@@ -20,7 +20,7 @@ from fl_audit.audits.audit import ClientRole
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, trained_privately
+from fl_audit.federation.local_dpsgd import ClientRandomness, trained_privately
 from fl_audit.federation.unit_contributions import (
     CheckedCell,
     ContributionTotals,
@@ -29,7 +29,7 @@ from fl_audit.federation.unit_contributions import (
     rounding_of_passes,
 )
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.randomness import Purpose, generator
@@ -80,7 +80,9 @@ class ExactChecks:
     def __post_init__(self) -> None:
         # A challenger of its own, whose methods no server can have replaced.
         challenger = self.challenger
-        self._own = SeededChallenger(challenger.seed, challenger.targets, challenger.who, challenger.prior)
+        self._honest_challenger = SeededChallenger(
+            challenger.seed, challenger.targets, challenger.who, challenger.prior
+        )
 
     def chosen_rows(self, batch: TrialBatch, server_round: int) -> list[int]:
         """Return the indices, within a batch, of the trials whose sums are checked in a round."""
@@ -90,20 +92,18 @@ class ExactChecks:
 
     def _choose(self, batch: TrialBatch) -> frozenset[tuple[int, int]]:
         """Draw trials and rounds; of the first batch also the first round with one secret and the last with another."""
-        draw, rounds = (
-            generator(self._own.seed, Purpose.EXACT_CHECKS, trial=batch.first),
-            self.federation.public.rounds,
-        )
-        cells = batch.count * rounds
-        number = min(_MOST, cells, int(cells / _EVERY + draw.random()))
-        chosen = {divmod(int(cell), rounds) for cell in draw.choice(cells, size=number, replace=False)}
-        found = {(row, round_index + 1) for row, round_index in chosen}
+        draw = generator(self._honest_challenger.seed, Purpose.EXACT_CHECKS, trial=batch.first)
+        rounds = self.federation.public.rounds
+        count = batch.count * rounds
+        number = min(_MOST, count, int(count / _EVERY + draw.random()))
+        chosen = {divmod(int(cell), rounds) for cell in draw.choice(count, size=number, replace=False)}
+        cells = {(row, round_index + 1) for row, round_index in chosen}
         if batch.first == 0:
-            is_in = self._own.membership(batch.trials).is_in[:, 0]
+            is_in = self._honest_challenger.membership(batch.trials).is_in[:, 0]
             for side, server_round in ((True, 1), (False, rounds)):
                 if (rows := np.flatnonzero(is_in == side)).size:
-                    found.add((int(draw.choice(rows)), server_round))
-        return frozenset(found)
+                    cells.add((int(draw.choice(rows)), server_round))
+        return frozenset(cells)
 
     def check_start(self, batch: TrialBatch, models: Tensor) -> None:
         """Compare models before the first round with the public initial models, to the last bit."""
@@ -159,7 +159,7 @@ class ExactChecks:
     def _cell(self, batch: TrialBatch, sums: UnnoisedRoundSum, row: int, is_in: bool | None = None) -> CheckedCell:
         """Return what determines the sum of a trial; `is_in` puts the other secret in the place of the true one."""
         rows = torch.tensor([row])
-        members = self._own.membership([batch.first + row]).is_in[0].copy()
+        members = self._honest_challenger.membership([batch.first + row]).is_in[0].copy()
         if is_in is not None:
             members[0] = is_in
         device, norms = self.federation.public.device, None if sums.norms is None else sums.norms[rows]
@@ -222,24 +222,24 @@ class ExactChecks:
         client is asked once with all trials of a batch, and again where a contribution is apart from the noised one.
         """
         noise = self.federation.public.mechanism.noise
-        is_asked = is_apart or not any(client == asked for _, _, asked in self._origins)
-        if self.replay is None or not is_asked or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING):
+        is_replayed = is_apart or not any(client == replayed for _, _, replayed in self._origins)
+        if self.replay is None or not is_replayed or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING):
             return False
-        place = (batch.name, sums.number, client)
-        if place not in self._origins:
+        contribution = (batch.name, sums.number, client)
+        if contribution not in self._origins:
             array = sums.sent[client].values
             origin = origin_of_contribution(self.replay, request(client), client, sums.number, array)
-            self._origins[place] = origin
+            self._origins[contribution] = origin
             if origin not in _UNCHANGED:
                 self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, sums.number, client, float(len(array)))
-        return self._origins[place] not in _UNCHANGED
+        return self._origins[contribution] not in _UNCHANGED
 
     def _share(self, client: int, trial: int, number: int, size: int) -> Tensor:
         """Return the share of the noise that a client was to add, float64 (parameters,); 0 if clients add none."""
         mechanism = self.federation.public.mechanism
         if mechanism.noise.origin is not NoiseOrigin.CLIENTS:
             return torch.zeros(size, dtype=torch.float64)
-        seed = self._own.noise_seed(client)
+        seed = self._honest_challenger.noise_seed(client)
         return mechanism.share_scale * noise_share(seed, [trial], number, size)[0].double()
 
     def _add_once(
@@ -340,8 +340,9 @@ class ExactChecks:
         for client in range(federation.public.clients):
             if (sent := _sent_in(sums, client, row)) is None:
                 continue
-            draws, own_targets = ClientRandomness(self._own.noise_seed(client), (trial,)), federation.targets_of(client)
-            is_in = cell.members[list(own_targets)][:1] if own_targets else None
+            draws = ClientRandomness(self._honest_challenger.noise_seed(client), (trial,))
+            targets = federation.targets_of(client)
+            is_in = cell.members[list(targets)][:1] if targets else None
             updates = trained_privately(federation, client, cell.model, sums.number, draws, is_in).updates
             expected = updates[0].double().cpu()
             total += sent

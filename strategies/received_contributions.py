@@ -72,7 +72,7 @@ def receive(
     models = state.models[-1]
     shape = (len(models), models.shape[1])
     sent = dict[int, ReceivedContribution]()
-    for called in call.asked:
+    for called in call.clients:
         trials = shape[0] if called.rows is None else len(called.rows)
         reply, client = replies[called.client], called.client
         values = read_array(reply, Key.SUM, (trials, shape[1]), np.float32, client, server_round, finite=False)

@@ -13,10 +13,10 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.canaries.canary_draws import canary_coin
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
+from fl_audit.federation.local_dpsgd import ClientRandomness, step_sample
 from fl_audit.federation.locally_randomised_records import randomised_records, record_pair
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.randomness import Purpose, generator
 from fl_audit.trial_batches import TrialBatch
@@ -252,10 +252,10 @@ def record_draws(federation: LoadedFederation, challenger: SeededChallenger, bat
     pair = None if local_randomizer is None else record_pair(federation)
     if local_randomizer is None or pair is None:
         return TrialBatchColumns()
-    columns_found = {OF_FIRST: np.empty(batch.count), OF_SECOND: np.empty(batch.count)}
-    for values, record in zip(columns_found.values(), (pair.first, pair.second), strict=True):
+    log_odds_by_column = {OF_FIRST: np.empty(batch.count), OF_SECOND: np.empty(batch.count)}
+    for values, record in zip(log_odds_by_column.values(), (pair.first, pair.second), strict=True):
         seed = challenger.noise_seed(record.client)
         for row, trial in enumerate(batch.trials):
             randomised = randomised_records(federation, record.client, seed, trial, record.place + 1)[-1:]
             values[row] = local_randomizer.log_odds(randomised, pair.first.features, pair.second.features)[0]
-    return TrialBatchColumns(trials=columns_found)
+    return TrialBatchColumns(trials=log_odds_by_column)

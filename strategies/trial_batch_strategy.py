@@ -153,11 +153,13 @@ class TrialBatchStrategy(ReleaseSteps):
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
             expected += [
-                ReplyIdentity(client.client, TRAIN, name) for name, call in self._calls.items() for client in call.asked
+                ReplyIdentity(client.client, TRAIN, name)
+                for name, call in self._calls.items()
+                for client in call.clients
             ]
         named_round = min(server_round, self.public.rounds)
-        clients_asked = {self.roster.nodes[answer.client]: answer.client for answer in expected}
-        messages = read_replies(replies, expected, clients_asked, named_round, self._messages.written)
+        clients_by_node = {self.roster.nodes[answer.client]: answer.client for answer in expected}
+        messages = read_replies(replies, expected, clients_by_node, named_round, self._messages.written)
         # Everything is read and checked before anything is released.
         work = self.batches if is_round else ()
         read = {
@@ -172,12 +174,12 @@ class TrialBatchStrategy(ReleaseSteps):
             self._check_exactly(batch, self._sums_before_changes(batch, server_round, messages, read[batch.name]))
         released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name]))
         for batch in self.batches:
-            made = self.transcripts[batch.name].made
-            assert made is not None
-            self.on_release(batch, made)
+            latest = self.transcripts[batch.name].latest_round
+            assert latest is not None
+            self.on_release(batch, latest)
             if self.opening is not None:
                 taking_part = self._calls[batch.name].taking_part
-                self.opening.log_round(batch, made, taking_part, self.transcripts[batch.name].bits)
+                self.opening.log_round(batch, latest, taking_part, self.transcripts[batch.name].bits)
         self._passed_on = {batch.name: models.data for batch, models in released}
         return ArrayRecord({batch.name: models for batch, models in released}), None
 
@@ -240,7 +242,11 @@ class TrialBatchStrategy(ReleaseSteps):
         state, call = self.transcripts[batch.name], self._calls[batch.name]
         models = Array(*pack(state.models[-1].numpy()))
         messages = self._messages.to_train(batch, server_round, models, state, call)
-        return next(message for asked, message in zip(call.asked, messages, strict=True) if asked.client == client)
+        return next(
+            message
+            for client_called, message in zip(call.clients, messages, strict=True)
+            if client_called.client == client
+        )
 
     def _release(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> Array:
         """Make a batch's release from the sums `round_sum`, make the next models of it, and return them."""
@@ -278,7 +284,7 @@ class TrialBatchStrategy(ReleaseSteps):
             tensor,
             None if moved is stepped else stepped,
         )
-        transcript.made = round
+        transcript.latest_round = round
         if mechanism.rounds_needed > 1:
             transcript.steps = (*transcript.steps, EarlierRound(before, round.noised))[1 - mechanism.rounds_needed :]
         return Array(*pack(moved.numpy()))
@@ -313,5 +319,5 @@ class TrialBatchStrategy(ReleaseSteps):
     ) -> UnnoisedRoundSum:
         """Check the clients' contributions to a batch of trials, and return their sum before noise."""
         call = self._calls[batch.name]
-        replies = {client.client: messages[ReplyIdentity(client.client, TRAIN, batch.name)] for client in call.asked}
+        replies = {client.client: messages[ReplyIdentity(client.client, TRAIN, batch.name)] for client in call.clients}
         return receive(self.public, self.roster, call, replies, self.transcripts[batch.name], server_round)

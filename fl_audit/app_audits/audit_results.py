@@ -31,11 +31,11 @@ def review_result(review: ReviewResult, bundle: str | None = None) -> AuditResul
         verdict=review.verdict,
         headline=review_headline(review),
         lines=report_lines_of_review(review),
-        guarantee=guarantee_of_stated(review.stated, review.rounds),
+        guarantee=guarantee_of_stated(review.app_claim, review.rounds),
         scope=scope_of_trials(
             review.result, review.rounds, review.played_rounds, (*review.unseen, unseen_of_review(review))
         ),
-        warning=stated_claim_warning(review.stated, review.rounds),
+        warning=stated_claim_warning(review.app_claim, review.rounds),
         bundle=bundle,
         numbers=review_json(review),
     )
@@ -84,7 +84,7 @@ def live_result(name: str, finding: LiveFinding) -> AuditResult:
             finding.finding.rounds,
             (f"scores of {finding.canaries} canaries at {len(finding.looks)} interim analyses",),
             {},
-            (*sorted(map(str, finding.doubts.kinds)), *_UNSEEN_OF_FEDERATION),
+            (*sorted(map(str, finding.doubts)), *_UNSEEN_OF_FEDERATION),
         ),
         warning=weakness_warning(guarantee),
         numbers=finding.to_json(),

@@ -38,9 +38,8 @@ from fl_audit.runs.ray_engine import local_calls, run_on_ray
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.runs.run_report import TIMING, finish
-from fl_audit.server.app import build_server_app, run_federation
-from fl_audit.server.federation_timestamps import FederationTimestamps
-from fl_audit.server.release_evaluation import OnRelease
+from fl_audit.server.app import FederationTimestamps, build_server_app, run_federation
+from fl_audit.server.release_findings import OnRelease
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 from fl_audit.server.trial_batch_results import ResultSink
 from fl_audit.strategies.secret_draws import SeededChallenger

@@ -109,7 +109,7 @@ def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name:
         assert released.made == [], fault
         # No trace is left either: the norm of the next round is that of this one.
         (transcript,) = strategy.transcripts.values()
-        assert transcript.made is None
+        assert transcript.latest_round is None
         assert len(transcript.models) == 1
         assert transcript.norms is None or (transcript.norms == 0.3).all()
 

@@ -278,12 +278,12 @@ class _StepBySecret(TrialBatchStrategy):
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
         super()._release(batch, server_round, read)
         transcript = self.transcripts[batch.name]
-        made = transcript.made
+        made = transcript.latest_round
         assert made is not None
         members = torch.from_numpy(self.challenger.membership(batch.trials).bits)
         moved = torch.where(members[:, None], torch.nextafter(made.models[-1], torch.tensor(9e9)), made.models[-1])
         transcript.models[-1] = moved
-        transcript.made = replace(made, models=tuple(transcript.models))
+        transcript.latest_round = replace(made, models=tuple(transcript.models))
         return Array(*pack(moved.numpy()))
 
 

@@ -184,18 +184,18 @@ class RecordEffectSearch:
         if not pairs:
             return None
         effects = {pair: self._over_noise_of(step, points[pair[0]], points[pair[1]]) for pair in pairs}
-        version, other = max(pairs, key=lambda pair: effects[pair])
-        difference = points[version].astype(np.float64) - points[other]
+        version, other_version = max(pairs, key=lambda pair: effects[pair])
+        difference = points[version].astype(np.float64) - points[other_version]
         if reference is not None:
-            return _StepEffect(step, *effects[version, other], True, version, other, difference)
+            return _StepEffect(step, *effects[version, other_version], True, version, other_version, difference)
         # All versions are in a ball around the gradient without the record: its radius is the effect of the record.
         values = np.array([points[version] for version in versions], dtype=np.float64)
         scales = self.scales[step]
         noisy = scales > 0
-        mu, length = effects[version, other][0] / 2, smallest_ball_radius(values)
+        mu, length = effects[version, other_version][0] / 2, smallest_ball_radius(values)
         if math.isfinite(mu):
             mu = max(mu, smallest_ball_radius(values[:, noisy] / scales[noisy]))
-        return _StepEffect(step, mu, length, False, version, other, difference / 2)
+        return _StepEffect(step, mu, length, False, version, other_version, difference / 2)
 
     def _over_noise_of(self, step: int, first_gradient: Floats32, second_gradient: Floats32) -> tuple[float, float]:
         """Return the length of a difference of gradients in units of the noise, and the length itself."""

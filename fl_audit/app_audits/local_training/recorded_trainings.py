@@ -224,12 +224,12 @@ class RecordedTrainings:
                 applied += len(training.noised)
                 answered = (answer.steps for answer in training.answers)
                 steps_counted = max(answered, default=sum(count for _, _, count in training.history))
-                own_steps = training.counted
+                steps_of_training = training.counted
                 if (
                     (number or len(training.engines) > 1)
-                    and own_steps
+                    and steps_of_training
                     and steps_counted < applied
-                    and steps_counted <= own_steps
+                    and steps_counted <= steps_of_training
                 ):
                     where = f"round {training.round}" if number else "an engine that was made anew"
                     return f"after {applied} steps the accountant of {where} knows of {steps_counted}"

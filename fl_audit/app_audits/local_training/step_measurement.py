@@ -117,11 +117,11 @@ def measured_steps(
     runs = _runs_with_other_records(trainings, dataset)
     redraws = [trainings.whole(redraw=number) for number in range(samples)]
     steps = [number for number in range(min(len(first_run.applied), step_count)) if _follows(number, first_run, runs)]
-    measured_steps_found, unseen = list[MeasuredStep](), list[str]()
+    steps_measured, unseen = list[MeasuredStep](), list[str]()
     effects = list[RecordEffect]()
     for group in _groups(first_run, steps):
         measured, effect, why = _measured_group(trainings, dataset, group, [first_run, *redraws], runs)
-        measured_steps_found += measured
+        steps_measured += measured
         effects += [effect] if effect is not None else []
         unseen += why
     if step_count < len(first_run.applied):
@@ -129,9 +129,9 @@ def measured_steps(
             f"{len(first_run.applied) - step_count} of {len(first_run.applied)} steps, whose gradients are too "
             "many to be kept"
         )
-    measured_steps_found.sort(key=lambda step: step.number)
+    steps_measured.sort(key=lambda step: step.number)
     return StepMeasurement(
-        first_run, again, runs, redraws[0], MeasuredSteps(tuple(measured_steps_found), tuple(effects)), tuple(unseen)
+        first_run, again, runs, redraws[0], MeasuredSteps(tuple(steps_measured), tuple(effects)), tuple(unseen)
     )
 
 
@@ -289,7 +289,7 @@ def _steps(
     effect: RecordEffect | None,
     dependent: tuple[int, ...],
 ) -> list[MeasuredStep]:
-    measured_steps_found = list[MeasuredStep]()
+    steps_measured = list[MeasuredStep]()
     for row, step in enumerate(steps):
         mu = math.inf if bare[row] else (0.0 if effect is None else effect.over_noise[row])
         smallest = mu if effect is None or bare[row] else effect.least_over_noise[row]
@@ -303,9 +303,9 @@ def _steps(
             for sample in samples
             if row < len(sample)
         ]
-        measured_steps_found.append(
+        steps_measured.append(
             MeasuredStep(
                 step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit), dependent
             )
         )
-    return measured_steps_found
+    return steps_measured

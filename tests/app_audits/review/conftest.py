@@ -6,7 +6,7 @@ import pytest
 
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
-from fl_audit.app_audits.review.side_channels import SideChannel
+from fl_audit.app_audits.review.scenario_groups import SideChannel
 
 
 @pytest.fixture

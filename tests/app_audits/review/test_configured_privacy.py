@@ -7,10 +7,10 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 from fl_audit.app_audits.review.claims import stated_by
-from fl_audit.app_audits.review.configured_privacy import weaker_than_configured
-from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.review.privacy_mentions import weaker_than_configured
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review
+from fl_audit.app_audits.trial_options import ReviewOptions
 from tests.app_audits.review.apps import CLIENT, with_strategy, write_app
 
 WRAPPED = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.25, 1.0, 10)
