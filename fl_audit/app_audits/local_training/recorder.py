@@ -36,7 +36,6 @@ from fl_audit.app_audits.local_training.training_facts import (
     PrivateStep,
     RecordedTraining,
     ReplayInputs,
-    ReplayPlan,
     StopReplay,
     TrainingOutputs,
     UnaccountedTensorChange,
@@ -69,7 +68,7 @@ class Recorder:
     def __init__(
         self,
         kept_steps: int = 0,
-        replay_plan: ReplayPlan | None = None,
+        followed: ReplayInputs | None = None,
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
         has_given_releases: bool = False,
@@ -80,7 +79,7 @@ class Recorder:
         self.after_draw = _nothing  # called after a loader has drawn
         self.after_last_draw = _nothing  # called where a loader has nothing more to draw
         self._has_given_releases = has_given_releases
-        self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, replay_plan
+        self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, followed
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
@@ -144,7 +143,9 @@ class Recorder:
             self._ahead.setdefault(id(iterator), deque()).append(self._batch(iterator, positions))
             return sample
         number = len(self.batches)
-        chosen = None if self._followed is None else self._followed.batch(number)
+        chosen = None
+        if self._followed is not None and number < len(self._followed.batches):
+            chosen = list(self._followed.batches[number])
         if self._without in positions:
             chosen = [position for position in positions if position != self._without]
         self._follow(number)
@@ -194,7 +195,7 @@ class Recorder:
 
         Nothing is done unless this training replays an earlier one.
         """
-        track = None if self._followed is None else self._followed.track
+        track = self._followed
         if track is None or number >= len(track.states):
             return
         track.states[number].restore()
