@@ -57,8 +57,6 @@ class Recorder:
         An earlier training that this one follows in a replay; None if there is none.
     is_short
         Whether the exception `StopReplay` ends the training after `kept_steps` steps.
-    edit
-        Function that modifies the data set given to an engine; None for no change.
     has_given_releases
         Whether public random numbers take the place of the gradients that private steps release.
     without
@@ -70,7 +68,6 @@ class Recorder:
         kept_steps: int = 0,
         followed: ReplayInputs | None = None,
         is_short: bool = False,
-        edit: Callable[[Any], Any] | None = None,
         has_given_releases: bool = False,
         without: int | None = None,
     ) -> None:
@@ -79,7 +76,10 @@ class Recorder:
         self.after_draw = _nothing  # called after a loader has drawn
         self.after_last_draw = _nothing  # called where a loader has nothing more to draw
         self._has_given_releases = has_given_releases
-        self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, followed
+        self.edit: Callable[[Any], Any] | None = None  # modifies the data set given to an engine; None for no change
+        self.track = ReplayInputs()
+        self._kept = kept_steps
+        self._followed = followed
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
@@ -317,13 +317,11 @@ class Recorder:
             number,
         )
 
-    def outputs_of(
-        self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
-    ) -> TrainingOutputs:
+    def outputs_of(self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float]) -> TrainingOutputs:
         """Return a client's outputs: its metrics, and whether its returned tensors are those that Opacus made
         private."""
         unknown, earlier = self.models.compared(arrays)
-        return TrainingOutputs(dict(numbers), dict(evaluation), unknown, earlier)
+        return TrainingOutputs(dict(numbers), unknown=unknown, earlier=earlier)
 
     # Helpers.
 
