@@ -84,7 +84,7 @@ def live_result(name: str, finding: LiveFinding) -> AuditResult:
             finding.finding.rounds,
             (f"scores of {finding.canaries} canaries at {len(finding.looks)} interim analyses",),
             {},
-            (*sorted(map(str, finding.doubts.kinds)), *_UNSEEN_OF_FEDERATION),
+            (*sorted(map(str, finding.doubts)), *_UNSEEN_OF_FEDERATION),
         ),
         warning=weakness_warning(guarantee),
         numbers=finding.to_json(),

@@ -151,7 +151,8 @@ def test_generated_pages_have_every_setting_and_command() -> None:
     program = get_command(app)
     assert isinstance(program, click.Group)
     assert all(f"## {name}\n" in commands for name in program.commands)
-    assert commands in generated.on_page_markdown(generated.page_of("reference/commands").read_text(encoding="utf-8"))
+    page = generated.page_of("reference/commands")
+    assert commands in generated.complete_page(page.read_text(encoding="utf-8"), page.parent)
 
 
 @pytest.mark.parametrize(("part_name", "page"), generated.COPIED.items())
@@ -160,7 +161,7 @@ def test_the_copy_in_the_repository_is_what_the_code_says(part_name: str, page: 
     assert stored == generated.with_copies(stored), "make reference writes it anew"
     part = generated.PARTS[part_name]()
     assert stored.count(part) == 1
-    assert generated.on_page_markdown(stored).count(part) == 1, "the site has it once"
+    assert generated.complete_page(stored, generated.page_of(page).parent).count(part) == 1, "the site has it once"
 
 
 @pytest.mark.parametrize("name", ["bernau2019", "bernau2021", "negoescu2023"])

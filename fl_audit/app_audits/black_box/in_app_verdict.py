@@ -16,10 +16,9 @@ from fl_audit.app_audits.black_box.working_copy import outside_words
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialErrorShares
-from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials
 from fl_audit.app_audits.claim_audit.transcript import Transcript, stacked
-from fl_audit.app_audits.claim_audit.trial_results import in_app_result
+from fl_audit.app_audits.claim_audit.trial_results import findings, in_app_result
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.errors import InputError
 from fl_audit.verdict.audit_result import AuditResult

@@ -4,14 +4,13 @@ Only two clients run. For a message to any other client, the reply is a copy: th
 to a message of the same type. Messages to clients of Flower's old interface (`client_fn`, `NumPyClient`) are converted.
 """
 
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from unittest.mock import patch
 
 import flwr.compat.common.recorddict_compat as flower
@@ -22,6 +21,7 @@ from flwr.clientapp import ClientApp
 from flwr.common import EvaluateIns, FitIns, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr_datasets import FederatedDataset
 
+from fl_audit.app_audits.black_box.worker_pool import TimeIsOverError, interrupted_after
 from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.local_training.assessment import Assessment, assess
 from fl_audit.app_audits.local_training.leave_one_out_replay import Edit, replays
@@ -62,32 +62,14 @@ def inspect_clients(
     try:
         client = loaded(app, app.client, StubImportFinder(app.directory))
         if isinstance(client, ClientApp):
-            with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
+            with spared_generators(), no_news_from_flower(), _own_data(app, data), interrupted_after(max(seconds, 0.1)):
                 return _assessed(_InspectedClients(app, client, nodes), captured)
-    except _ClientsTimeoutError:
+    except TimeIsOverError:
         raise InputError(f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s") from None
     except (Exception, SystemExit) as error:
         offer = "" if data else f"; where their data are missing, {_OFFER}"
         raise InputError(f"clients could not train here ({in_a_line(error)}){offer}") from error
     raise InputError(f"{app.client} is a {type(client).__name__}, and no ClientApp")
-
-
-class _ClientsTimeoutError(BaseException):
-    """Raised when the clients have not finished their training within the time limit."""
-
-
-@contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    def late(*_: object) -> NoReturn:
-        raise _ClientsTimeoutError
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     untried_words,
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
-from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
+from fl_audit.app_audits.claim_audit.trial_results import DistinguisherFinding, findings, result_json
 from fl_audit.app_audits.local_training.assessment_messages import assessment_json, report_lines, training_claim_warning
 from fl_audit.app_audits.local_training.assessment_messages import headline as headline_of_clients
 from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt

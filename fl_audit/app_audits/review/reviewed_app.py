@@ -13,10 +13,10 @@ from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
 from fl_audit.app_audits.review.client_counts import USUAL_NODES, count_asked_clients, nodes_of
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy, capture_strategy
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:

@@ -34,7 +34,6 @@ from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
 from fl_audit.app_audits.review.client_counts import count_asked_clients, nodes_of, too_few_clients
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.plan import plan_of, relevant_scenarios, smallest_budget
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
@@ -43,6 +42,7 @@ from fl_audit.app_audits.review.reviewed_app import reviewed_claim
 from fl_audit.app_audits.review.scenario_groups import SideChannel
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.app_audits.review.virtual_clients import VirtualClientGrid
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.cli.main import app as command
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
