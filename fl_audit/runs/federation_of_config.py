@@ -9,7 +9,7 @@ from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.registry import audit_named, audit_of
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.data_paths import data_directory
+from fl_audit.data.data_files import data_directory
 from fl_audit.data.partition import users_of
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
 from fl_audit.data.record_selection import Split, population_size

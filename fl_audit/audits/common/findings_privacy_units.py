@@ -6,9 +6,8 @@ from typing import Any
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.audits.identifiability.findings_empirical_epsilon import EmpiricalEpsilonFinding
 from fl_audit.federation.findings import Findings, json_of
-from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.group_sizes import GroupSizes
-from fl_audit.privacy.group_privacy import group_epsilon
+from fl_audit.federation.finished_run import FinishedRun, GroupSizes
+from fl_audit.privacy.accounting import group_epsilon
 
 
 @dataclass(frozen=True)
