@@ -11,7 +11,7 @@ import pytest
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
 from fl_audit.audits.common.sections_mechanism import _flat
-from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.audits.identifiability.sections_insider import InsiderFinding
 from fl_audit.audits.page.drawn_pictures import DrawnPicture
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.report_files import write_report

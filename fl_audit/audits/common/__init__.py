@@ -1,1 +1,4 @@
-"""Findings (`findings_*`, the numbers of one analysis) and report sections (`sections_*`) that several audits share."""
+"""What several audits share. A `sections_*` module has a finding (the numbers of one analysis) and its report section.
+
+A finding that several sections show is in a module `findings_*`.
+"""

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
 from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OfficerAnnex
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
-from fl_audit.audits.common.sections_privacy_units import LEVELS
+from fl_audit.audits.common.sections_privacy_units import LEVELS, PrivacyUnitsFinding
 from fl_audit.audits.page.drawn_pictures import DrawnPicture
 from fl_audit.audits.page.engineer_part import engineer_part
 from fl_audit.audits.page.first_screen import first_screen
