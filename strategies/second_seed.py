@@ -28,7 +28,7 @@ from fl_audit.strategies.queries import BatchTrainingState
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
-from fl_audit.verdict.exact_rows import SecretDraw
+from fl_audit.verdict.exact_questions import SecretDraw
 
 MakeServer = Callable[[type[TrialBatchStrategy], SeededChallenger, Sequence[TrialBatch]], TrialBatchStrategy]
 """Function that returns a server of a class, before its first round, for a challenger and batches of trials."""

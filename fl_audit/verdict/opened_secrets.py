@@ -56,8 +56,11 @@ class OpenedParticipation:
 
     def __post_init__(self) -> None:
         shape = self.sizes.shape
-        for name, found in (("overlaps", self.overlaps.shape), ("digests", self.digests.shape)):
-            require(found == shape, f"{name} of samples have shape {found}: accepted is {shape}, that of the sizes")
+        for name, field_shape in (("overlaps", self.overlaps.shape), ("digests", self.digests.shape)):
+            require(
+                field_shape == shape,
+                f"{name} of samples have shape {field_shape}: accepted is {shape}, that of the sizes",
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,15 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
-from fl_audit.audits.common.sections_data_protection_officer import (
-    ANSWERED,
-    OFFICER,
-    UNKNOWN,
-    Framework,
-    OfficerAnnex,
-    answers_of,
-)
-from fl_audit.audits.common.sections_guarantee import person_text
+from fl_audit.audits.common.sections_data_protection_officer import ANSWERED, OFFICER, UNKNOWN, Framework, answers_of
+from fl_audit.audits.common.sections_guarantee import GuaranteeFinding, person_text
 from fl_audit.audits.common.sections_privacy_units import UnitLevel, _follows
 from fl_audit.audits.identifiability.sections_insider import InsiderFinding, advantage_row
 from fl_audit.audits.page.engineer_part import next_step, warnings_of
@@ -44,7 +37,7 @@ CERTAIN = {"mu": 9.0, "trials": 20}
 
 
 def annex(contents):
-    return [table.rows for table in OFFICER.tables(OfficerAnnex(), contents)]
+    return [table.rows for table in OFFICER.tables(contents.find(GuaranteeFinding), contents)]
 
 
 @pytest.mark.parametrize("verdict", KINDS, ids=str)

@@ -23,8 +23,7 @@ from fl_audit.federation.run_tables import RunTables, quantiles_by_round
 from fl_audit.report import figure_style
 from fl_audit.report.figure_style import to_png
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.verdict.findings_verdict import NoiseFinding
-from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE
+from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE, NoiseFinding
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.words import rounded
 

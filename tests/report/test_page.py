@@ -23,7 +23,7 @@ from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 from fl_audit.report.report_elements import Section
 from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
-from fl_audit.verdict.findings_verdict import NoiseFinding
+from fl_audit.verdict.sections_noise import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, title_of

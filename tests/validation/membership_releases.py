@@ -16,9 +16,8 @@ from fl_audit.audits.membership.attacks.rmia import RmiaForm, RmiaSettings, rmia
 from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.attribute_inference import attribute_guesses, sampled_distribution
 from fl_audit.audits.membership.roc_metrics import RocSummary, membership_rates
-from fl_audit.audits.membership.white_box import known_halves, white_box_scores
+from fl_audit.audits.membership.white_box import WhiteBoxSettings, known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.audits.membership.white_box_networks import WhiteBoxSettings
 from fl_audit.audits.membership.yeom_attack import active_scores, loss_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership

@@ -1,13 +1,11 @@
 """The report section for a data-protection officer: claims, findings, answers, and lines to fill in."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from fl_audit.adjacency import Relation
+from fl_audit.audits.common.sections_guarantee import GuaranteeFinding
 from fl_audit.audits.registry import audit_of
-from fl_audit.federation.findings import Findings
-from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee_line import fit_of_all
@@ -113,19 +111,6 @@ def _mechanism(contents: ReportContents) -> tuple[str, str]:
 TO_FILL_IN = "_" * 48
 
 
-@dataclass(frozen=True)
-class OfficerAnnex:
-    """The annex for a data-protection officer; it repeats numbers of other findings, and has none of its own."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return an empty dict, because the annex adds nothing to `summary.json`."""
-        return {}
-
-
-def _measure(_: FinishedRun, __: Findings) -> OfficerAnnex:
-    return OfficerAnnex()
-
-
 def _facts_table(contents: ReportContents) -> Table:
     facts = _facts_of_run(contents) | _facts_of_guarantee(contents)
     rows = tuple(template_texts("officer_facts.md", **facts).items())
@@ -183,7 +168,7 @@ def _facts_of_guarantee(contents: ReportContents) -> dict[str, Any]:
     }
 
 
-def _tables(_: OfficerAnnex, contents: ReportContents) -> list[Table]:
+def _tables(_: GuaranteeFinding, contents: ReportContents) -> list[Table]:
     published = "Epsilons that others have published: what was bearable there, and not what is safe here"
     columns = ("What is asked", "Answer", "Where, or why not")
     return [
@@ -218,10 +203,15 @@ def _scope(contents: ReportContents) -> list[str]:
     return [*lines, *filter(None, [tests.why_not_compared(contents.run).strip()])] if lines else []
 
 
-def _sentence(_: OfficerAnnex, __: ReportContents) -> str:
+def _sentence(_: GuaranteeFinding, __: ReportContents) -> str:
     return " ".join(template_lines("officer_note.md"))
 
 
 OFFICER = Section(
-    "officer", "For a data-protection officer", OfficerAnnex, _measure, sentence=_sentence, tables=_tables
+    "officer",
+    "For a data-protection officer",
+    GuaranteeFinding,  # which every run has; the annex repeats numbers of other findings
+    lambda _, findings: findings.find(GuaranteeFinding),
+    sentence=_sentence,
+    tables=_tables,
 )

@@ -1,34 +1,10 @@
 """Finding and report section on the provenance of a run: its data, versions, commands and times."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from fl_audit.federation.findings import Findings, json_of
-from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import Provenance, Timing
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.words import SPACE, day_text
-
-
-@dataclass(frozen=True)
-class RunProvenanceFinding:
-    """The recorded provenance of a run (its data, versions and sessions), and its timing."""
-
-    provenance: Provenance | None
-    timing: Timing
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the timing as a dict with the one key `timing`, for `summary.json`.
-
-        This key is the only one that differs when the same run is repeated.
-        """
-        return {"timing": json_of(self.timing)}
-
-
-def measure_origin(run: FinishedRun, _: Findings) -> RunProvenanceFinding:
-    """Return the recorded provenance of a run and its timing."""
-    return RunProvenanceFinding(run.provenance, run.timing)
-
 
 NOT_NOTED = "Where this run comes from was not noted."
 _NO_COMMAND = "started by a program that is no command of fl-audit"
@@ -54,9 +30,8 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
     return " · ".join(phrase for phrase in (day_text(first.began), versions, data, drawn_text, first.command) if phrase)
 
 
-def _origin_tables(finding: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
-    provenance = finding.provenance
-    timing = finding.timing
+def _origin_tables(timing: Timing, contents: ReportContents) -> list[Table]:
+    provenance = contents.run.provenance
     rows = (
         (("Origin", NOT_NOTED),) if provenance is None else _origin_rows(provenance, contents.plan.federation.records)
     )
@@ -109,5 +84,5 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    "origin", "Where this run comes from", RunProvenanceFinding, measure_origin, keys=("timing",), tables=_origin_tables
+    "origin", "Where this run comes from", Timing, lambda run, _: run.timing, keys=("timing",), tables=_origin_tables
 )

@@ -71,14 +71,14 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalEpsilonF
     bounds = tuple[LowerBound, ...]()
     is_exact = run.plan.federation.mechanism.knows_llr
     is_normal = run.has_normal_final_distribution
-    estimate = estimates.sensitivity_interval(run.accounted_signal, guarantee.claim) if is_exact else None
-    believed = estimates.belief_interval(run.llr_of_used_set, confidence, guarantee.mu if is_normal else None)
-    counted = estimates.advantage_interval(wins, run.trials, guarantee.delta, confidence)
+    from_sensitivity = estimates.sensitivity_interval(run.accounted_signal, guarantee.claim) if is_exact else None
+    from_belief = estimates.belief_interval(run.llr_of_used_set, confidence, guarantee.mu if is_normal else None)
+    from_advantage = estimates.advantage_interval(wins, run.trials, guarantee.delta, confidence)
     if run.has_both_bits:
         scores = run.log_odds[run.bits], run.log_odds[~run.bits]
         mechanism = ScoreDistribution.NORMAL_EQUAL_SPREAD if is_normal else ScoreDistribution.ANY
         bounds = all_bounds(*scores, guarantee.delta, confidence, mechanism)
-    return EmpiricalEpsilonFinding(estimate, believed, counted, verdict.judgement, bounds)
+    return EmpiricalEpsilonFinding(from_sensitivity, from_belief, from_advantage, verdict.judgement, bounds)
 
 
 def _method(details: VerdictDetails, words: UnitWords) -> str:

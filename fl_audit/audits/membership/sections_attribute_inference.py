@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.audits.membership.attack_limits import largest_auc_within_training
+from fl_audit.audits.membership.attack_results import can_compare_targets
 from fl_audit.audits.membership.attribute_inference import AttributeGuesses
-from fl_audit.audits.membership.one_target_per_trial import can_compare_targets
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.target_membership import TargetMembership

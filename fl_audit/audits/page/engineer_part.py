@@ -17,7 +17,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.report.template_files import template_lines
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
-from fl_audit.verdict.findings_verdict import NoiseFinding
+from fl_audit.verdict.sections_noise import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, verdict_of, verdict_texts
 from fl_audit.verdict.verdict import has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance

@@ -12,7 +12,7 @@ from fl_audit.audits.common.sections_client_metrics import ClientMetricsFinding,
 from fl_audit.audits.sections import page_rows
 from fl_audit.learning.metric_names import Metric, metric_text, metric_title
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
-from fl_audit.report.banner import Banner, VerdictLook
+from fl_audit.report.page import Banner, VerdictLook
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.claim_comparisons import finding_text
 from fl_audit.user_modules import title_of_named

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.array_types import Floats, Floats32, Integers
-from fl_audit.audits.reconstruction.candidate_ranks import candidate_ranks
+from fl_audit.audits.reconstruction.candidate_hits import candidate_ranks
 from fl_audit.audits.reconstruction.reconstruction_metrics import NoiseLevelReconstructions, TrueAndReconstructedImages
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun

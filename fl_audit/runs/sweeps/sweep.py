@@ -122,8 +122,10 @@ def _require_utility(plan: RunPlan, utility: str | None) -> None:
     known_metrics = [str(metric) for metric in dict.fromkeys((*plan.metrics, *always)) if not is_smaller_better(metric)]
     accepted = ", ".join(known_metrics)
     is_known = utility is None or utility in known_metrics
-    more = "those of training.metrics of which more is better"
-    require(is_known, f"utility is {utility}: accepted for {plan.config.data.name} are {accepted}, and {more}")
+    accepted_metrics = "those of training.metrics of which more is better"
+    require(
+        is_known, f"utility is {utility}: accepted for {plan.config.data.name} are {accepted}, and {accepted_metrics}"
+    )
 
 
 @contextmanager
