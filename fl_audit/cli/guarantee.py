@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from fl_audit.privacy.targets import Target
 
 DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).", rich_help_panel="Guarantee")]
+SamplingRateOption = Annotated[
+    float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].", rich_help_panel="Accounting")
+]
+AccountantOption = Annotated[
+    str | None,
+    option(
+        "NAME",
+        f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
+        among=Accountant,
+        rich_help_panel="Accounting",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -48,32 +60,14 @@ class TargetOptions:
         return one_target({name.replace("_", "-"): var for name, var in vars(self).items()}, "--")
 
 
-@dataclass(frozen=True)
-class AccountingOptions:
-    """Command-line options of sampling and privacy accounting."""
-
-    HELP_GROUP: ClassVar[str] = "Accounting"
-
-    sampling_rate: Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")] = (
-        defaults.SAMPLING_RATE
-    )
-    accountant: Annotated[
-        str | None,
-        option(
-            "NAME",
-            f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
-            among=Accountant,
-        ),
-    ] = defaults.ACCOUNTANT
-
-
 def calibrate(
     delta: DeltaOption,
     rounds: Annotated[int, option("K", "Number of releases, at least 1.", rich_help_panel="Guarantee")],
     adjacency: Annotated[str, option("NAME", ADJACENCY_HELP, among=Adjacency, rich_help_panel="Guarantee")],
     *,
     options: TargetOptions,
-    accounting: AccountingOptions,
+    sampling_rate: SamplingRateOption = defaults.SAMPLING_RATE,
+    accountant: AccountantOption = defaults.ACCOUNTANT,
     sensitivities: Annotated[
         str,
         option(
@@ -93,11 +87,10 @@ def calibrate(
     """
 
     target = options.target()
-    rate = accounting.sampling_rate
 
     from fl_audit.privacy.events import gaussian_rounds
 
-    events = gaussian_rounds(1.0, rounds, rate)
+    events = gaussian_rounds(1.0, rounds, sampling_rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     adaptivity = choice(SignalToNoiseAdaptivity, "--sensitivities", sensitivities)
 
@@ -110,7 +103,7 @@ def calibrate(
         noise = noise_multiplier_for(target, claim)
         guarantee = derive_guarantee(claim.with_noise(noise))
         remark = guarantee.remark
-        if rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
+        if sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
             remark = (
                 f"the guarantee holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
                 f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
@@ -119,7 +112,7 @@ def calibrate(
         return AccountantResult(name, guarantee, remark)
 
     title = f"noise for {_target_text(target, neighbours)} at delta {delta:g} over {plural(rounds, 'round')}"
-    print_guarantee(found, events, accounting.accountant, title, format_options, saving=True)
+    print_guarantee(found, events, accountant, title, format_options, saving=True)
 
 
 @dataclass(frozen=True)
@@ -171,7 +164,8 @@ def account(
     delta: DeltaOption,
     *,
     options: NoiseAndRoundsOptions,
-    accounting: AccountingOptions,
+    sampling_rate: SamplingRateOption = defaults.SAMPLING_RATE,
+    accountant: AccountantOption = defaults.ACCOUNTANT,
     together: LedgerOptions,
     format_options: OutputFormatOptions,
 ) -> None:
@@ -181,7 +175,7 @@ def account(
     trainings on the same data. With --ledger, a training that is stated is added to this file.
     """
 
-    terms = options.stated_releases(accounting.sampling_rate, may_lack=together.ledger is not None)
+    terms = options.stated_releases(sampling_rate, may_lack=together.ledger is not None)
     if together.ledger is not None:
         if options.per_round:
             raise InputError("--per-round belongs to one training: accepted is it without --ledger")
@@ -209,16 +203,14 @@ def account(
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
 
-    def spent(rounds: int, accountant: Accountant) -> float:
+    def spent(rounds: int, name: Accountant) -> float:
         from fl_audit.privacy.accounting import PrivacyProfile
         from fl_audit.privacy.accounting import account as epsilon_of
 
         first = gaussian_rounds(noise, rounds, terms.sampling_rate)
-        return epsilon_of(PrivacyProfile(first, terms.adjacency), accountant, delta)
+        return epsilon_of(PrivacyProfile(first, terms.adjacency), name, delta)
 
-    print_guarantee(
-        found, events, accounting.accountant, title, format_options, spent=spent if options.per_round else None
-    )
+    print_guarantee(found, events, accountant, title, format_options, spent=spent if options.per_round else None)
 
 
 def _target_text(target: "Target", adjacency: Adjacency) -> str:
