@@ -120,9 +120,9 @@ def paragraph_html(text: str, look: str = "") -> Markup:
     return page_part("paragraph", text=text, look=look)
 
 
-def heading_html(text: str, name: str = "", level: int = 2) -> Markup:
+def heading_html(text: str, name: str = "") -> Markup:
     """Return a heading, which links may lead to if it has a name."""
-    return page_part("heading", text=text, name=name, level=level)
+    return page_part("heading", text=text, name=name)
 
 
 def list_html(texts: Iterable[str]) -> Markup:

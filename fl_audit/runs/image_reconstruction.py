@@ -79,7 +79,7 @@ def require_drawable(plan: RunPlan) -> None:
     _shared(plan, federation, images_each)
 
 
-def reconstruct_images(plan: RunPlan, on_step: Callable[[int], None] = lambda done: None) -> TrueAndReconstructedImages:
+def reconstruct_images(plan: RunPlan, on_step: Callable[[int], None]) -> TrueAndReconstructedImages:
     """Return an attacker's reconstructions of the first training images, at several noise levels.
 
     The attacker sees a noised contribution (of a record, or of a client with all its records) to the initial model of

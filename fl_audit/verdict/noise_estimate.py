@@ -209,7 +209,7 @@ NOTHING_PLANNED = NoiseDetectionLimit(math.inf, False, None)
 
 
 def planned_limits(
-    guarantee: Guarantee, trials: int, rounds: float, parameters: int | None, noise_kind: MechanismNoise | None = None
+    guarantee: Guarantee, trials: int, rounds: float, parameters: int | None, noise_kind: MechanismNoise
 ) -> NoiseDetectionLimit:
     """Return the smallest breaches that a planned run would reveal if its attack uses the exact likelihood ratio."""
     count = max(1, round(trials * rounds))

@@ -63,7 +63,7 @@ def belief_grid(
     return np.asarray(np.clip(beliefs, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)), dtype=np.float64)
 
 
-def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: float = 0.95) -> tuple[Floats, ...]:
+def belief_band(mu: float, rounds: int, bit: int, prior: float, level: float) -> tuple[Floats, ...]:
     """Return lower end, median and upper end of a central interval of the belief in D after each round.
 
     Each array has shape (rounds + 1,), from round 0 (before the first release) to the last round.

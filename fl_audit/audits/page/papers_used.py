@@ -11,7 +11,6 @@ from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.report.report_elements import ReportContents
 
 _IN_CSF = "IEEE Computer Security Foundations Symposium"
-_IN_SP = "IEEE Symposium on Security and Privacy"
 _IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
 
 
