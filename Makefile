@@ -63,12 +63,17 @@ lint: $(FOR_ALL)
 
 # Pages of the reference that the code writes, as they stand in the repository.
 reference: $(FOR_ALL)
-	$(BIN)/python docs/hooks/generated.py
+	$(BIN)/python docs/generation/generated.py
 
 # Every broken link, missing file or unknown name is an error (with --quiet none would be). Nothing is fetched.
+# SITE_BUILDER="-m zensical" builds the same site with Zensical, once it is installed.
+SITE_BUILDER ?= -m mkdocs
 docs: $(FOR_ALL)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python docs/generation/site_source.py
+	NO_MKDOCS_2_WARNING=1 RELEASE="fl_audit $$($(BIN)/python -c 'import fl_audit; print(fl_audit.__version__)')" \
+		REPOSITORY="$$(git remote get-url origin 2>/dev/null | sed -n 's#^\(https://.*\)\.git$$#\1#p')" \
+		$(BIN)/python $(SITE_BUILDER) build --strict
 	@echo "documentation: site/index.html"
 
 clean:
-	rm -rf $(VENV) runs site
+	rm -rf $(VENV) runs site site-source

@@ -4,12 +4,17 @@ The victim holds the unit in which D and D' differ, and the insider is an advers
 public federation, from which a client derives its records. Therefore the same app runs on any engine.
 """
 
+import copy
 import faulthandler
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
@@ -20,7 +25,6 @@ from fl_audit.audits.identifiability import identifiability_adversary
 from fl_audit.audits.membership.insider import ascent_contribution, observe_targets
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.owner_contributions import contribute, contribute_as_victim, contribute_members, with_noise
-from fl_audit.clients.replayed_training import given_reply
 from fl_audit.clients.request import Request, trained_together
 from fl_audit.clients.request import announce_calls as announce_calls
 from fl_audit.errors import InputError
@@ -52,7 +56,7 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 
 def train(message: Message, context: Context) -> Message:
     """Return the reply to a training message: the client's contribution in each trial, or what a replay gives."""
-    reply = given_reply(message)
+    reply = _given_reply(message)
     return honest_reply(message, context) if reply is None else reply
 
 
@@ -233,6 +237,59 @@ def _within_time_limit(message: Message, context: Context, call_next: ClientAppC
         return call_next(message, context)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+class _Replay(threading.local):
+    """The reply that this thread gives in the place of training, and whether it was asked for."""
+
+    content: RecordDict | None = None
+    is_used: bool = False
+
+
+_REPLAY = _Replay()
+
+
+def _given_reply(message: Message) -> Message | None:
+    """Return the reply to a training message that a replay gives in the place of training; None outside a replay."""
+    if _REPLAY.content is None:
+        return None
+    _REPLAY.is_used = True
+    return Message(copy.deepcopy(_REPLAY.content), reply_to=message)
+
+
+@contextmanager
+def _giving(content: RecordDict) -> Iterator[_Replay]:
+    _REPLAY.content, _REPLAY.is_used = content, False
+    try:
+        yield _REPLAY
+    finally:
+        _REPLAY.content = None
+
+
+@dataclass(frozen=True)
+class ClientReplay:
+    """A client app of somebody else that is called again in this process, as a client that was not called before.
+
+    It gets a noised contribution in the place of that which its training computes, to see what it makes of it: an app
+    may round, clamp or project what its training returns.
+    """
+
+    app: ClientApp
+    clients: int  # number of clients
+
+    def honest_reply(self, message: Message, client: int) -> RecordDict:
+        """Return what an honest client replies to a training message, which holds its noised contribution."""
+        return honest_reply(copy.deepcopy(message), self._context(client)).content
+
+    def sent(self, message: Message, client: int, honest_reply: RecordDict) -> RecordDict | None:
+        """Return what the app makes of an honest client's reply; None if it does not train by our training."""
+        with _giving(honest_reply) as replay:
+            reply = self.app(message=copy.deepcopy(message), context=self._context(client))
+            return reply.content if replay.is_used and MessageRecordName.ARRAYS in reply.content else None
+
+    def _context(self, client: int) -> Context:
+        config = UserConfig({"partition-id": client, "num-partitions": self.clients})
+        return Context(run_id=1, node_id=client, node_config=config, state=RecordDict(), run_config=UserConfig())
 
 
 app = build_app()

@@ -183,7 +183,7 @@ class _ThreadCache(threading.local):
         self.sent: bytes | None = None  # the bytes from which these models were read
         # By message ID: clients whose calls follow, and contributions of clients that were trained ahead.
         self.waiting = dict[str, int]()
-        self.made = dict[str, ContributionByTrial]()
+        self.contributions = dict[str, ContributionByTrial]()
 
 
 _KEPT = _ThreadCache()
@@ -204,7 +204,7 @@ def announce_calls(calls: Sequence[tuple[Message, Context]]) -> None:
     arrays_seen = {id(request.arrays[models_key(0)].data) for request in requests}
     is_one = len(about) == len(arrays_seen) == 1
     _KEPT.waiting = {request.message.metadata.message_id: request.client for request in requests} if is_one else {}
-    _KEPT.made = {}
+    _KEPT.contributions = {}
 
 
 def trained_together(
@@ -232,5 +232,5 @@ def trained_together(
                 contributions = contributed_together(
                     federation, tuple(clients.values()), training_input.models, training_input.round_context
                 )
-                cohort.made = dict(zip(clients, contributions, strict=True))
-    return cohort.made.pop(identity, None) or alone()
+                cohort.contributions = dict(zip(clients, contributions, strict=True))
+    return cohort.contributions.pop(identity, None) or alone()

@@ -1,4 +1,4 @@
-"""Define the exception for invalid user input, as opposed to program errors, and errors as text in one line."""
+"""Define the exceptions for invalid user input and for a failed federation, and errors as text in one line."""
 
 import json
 from collections.abc import Sequence
@@ -60,6 +60,10 @@ class InputError(ValueError):
         super().__init__(message)
         self.remedies = remedies
         self.choices = choices
+
+
+class FederationError(RuntimeError):
+    """Raised, with a one-line message, if a contribution is missing, late or unusable; its round releases nothing."""
 
 
 def require(condition: bool, message: str, *remedies: Remedy) -> None:

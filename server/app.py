@@ -19,9 +19,8 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.membership.attribute_inference import attribute_of
 from fl_audit.audits.registry import audit_of
+from fl_audit.clients.app import ClientReplay
 from fl_audit.clients.app import app as honest_client_app
-from fl_audit.clients.app import honest_reply
-from fl_audit.clients.replayed_training import ClientReplay
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, stored_tensors
@@ -31,9 +30,8 @@ from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.server import release_evaluation as evaluation
-from fl_audit.server.client_metrics import ClientMetrics
-from fl_audit.server.federation_timestamps import FederationTimestamps
-from fl_audit.server.release_evaluation import OnRelease
+from fl_audit.server import release_findings
+from fl_audit.server.release_findings import ClientMetrics, OnRelease, ReleaseFinding, ReleaseWithOutputs
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.server.run_queries import federated_losses, known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
@@ -41,12 +39,21 @@ from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
-from fl_audit.strategies.second_seed import SecondSeed
+from fl_audit.strategies.second_seed import draws_in_common
 from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, waves
 
 _OnRound = Callable[[int], None]  # called with the number of trials that finished a round
+
+
+@dataclass
+class FederationTimestamps:
+    """Times at which a federation started, was ready and finished (monotonic clock, seconds); NaN until then."""
+
+    started: float = field(default_factory=time.monotonic)
+    ready: float = field(default=float("nan"))
+    finished: float = field(default=float("nan"))
 
 
 @dataclass
@@ -194,7 +201,7 @@ def _play_wave(
         stopping = None if patience is None else evaluation.CheckpointSelector(patience)
         losses = dict[tuple[str, int], Floats]()
         outputs = _target_outputs(plan, federation)
-        findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses, on_release))
+        findings: list[ReleaseFinding] = list(_findings(plan, losses, on_release))
         if outputs is not None:
             findings.append(outputs)
         evaluator = evaluation.ReleaseEvaluator(federation, challenger, wave, findings, stopping)
@@ -218,18 +225,7 @@ def _play_wave(
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.flower_rounds, evaluate_fn=background)
         background.settle()
         if opening is not None and opening.exact is not None and wave[0].first == 0:
-            second = SecondSeed(
-                public,
-                roles,
-                federation.model.layout,
-                challenger,
-                strategy_of_server,
-                lambda kind, challenger, batches: kind(
-                    public, roles, challenger, batches, size, time_limit, lambda batch, server_round: None
-                ),
-                opening.exact.initial,
-            )
-            opening.exact.check_second_seed(wave[0], second.repeated)
+            _compare_with_second_seed(opening.exact, strategy, federation)
     found_by = (evaluator, *round_queries, *(selector for selector in (stopping, opening) if selector is not None))
     for batch in wave:
         columns = _distribution_columns(plan, batch, recorder.norms[batch.name])
@@ -262,9 +258,21 @@ def _secrets_log(
         return None
     replay = None
     if client_app is not None and client_app is not honest_client_app:
-        replay = ClientReplay(client_app, honest_reply, public.clients)
+        replay = ClientReplay(client_app, public.clients)
     exact = ExactChecks(federation, challenger, partial(_public_models, plan, federation), replay)
     return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
+
+
+def _compare_with_second_seed(exact: ExactChecks, server: TrialBatchStrategy, federation: LoadedFederation) -> None:
+    """Note which draws of a server of the first batch are the same with another secret seed.
+
+    A server of somebody else may refuse to begin anew; then nothing is noted.
+    """
+    try:
+        shares, is_anew = draws_in_common(server, federation, exact.challenger, exact.initial)
+    except Exception:  # a server of somebody else may need anything to begin
+        return
+    exact.note_draws_in_common(server.batches[0], shares, is_anew)
 
 
 def _public_models(plan: RunPlan, federation: LoadedFederation, trials: Sequence[int]) -> Tensor:
@@ -277,29 +285,30 @@ def _public_models(plan: RunPlan, federation: LoadedFederation, trials: Sequence
 
 def _findings(
     plan: RunPlan, losses: dict[tuple[str, int], Floats], on_release: OnRelease | None
-) -> Iterator[evaluation.ReleaseFinding]:
+) -> Iterator[ReleaseFinding]:
     """Yield functions from a release to columns of results.
 
     If members' losses stay with their owners, one of the functions returns no columns. This function stores the
     population losses in `losses`, keyed by batch and release.
     """
 
-    def kept_population(release: evaluation.ReleaseWithOutputs) -> TrialBatchColumns:
+    def kept_population(release: ReleaseWithOutputs) -> TrialBatchColumns:
         losses[release.batch.name, release.number] = release.population_losses
         return TrialBatchColumns()
 
-    yield evaluation.ReleaseMetrics(plan.metrics, on_release if plan.config.audit.trials == 1 else None)
+    on_metrics = on_release if plan.config.audit.trials == 1 else None
+    yield partial(release_findings.release_metrics, plan.metrics, on_metrics)
     if plan.config.training.client_metrics:
         yield ClientMetrics(plan.metrics)
     is_federated = federated_losses(plan) is not None
     if is_federated:  # members' losses stay with their owners
         yield kept_population
     elif plan.star is not None:
-        yield partial(evaluation.pooled_epsilon_star, plan.star)
+        yield partial(release_findings.pooled_epsilon_star, plan.star)
     if plan.federation.mechanism.unit is Unit.USER:
         yield partial(of_users, None if is_federated else plan.star)
     if plan.config.audit.membership:
-        yield evaluation.loss_threshold
+        yield release_findings.loss_threshold
 
 
 def _kept_releases(plan: RunPlan) -> int:

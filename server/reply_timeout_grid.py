@@ -7,10 +7,10 @@ from itertools import islice
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from fl_audit.errors import FederationError
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.strategies.contributors import ClientRoles
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.flower_grids import DelegatingGrid, sent_ids
 from fl_audit.strategies.reply_checks import reason_line
 

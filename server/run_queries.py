@@ -17,7 +17,7 @@ from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries
-from fl_audit.strategies.queries import AccountantStateCollector
+from fl_audit.strategies.queries import AccountantStateCollector, RunQueries
 from fl_audit.strategies.release_scoring import (
     CanaryScoreCollector,
     InsiderLogOddsCollector,
@@ -29,16 +29,6 @@ from fl_audit.strategies.secret_draws import SeededChallenger, true_side
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.noise_statistics import NoiseStatisticsLayout
-
-RunQuery = (
-    InsiderLogOddsCollector
-    | InsiderScoreCollector
-    | TargetLogOddsCollector
-    | CanaryScoreCollector
-    | EpsilonStarQueries
-    | AccountantStateCollector
-)
-"""Kinds of queries that are sent with the rounds, whose answers become columns of the tables."""
 
 
 def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger) -> list[int]:
@@ -66,11 +56,11 @@ def run_queries(
     wave: Sequence[TrialBatch],
     population: Callable[[TrialBatch, int], Floats],
     challenger: SeededChallenger,
-) -> tuple[RunQuery, ...]:
+) -> tuple[RunQueries, ...]:
     """Return the queries of a run besides training: for states of accountants, for answers of the insider, and
     for losses.
     """
-    round_queries = list[RunQuery]()
+    round_queries = list[RunQueries]()
     public = plan.federation
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
@@ -84,7 +74,7 @@ def run_queries(
 
 def _release_queries(
     federation: LoadedFederation, noise_seeds: Sequence[int], wave: Sequence[TrialBatch], challenger: SeededChallenger
-) -> list[RunQuery]:
+) -> list[RunQueries]:
     """Return the queries that send every release to the adversary, in the form that the kind of audit needs.
 
     The list is empty for audits without such queries.

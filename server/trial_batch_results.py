@@ -21,7 +21,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import ResultTable, columns_of
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.federation.trial_batch_columns import Table, TrialBatchColumns, nan_columns
-from fl_audit.server.release_evaluation import ReleaseWithOutputs
+from fl_audit.server.release_findings import ReleaseWithOutputs
 from fl_audit.server.user_epsilon_star import means_by_unit
 from fl_audit.trial_batches import TrialBatch
 
@@ -89,12 +89,12 @@ class BatchResult:
 
     def _trials_frame(self, prior: float) -> pd.DataFrame:
         bits = self.membership.is_in[:, 0]  # with several targets, those of the first one
-        columns_found = {**nan_columns(columns_of(ResultTable.TRIALS), (self.batch.count,)), **self.columns.trials}
-        final = np.asarray(columns_found.pop("log_odds"), dtype=np.float64)
+        columns = {**nan_columns(columns_of(ResultTable.TRIALS), (self.batch.count,)), **self.columns.trials}
+        final = np.asarray(columns.pop("log_odds"), dtype=np.float64)
         index = {"bit": bits.astype(np.int8), "log_odds": final, **_believed(final, bits, prior)}
         if not np.isfinite(final).all():
             index["won"] = np.full(self.batch.count, np.nan)
-        return self._frame(index | columns_found)
+        return self._frame(index | columns)
 
 
 ResultSink = Callable[[BatchResult], None]  # a function that stores the result of a finished batch of trials
@@ -131,7 +131,7 @@ class TargetOutputsCollector:
     is_active: bool = False  # whether losses are collected for all releases, because the insider uses gradient ascent
     attribute: AttributeToInfer | None = None  # the attribute of which every value is tried; None for no attribute
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
-    _seen: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
+    _features: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
@@ -150,7 +150,9 @@ class TargetOutputsCollector:
         records = release.federation.differing
         name = release.batch.name
         if release.number in self._looked_at:
-            self._seen[name] += [white_box_features(federation.model, release.models, records.features, records.labels)]
+            self._features[name] += [
+                white_box_features(federation.model, release.models, records.features, records.labels)
+            ]
         if self.is_active and release.number > 0:
             self._losses[name].append(release.differing_losses)
         return self._of_last(release) if release.is_last else TrialBatchColumns()
@@ -172,8 +174,8 @@ class TargetOutputsCollector:
             POPULATION: population,
             **self._losses_by_value(federation, release.models),
         }
-        if self._seen:
-            features = WhiteBoxFeatures.over_releases(self._seen.pop(name))
+        if self._features:
+            features = WhiteBoxFeatures.over_releases(self._features.pop(name))
             self._outputs[name] |= {
                 output_name: torch.from_numpy(getattr(features, output_name)).float() for output_name in WHITE_BOX
             }

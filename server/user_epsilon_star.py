@@ -17,7 +17,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
-from fl_audit.server.release_evaluation import ReleaseWithOutputs
+from fl_audit.server.release_findings import ReleaseWithOutputs
 
 _FEWEST = 2  # smallest number of users for which a variance can be estimated
 
@@ -83,20 +83,20 @@ def of_users(star: StarSettings | None, release: ReleaseWithOutputs) -> TrialBat
     the users' mean losses. It is NaN if a trial has too few users. Column `test_accuracy_user`, (trials,), is the
     accuracy per test user, averaged over users.
     """
-    columns_found: dict[str, Floats] = {}
+    columns: dict[str, Floats] = {}
     if star is not None and has_losses_of_users(release.federation):
         values = np.full(release.batch.count, np.nan)
         for rows, members, population in _members_and_population(release):
             if members.shape[1] >= _FEWEST:
                 values[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
-        columns_found["epsilon_star_user"] = values
+        columns["epsilon_star_user"] = values
     users = release.federation.test_records.user
     accuracy = {}
     is_of_classes = not release.federation.test_records.has_quantities
     if users is not None and is_of_classes and release.federation.public.mechanism.unit is Unit.USER:
         right = (release.logits.argmax(dim=2) == release.federation.test.labels).double().cpu().numpy()
         accuracy["test_accuracy_user"] = means_by_unit(right, users).mean(axis=1)
-    return TrialBatchColumns(trials={**columns_found, **accuracy}, releases=columns_found)
+    return TrialBatchColumns(trials={**columns, **accuracy}, releases=columns)
 
 
 def _members_and_population(release: ReleaseWithOutputs) -> Iterator[tuple[Flags, Floats, Floats]]:

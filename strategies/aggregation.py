@@ -21,16 +21,16 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
-from fl_audit.array_types import Floats32, Integers
-from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.array_types import Integers
+from fl_audit.errors import FederationError, InputError, in_a_line, require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.generator_states import seed_generators, spared_generators
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.flower_grids import PullingGrid
+from fl_audit.strategies.received_contributions import ReceivedContribution
 from fl_audit.strategies.simulated_grid import FIRST_NODE
 from fl_audit.user_modules import import_function
 
@@ -66,22 +66,21 @@ def own_strategy(name: str) -> Strategy:
 
     Raises `InputError` if it is no strategy, or if it adds noise, which a run would not account for.
     """
-    strategy = import_function(name, "aggregation")()
+    strategy: Strategy = import_function(name, "aggregation")()
     accepted = "accepted is a function without arguments that returns a Strategy of flwr.serverapp.strategy"
     require(isinstance(strategy, Strategy), f"aggregation {name!r} returned a {type(strategy).__name__}: {accepted}")
     has_noise = isinstance(strategy, _NOISY_STRATEGIES)
     unaccounted = f"aggregation {name!r} returned a {type(strategy).__name__}, whose noise a run would not account for"
     require(not has_noise, f"{unaccounted}: {_AUDIT_IT}")
-    made: Strategy = strategy
-    return made
+    return strategy
 
 
-def require_playable(federation: Federation, own: Strategy | None = None) -> None:
+def require_playable(federation: Federation, strategy: Strategy | None = None) -> None:
     """Raise `InputError` if the aggregation of a federation cannot be made, or cannot act on what it would get.
 
-    `own`: The user's own strategy, if it was made already; its factory is not called again.
+    `strategy`: The user's own strategy, if it was made already; its factory is not called again.
     """
-    if own is None:
+    if strategy is None:
         new_strategy(federation)
     name = federation.aggregation
     aggregation = AGGREGATIONS.get(name or "")
@@ -197,20 +196,20 @@ class BatchAggregation:
         available
             Clients that take part, by number, with the rows of their trials; None for all.
         """
-        is_asked = np.zeros((len(self._trials), self._public.clients), dtype=np.bool_)
+        is_chosen = np.zeros((len(self._trials), self._public.clients), dtype=np.bool_)
         for client, rows in available.items():
-            is_asked[slice(None) if rows is None else rows, client] = True
+            is_chosen[slice(None) if rows is None else rows, client] = True
         for row, trial in enumerate(self._trials):
-            clients = np.flatnonzero(is_asked[row]).tolist()
+            clients = np.flatnonzero(is_chosen[row]).tolist()
             trial.requests = self._configured(trial, server_round, models[row], clients) if clients else {}
-            is_asked[row] = False
-            is_asked[row, list(trial.requests)] = True
-        chosen = np.flatnonzero(is_asked.any(axis=0)).tolist()
-        return {client: None if is_asked[:, client].all() else np.flatnonzero(is_asked[:, client]) for client in chosen}
+            is_chosen[row] = False
+            is_chosen[row, list(trial.requests)] = True
+        chosen = np.flatnonzero(is_chosen.any(axis=0)).tolist()
+        return {
+            client: None if is_chosen[:, client].all() else np.flatnonzero(is_chosen[:, client]) for client in chosen
+        }
 
-    def of_clients(
-        self, server_round: int, models: Tensor, updates: Mapping[int, tuple[Integers | None, Floats32]]
-    ) -> Tensor:
+    def of_clients(self, server_round: int, models: Tensor, updates: Mapping[int, ReceivedContribution]) -> Tensor:
         """Return the next models, float32 (trials, parameters), from the updates of single clients.
 
         Parameters
@@ -220,16 +219,15 @@ class BatchAggregation:
         models
             Models before the round, float32 (trials, parameters).
         updates
-            By client: the rows of its trials, None for all, and its updates, float32 (trials of the client,
-            parameters). An update is the model before training minus the model after it.
+            The clients' updates, by client. An update is the model before training minus the model after it.
         """
         moved = models.clone()
         for row, trial in enumerate(self._trials):
             replies = list[Message]()
             for client, request in sorted(trial.requests.items()):
-                rows, sent = updates[client]
-                row_sent = row if rows is None else int(np.searchsorted(rows, row))
-                trained = models[row] - torch.tensor(sent[row_sent])
+                update = updates[client].in_trial(row)
+                assert update is not None, "a client that a strategy asks contributes to the trial"
+                trained = models[row] - torch.tensor(update)
                 replies.append(self._reply(trial, request, trained, self._records[client]))
             if replies:
                 moved[row] = self._aggregated(trial, server_round, replies, models[row])
@@ -266,17 +264,17 @@ class BatchAggregation:
             messages = list(
                 strategy.strategy.configure_train(server_round, arrays, strategy.config, _AvailableNodes(nodes))
             )
-        found = dict[int, Message]()
+        requests = dict[int, Message]()
         checked = set[int]()  # contents that were looked at: most strategies send one content to all clients
         for message in messages:
             node = message.metadata.dst_node_id
             self._require(node in nodes, server_round, f"it sends a message to node {node}, which takes no part")
-            self._require(node - FIRST_NODE not in found, server_round, f"it sends two messages to node {node}")
+            self._require(node - FIRST_NODE not in requests, server_round, f"it sends two messages to node {node}")
             if id(message.content) not in checked:
                 self._require_understood(message, arrays, server_round)
                 checked.add(id(message.content))
-            found[node - FIRST_NODE] = message
-        return found
+            requests[node - FIRST_NODE] = message
+        return requests
 
     def _require_understood(self, message: Message, arrays: ArrayRecord, server_round: int) -> None:
         kind = message.metadata.message_type

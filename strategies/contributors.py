@@ -1,36 +1,31 @@
-"""The clients that contribute to a round: their choice, and the check and sum of their contributions.
+"""The clients that contribute to a round: their choice, and the messages to them.
 
 Canary clients are artificial; a coin of the audit decides whether each contributes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import numpy as np
 import torch
-from flwr.app import Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.array_types import Floats, Floats32, Integers
+from fl_audit.array_packing import pack
+from fl_audit.array_types import Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.message_keys import Key, pack_participation
-from fl_audit.privacy.accounting_enums import SensitivityKind
-from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.queries import TRAIN
-from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
+from fl_audit.message_keys import Key, MessageRecordName, models_key, pack_participation
+from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More
+from fl_audit.strategies.reply_checks import ReplyIdentity
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
-
-_ROUNDING = 1e-3  # relative amount by which rounding may enlarge the norm of a float32 sum
 
 
 @dataclass(frozen=True)
@@ -57,14 +52,14 @@ class ContributingClient:
     client: int  # partition of the client
     # Ascending indices, within the batch, of the trials to which the client contributes; None for all trials.
     rows: Integers | None = None
-    more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # further settings in the message, by name
+    settings: dict[str, ConfigRecordValues] = field(default_factory=dict)  # further settings in the message, by name
 
 
 @dataclass(frozen=True)
 class CalledClients:
     """All clients that are asked to contribute to a round, for one batch of trials."""
 
-    asked: tuple[ContributingClient, ...]  # the clients, by ascending number
+    clients: tuple[ContributingClient, ...]  # the clients, by ascending number
     taking_part: Tensor | None = None  # secret sample of units, bool (trials, units); None without sampling
 
 
@@ -77,16 +72,16 @@ def call_of(
     if isinstance(federation.mechanism.contribution, PrivateTraining):
         settings: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()} if coins.size else {}
         clients = (
-            replace(client, more=client.more | settings) if client.client == roles.victim else client
-            for client in call.asked
+            replace(client, settings=client.settings | settings) if client.client == roles.victim else client
+            for client in call.clients
         )
-        return replace(call, asked=tuple(clients))
+        return replace(call, clients=tuple(clients))
     trials = list(batch.trials)
     added = (
         ContributingClient(federation.clients + index, None, {Key.COINS: coins[:, index].tobytes(), Key.TRIALS: trials})
         for index in range(federation.canaries)
     )
-    return replace(call, asked=(*call.asked, *added))
+    return replace(call, clients=(*call.clients, *added))
 
 
 def available_rows(
@@ -96,7 +91,7 @@ def available_rows(
 
     A client that is in D alone is asked in no trial with D', and sends no update of zero there.
     """
-    available = {client.client: client.rows for client in call.asked}
+    available = {client.client: client.rows for client in call.clients}
     for client, targets in roles.targets.items():
         if client in available and public.pair.replacement is None:
             rows = np.flatnonzero(membership.of_targets(targets).is_in.any(axis=1))
@@ -161,186 +156,70 @@ def _samples_of_steps(
     return torch.from_numpy(taking_part)
 
 
-@dataclass(frozen=True)
-class ReceivedContribution:
-    """The unchecked contribution of one client, and the limits that an honest client's contribution never exceeds."""
+@dataclass(eq=False)
+class RoundMessages:
+    """Writer of the messages of a federation to its clients, which notes the round of each."""
 
-    client: int  # partition of the client
-    reply: Message  # reply of the client
-    rows: Integers | None = None  # ascending indices, within the batch, of the contribution's trials; None for all
-    # Largest L2 norm of an honest contribution: one number for all trials, or one per trial, (trials,).
-    longest: Floats | float = np.inf
-    half_bits: bool = True  # whether a quantile bit may be 1/2, as in trials to which the client contributes nothing
-    users: int = 0  # number of the client's users, each with a quantile bit, if the unit is the user; otherwise 0
+    public: Federation  # public facts of the federation, which every message holds
+    roster: ClientRoles  # nodes and targets of the clients
+    challenger: SeededChallenger  # source of membership and of the seeds of clients' noise
+    time_limit: float  # seconds that a client may take for one message
+    # Round of the latest message, by client, kind and batch.
+    written: dict[ReplyIdentity, int] = field(init=False, default_factory=dict)
 
-    def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
-        """Return the client's checked sum, float32; `shape` is (trials of the batch, parameters)."""
-        own_shape = shape if self.rows is None else (len(self.rows), shape[1])
-        return read_array(self.reply, Key.SUM, own_shape, np.float32, self.client, server_round, finite)
+    def __post_init__(self) -> None:
+        self._federation_json = self.public.to_json()
 
+    def to_train(
+        self, batch: TrialBatch, server_round: int, models: Array, state: BatchTrainingState, call: CalledClients
+    ) -> Iterator[Message]:
+        """Yield the requests for the contributions of all called clients to a batch of trials.
 
-@dataclass(frozen=True)
-class UnnoisedRoundSum:
-    """Sum of a round's contributions before noise, with local sensitivity, quantile bits and the victim's contribution.
+        `models` are those of all trials of the batch, and `state` is what the batch has come to.
+        """
+        whole = ArrayRecord({models_key(0): models} | _norms(state, slice(None)))
+        common = self._content(batch, server_round, whole, {})  # for all clients without settings of their own
+        for client in call.clients:
+            trials, arrays, settings = list(batch.trials), whole, dict(client.settings)
+            if client.rows is not None and len(client.rows) < batch.count:
+                trials = [trials[row] for row in client.rows]
+                trial_models = state.models[-1].numpy()[client.rows]
+                arrays = ArrayRecord({models_key(0): Array(*pack(trial_models))} | _norms(state, client.rows))
+            if self.public.clients_draw:
+                settings |= {Key.NOISE_SEED: self.challenger.noise_seed(client.client), Key.TRIALS: trials}
+            settings |= self._membership(client.client, trials)
+            is_common = arrays is whole and not settings
+            content = common if is_common else self._content(batch, server_round, arrays, settings)
+            yield self._sent(client.client, TRAIN, batch, server_round, content)
 
-    A quantile bit says whether a client's contribution is within the clipping norm.
-    """
+    def message(
+        self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, settings: More
+    ) -> Message:
+        """Return a message of a kind to a client about a batch of trials, with arrays and settings."""
+        return self._sent(client, kind, batch, server_round, self._content(batch, server_round, arrays, settings))
 
-    total: Tensor  # sum of contributions by ascending client number, float32 (trials, parameters)
-    # Local sensitivity as reported by the client with the target, float64 (trials,); 0 unless it scales the noise.
-    local_sensitivity: Floats
-    centred_bits: Tensor  # sum over clients of (quantile bit - 1/2), float64 (trials,); 0 for a fixed clipping norm
-    # Contribution of the client with the target, float32 (trials, parameters); None unless the server is the adversary.
-    of_victim: Tensor | None = None
-    # Contributions by client, each with the rows of its trials (None for all), float32 (trials of the client,
-    # parameters). None unless a Flower strategy sees them.
-    by_client: Mapping[int, tuple[Integers | None, Floats32]] | None = None
+    def owner_message(
+        self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, settings: More
+    ) -> Message:
+        """Return a message that also says in which trials the client's targets are in the data."""
+        settings_of_owner = {**settings, **self._membership(client, batch.trials)}
+        return self.message(client, kind, batch, server_round, arrays, settings_of_owner)
 
+    def _membership(self, client: int, trials: Sequence[int]) -> More:
+        """Return a message entry on the trials in which a client's targets are in the data; {} without targets."""
+        targets = self.roster.targets.get(client)
+        return {Key.MEMBERSHIP: self.challenger.membership(trials).of_targets(targets).pack()} if targets else {}
 
-def receive(
-    federation: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
-) -> UnnoisedRoundSum:
-    """Check all contributions of a round; return their sum before noise, local sensitivity and quantile bits."""
-    mechanism, trials = federation.mechanism, shape[0]
-    total = sum_contributions(sent, shape, server_round)
-    sensitivity, bits, own_share = np.zeros(trials), torch.zeros(trials, dtype=torch.float64), None
-    for contribution in sent:
-        if mechanism.is_adaptive:
-            own_shape = (trials if contribution.rows is None else len(contribution.rows),)
-            within = read_array(
-                contribution.reply, Key.WITHIN, own_shape, np.float64, contribution.client, server_round
-            )
-            # A client that contributes nothing sends 1/2, which is 0 when centred. With users as units, a client sends
-            # 1/2 plus the sum of its users' centred bits.
-            accepted, accepted_text = (
-                ((0.0, 0.5, 1.0), "0, 1/2 and 1") if contribution.half_bits else ((0.0, 1.0), "0 and 1")
-            )
-            if contribution.users:
-                accepted = tuple(0.5 * np.arange(1 - contribution.users, 1 + contribution.users + 1))
-                accepted_text = f"half of the whole numbers from {1 - contribution.users} to {1 + contribution.users}"
-            if not np.isin(within, accepted).all():
-                sender = f"round {server_round}: client {contribution.client}"
-                raise FederationError(f"{sender} sent '{Key.WITHIN}' other than {accepted_text}")
-            bits[slice(None) if contribution.rows is None else torch.from_numpy(contribution.rows)] += torch.from_numpy(
-                within - 0.5
-            )
-        if contribution.client == victim and mechanism.scaling is SensitivityKind.LOCAL:
-            sensitivity = read_array(
-                contribution.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round
-            )
-        if contribution.client == victim and federation.threat_model.adversary is Adversary.SERVER:
-            own_share = torch.from_numpy(
-                read_array(contribution.reply, Key.SUM, shape, np.float32, victim, server_round).copy()
-            )
-    return UnnoisedRoundSum(total, sensitivity, bits, own_share)
+    def _content(self, batch: TrialBatch, server_round: int, arrays: ArrayRecord, settings: More) -> RecordDict:
+        config = ConfigRecord({Key.FEDERATION: self._federation_json, Key.ROUND: server_round, Key.BATCH: batch.name})
+        config.update({Key.TIME_LIMIT: float(self.time_limit), **settings})
+        return RecordDict({MessageRecordName.ARRAYS: arrays, MessageRecordName.CONFIG: config})
+
+    def _sent(self, client: int, kind: str, batch: TrialBatch, server_round: int, content: RecordDict) -> Message:
+        self.written[ReplyIdentity(client, kind, batch.name)] = server_round
+        return Message(content, self.roster.nodes[client], kind)
 
 
-def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
-    """Return the checked sum of the clients' contributions, float32 (trials, parameters)."""
-    arrays = [contribution._sum(shape, server_round, finite=False) for contribution in sent]
-    total = torch.zeros(shape)
-    sums, are_finite = total.numpy(), True
-    with np.errstate(over="ignore", invalid="ignore"):
-        for rows in cached_rows(*shape):
-            for one, array in zip(sent, arrays, strict=True):
-                if one.rows is None:
-                    np.add(sums[rows], array[rows], out=sums[rows])
-                else:
-                    first, last = np.searchsorted(one.rows, (rows.start, rows.stop))
-                    sums[one.rows[first:last]] += array[first:last]
-            are_finite = are_finite and bool(np.isfinite(sums[rows]).all())
-    # A summand that is not finite makes the sum not finite, so single clients are checked only to name the culprit.
-    if not are_finite:
-        for one in sent:
-            one._sum(shape, server_round)
-        raise FederationError(f"round {server_round}: the sum of '{Key.SUM}' over {len(sent)} clients is not finite")
-    for one, array in zip(sent, arrays, strict=True):
-        _require_short(one, array, shape[0], server_round)
-    return total
-
-
-def _require_short(contribution: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
-    """Raise `FederationError` if a contribution's L2 norm in one of its trials exceeds what clipping allows."""
-    longest = np.broadcast_to(contribution.longest, trials)
-    limits = longest if contribution.rows is None else longest[contribution.rows]
-    if np.isinf(limits).all():
-        return
-    for rows in cached_rows(*array.shape):
-        rows_sent = array[rows]
-        if (_lengths_at_most(rows_sent) <= limits[rows]).all():
-            continue
-        wide = rows_sent.astype(np.float64)
-        # As `np.linalg.norm` but without temporary arrays; differences in the last bits do not matter here.
-        lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-        if (lengths > limits[rows]).any():
-            worst = int(np.argmax(lengths - limits[rows]))
-            problem = f"client {contribution.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
-            allowed = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
-            raise FederationError(f"round {server_round}: {problem}, {allowed}")
-
-
-_BLOCK = 2048
-"""Number of squares in a block that is summed in float32; the sums of blocks are added in float64."""
-_MARGIN = 1.0002
-"""Factor that covers the rounding error of a row's norm in float32.
-
-In a block, 2,049 roundings of relative error 2**-24 change the norm by half of their sum, which is 6e-5.
-"""
-
-
-def _lengths_at_most(rows: Floats32) -> Floats:
-    """Return an upper bound of each row's L2 norm, (trials,).
-
-    A bound exceeds the norm by about 0.02 %, and is computed faster than the exact norm.
-    """
-    whole = rows.shape[1] // _BLOCK * _BLOCK
-    blocks, remaining = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
-    with np.errstate(over="ignore"):
-        squares = np.einsum("ijk,ijk->ij", blocks, blocks).sum(axis=1, dtype=np.float64)
-        squares += np.einsum("ij,ij->i", remaining, remaining)
-    bounds: Floats = np.sqrt(squares) * _MARGIN + 1e-16 * rows.shape[1]
-    return bounds
-
-
-def longest_contribution(
-    public: Federation, roles: ClientRoles, client: int, norms: Tensor | None, parameters: int
-) -> Floats | float:
-    """Return an upper bound of the L2 norm of an honest client's contribution, for all trials or for each.
-
-    The bound is the number of the client's units times the clipping norm. If the client adds noise, sigma
-    (sqrt(parameters) + 8) is added to the bound. The norm of the noise exceeds this term with probability below
-    1e-13. The bound is infinite for an insider with gradient ascent, and for DP-SGD.
-
-    `norms`: The adaptive clipping norms of the round, (trials,); None if the norm is fixed.
-    """
-    mechanism = public.mechanism
-    pushes = public.ascent > 0 and client == roles.insider
-    if pushes or isinstance(mechanism.contribution, PrivateTraining):
-        return np.inf
-    is_one = mechanism.unit is Unit.CLIENT or public.is_canary(client)
-    units = 1 if is_one else len(roles.shards[client])
-    limit: Floats | float = mechanism.clipping_norm if norms is None else norms.numpy()
-    noise = mechanism.share_scale * (np.sqrt(parameters) + 8.0)
-    return units * limit * (1 + _ROUNDING) + noise
-
-
-def sent_arrays(
-    asked: Sequence[ContributingClient],
-    messages: Mapping[ReplyIdentity, Message],
-    shape: tuple[int, int],
-    server_round: int,
-    batch_name: str,
-) -> dict[int, tuple[Integers | None, Floats32]]:
-    """Return the contributions of a round by client, float32 (trials of the client, parameters).
-
-    Each comes with the rows of the client's trials; None for all trials.
-
-    `shape`: Numbers of trials of the batch and of parameters.
-    """
-    sent = dict[int, tuple[Integers | None, Floats32]]()
-    for client in asked:
-        trials = shape[0] if client.rows is None else len(client.rows)
-        reply = messages[ReplyIdentity(client.client, TRAIN, batch_name)]
-        array = read_array(reply, Key.SUM, (trials, shape[1]), np.float32, client.client, server_round)
-        sent[client.client] = (client.rows, array)
-    return sent
+def _norms(state: BatchTrainingState, rows: Integers | slice) -> dict[str, Array]:
+    """Return a message entry with the adaptive clipping norms of some trials; {} if the norm is fixed."""
+    return {} if state.norms is None else {Key.NORMS: Array(*pack(state.norms.numpy()[rows]))}

@@ -19,12 +19,12 @@ from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
+from fl_audit.errors import FederationError
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.message_keys import Key, NonTrainingQuery, models_key
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import BatchTrainingState, RunQueries, WriteMessage
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
 from fl_audit.trial_batches import TrialBatch
@@ -94,10 +94,10 @@ class EpsilonStarQueries(RunQueries):
 
     def answers(self, exchange: int) -> list[ReplyIdentity]:
         """Return the keys of the answers expected in an exchange."""
-        queries_asked, clients = self._queries_in(exchange), range(self.clients)
+        queries, clients = self._queries_in(exchange), range(self.clients)
         return [
             ReplyIdentity(client, kind, batch.name)
-            for kind, _ in queries_asked
+            for kind, _ in queries
             for batch in self.batches
             for client in clients
         ]
@@ -107,13 +107,13 @@ class EpsilonStarQueries(RunQueries):
         for batch in self.batches:
             for kind, release in self._queries_in(exchange):
                 replies = [messages[ReplyIdentity(client, kind, batch.name)] for client in range(self.clients)]
-                values_told = [
+                values_by_client = [
                     [_floats(reply, key, batch, n, release) for key in _TOLD[kind]] for n, reply in enumerate(replies)
                 ]
                 if kind == _MOMENTS:
-                    self._keep(batch, release, [ScoreMoments(*moments) for moments in values_told])
+                    self._keep(batch, release, [ScoreMoments(*moments) for moments in values_by_client])
                 else:
-                    ranges = [LossRange(*moments) for moments in values_told]
+                    ranges = [LossRange(*moments) for moments in values_by_client]
                     _refuse_unsound([loss_range.is_sound for loss_range in ranges], "a range of losses", release)
                     self._ranges[batch.name] = moments.joint_range(ranges)
 

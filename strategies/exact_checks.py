@@ -16,7 +16,6 @@ from flwr.app import Message
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.audit import ClientRole
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.contributions import RoundContext
@@ -36,6 +35,7 @@ from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.changed_contributions import ReplayedClient, origin_of_contribution
 from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin
+from fl_audit.strategies.received_contributions import UnnoisedRoundSum
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import MODELS, WHOLE, ExactRow, ExactRowKind
@@ -56,24 +56,10 @@ _UNCHANGED = (ReleaseOrigin.NOISED_SUM, ReleaseOrigin.UNKNOWN)
 _EDGE = 1e-4  # relative distance from the clipping norm within which a quantile bit may go either way by rounding
 
 
-@dataclass(frozen=True)
-class SumsBeforeNoise:
-    """The sums of a round as the server received and added them, before it adds noise."""
-
-    number: int  # number of the round
-    models: Tensor  # models before the round, float32 (trials, parameters)
-    norms: Tensor | None  # adaptive clipping norms, float64 (trials,); None if the norm is fixed
-    taking_part: Tensor | None  # secret sample of units, bool (trials, units); None if all take part
-    total: Tensor  # what the server summed, float32 (trials, parameters)
-    centred_bits: Tensor  # sum over clients of (quantile bit - 1/2), float64 (trials,)
-    local_sensitivity: Floats  # as the client with the target reported it, (trials,)
-    sent: Mapping[
-        int, tuple[Integers | None, Floats32]
-    ]  # by client: rows of the trials (None for all), and what it sent
-    # The server's step from sums to releases, without its model step; None if clients add the noise, or if running it
-    # again would change later rounds.
-    release: Callable[[Tensor], NoisedSums] | None
-    request: Callable[[int], Message]  # from a client's number to the message by which it was asked to contribute
+ReleaseOfSums = Callable[[Tensor], NoisedSums]
+"""The server's step from the sums of a round to its releases, without its model step."""
+RequestTo = Callable[[int], Message]
+"""Function from a client's number to the message by which it was asked to contribute to a round."""
 
 
 @dataclass
@@ -94,7 +80,9 @@ class ExactChecks:
     def __post_init__(self) -> None:
         # A challenger of its own, whose methods no server can have replaced.
         challenger = self.challenger
-        self._own = SeededChallenger(challenger.seed, challenger.targets, challenger.who, challenger.prior)
+        self._honest_challenger = SeededChallenger(
+            challenger.seed, challenger.targets, challenger.who, challenger.prior
+        )
 
     def chosen_rows(self, batch: TrialBatch, server_round: int) -> list[int]:
         """Return the indices, within a batch, of the trials whose sums are checked in a round."""
@@ -104,20 +92,18 @@ class ExactChecks:
 
     def _choose(self, batch: TrialBatch) -> frozenset[tuple[int, int]]:
         """Draw trials and rounds; of the first batch also the first round with one secret and the last with another."""
-        draw, rounds = (
-            generator(self._own.seed, Purpose.EXACT_CHECKS, trial=batch.first),
-            self.federation.public.rounds,
-        )
-        cells = batch.count * rounds
-        number = min(_MOST, cells, int(cells / _EVERY + draw.random()))
-        chosen = {divmod(int(cell), rounds) for cell in draw.choice(cells, size=number, replace=False)}
-        found = {(row, round_index + 1) for row, round_index in chosen}
+        draw = generator(self._honest_challenger.seed, Purpose.EXACT_CHECKS, trial=batch.first)
+        rounds = self.federation.public.rounds
+        count = batch.count * rounds
+        number = min(_MOST, count, int(count / _EVERY + draw.random()))
+        chosen = {divmod(int(cell), rounds) for cell in draw.choice(count, size=number, replace=False)}
+        cells = {(row, round_index + 1) for row, round_index in chosen}
         if batch.first == 0:
-            is_in = self._own.membership(batch.trials).is_in[:, 0]
+            is_in = self._honest_challenger.membership(batch.trials).is_in[:, 0]
             for side, server_round in ((True, 1), (False, rounds)):
                 if (rows := np.flatnonzero(is_in == side)).size:
-                    found.add((int(draw.choice(rows)), server_round))
-        return frozenset(found)
+                    cells.add((int(draw.choice(rows)), server_round))
+        return frozenset(cells)
 
     def check_start(self, batch: TrialBatch, models: Tensor) -> None:
         """Compare models before the first round with the public initial models, to the last bit."""
@@ -137,29 +123,31 @@ class ExactChecks:
             where = MODELS if of_models else WHOLE
             self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, number, where, float(changed))
 
-    def check_second_seed(self, batch: TrialBatch, repeated: Callable[[], tuple[Mapping[int, float], bool]]) -> None:
+    def note_draws_in_common(self, batch: TrialBatch, shares: Mapping[int, float], is_anew: bool) -> None:
         """Note which shares of draws are the same with another secret seed.
 
-        `repeated`: It returns the shares, keyed by the number of a kind of draws, and whether generators in modules
-        began anew. A server of somebody else may refuse to begin anew; then nothing is noted.
+        `shares`: Keyed by the number of a kind of draws.
+
+        `is_anew`: Whether generators in modules began anew for both seeds.
         """
-        try:
-            differences, is_anew = repeated()
-        except Exception:  # a server of somebody else may need anything to begin
-            return
-        for kind, share in differences.items():
+        for kind, share in shares.items():
             self._note(batch, ExactRowKind.SECOND, batch.first, 0, int(kind), share)
         if not is_anew:
             self._note(batch, ExactRowKind.MODULES_WENT_ON, batch.first, 0, WHOLE, 1.0)
 
-    def check_sums(self, batch: TrialBatch, sums: SumsBeforeNoise) -> None:
-        """Check the sums of a round in the drawn trials of a batch."""
+    def check_sums(
+        self, batch: TrialBatch, sums: UnnoisedRoundSum, release: ReleaseOfSums | None, request: RequestTo
+    ) -> None:
+        """Check the sums of a round in the drawn trials of a batch.
+
+        `release`: None if clients add the noise, or if another release of the round would change later rounds.
+        """
         torch.set_num_threads(self.federation.public.threads)
         for row in self.chosen_rows(batch, sums.number):
             if isinstance(self.federation.public.mechanism.contribution, PrivateTraining):
-                self._check_updates(batch, sums, row)
+                self._check_updates(batch, sums, row, request)
             else:
-                self._check_cell(batch, sums, row)
+                self._check_cell(batch, sums, row, release, request)
 
     def _note(self, batch: TrialBatch, kind: ExactRowKind, trial: int, number: int, where: int, value: float) -> None:
         self._rows.setdefault(batch.name, []).append(ExactRow(kind, trial, number, where, value))
@@ -168,10 +156,10 @@ class ExactChecks:
         """Return all that was measured of a batch, and forget it."""
         return self._rows.pop(batch.name, [])
 
-    def _cell(self, batch: TrialBatch, sums: SumsBeforeNoise, row: int, is_in: bool | None = None) -> CheckedCell:
+    def _cell(self, batch: TrialBatch, sums: UnnoisedRoundSum, row: int, is_in: bool | None = None) -> CheckedCell:
         """Return what determines the sum of a trial; `is_in` puts the other secret in the place of the true one."""
         rows = torch.tensor([row])
-        members = self._own.membership([batch.first + row]).is_in[0].copy()
+        members = self._honest_challenger.membership([batch.first + row]).is_in[0].copy()
         if is_in is not None:
             members[0] = is_in
         device, norms = self.federation.public.device, None if sums.norms is None else sums.norms[rows]
@@ -181,7 +169,9 @@ class ExactChecks:
         is_pair = audit_of(public).role(self.federation, victim) is ClientRole.VICTIM
         return CheckedCell(sums.models[rows].to(device), moment, members, sample, is_pair)
 
-    def _check_cell(self, batch: TrialBatch, sums: SumsBeforeNoise, row: int) -> None:
+    def _check_cell(
+        self, batch: TrialBatch, sums: UnnoisedRoundSum, row: int, release: ReleaseOfSums | None, request: RequestTo
+    ) -> None:
         """Recompute the sum of one trial, and compare it with what clients sent and with what the server summed."""
         federation, public, trial = self.federation, self.federation.public, batch.first + row
         cell, size = self._cell(batch, sums, row), sums.total.shape[1]
@@ -199,7 +189,7 @@ class ExactChecks:
             extent = ContributionTotals(totals.total, totals.sizes + share.abs(), 0.0, totals.lengths, totals.numbers)
             apart = sent - totals.total - share
             is_apart = float(apart.norm()) > extent.rounding(operations(federation)) + 1e-30
-            if self._is_changed_after_noise(batch, sums, client, is_apart):
+            if self._is_changed_after_noise(batch, sums, client, request, is_apart):
                 share = share + apart
                 apart = torch.zeros_like(apart)
             gap = self._gap(apart, extent, (client,), cell, norm)
@@ -220,34 +210,36 @@ class ExactChecks:
         self._note(batch, ExactRowKind.UNITS, trial, sums.number, WHOLE, float(whole.count))
         if public.mechanism.is_adaptive:
             self._check_bits(batch, sums, row, cell, whole.centred_bits)
-        if not self._has_released:
-            self._check_release(batch, sums, row, whole.total + tensor)
+        if release is not None and not self._has_released:
+            self._check_release(batch, sums, row, whole.total + tensor, release)
 
-    def _is_changed_after_noise(self, batch: TrialBatch, sums: SumsBeforeNoise, client: int, is_apart: bool) -> bool:
+    def _is_changed_after_noise(
+        self, batch: TrialBatch, sums: UnnoisedRoundSum, client: int, request: RequestTo, is_apart: bool
+    ) -> bool:
         """Return whether a client changes its noised contribution, and note by which kind of rule.
 
         A contribution that does not follow from the noised one is no such change, and its sum tells by how much. Each
         client is asked once with all trials of a batch, and again where a contribution is apart from the noised one.
         """
         noise = self.federation.public.mechanism.noise
-        is_asked = is_apart or not any(client == asked for _, _, asked in self._origins)
-        if self.replay is None or not is_asked or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING):
+        is_replayed = is_apart or not any(client == replayed for _, _, replayed in self._origins)
+        if self.replay is None or not is_replayed or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING):
             return False
-        place = (batch.name, sums.number, client)
-        if place not in self._origins:
-            array = sums.sent[client][1]
-            origin = origin_of_contribution(self.replay, sums.request(client), client, sums.number, array)
-            self._origins[place] = origin
+        contribution = (batch.name, sums.number, client)
+        if contribution not in self._origins:
+            array = sums.sent[client].values
+            origin = origin_of_contribution(self.replay, request(client), client, sums.number, array)
+            self._origins[contribution] = origin
             if origin not in _UNCHANGED:
                 self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, sums.number, client, float(len(array)))
-        return self._origins[place] not in _UNCHANGED
+        return self._origins[contribution] not in _UNCHANGED
 
     def _share(self, client: int, trial: int, number: int, size: int) -> Tensor:
         """Return the share of the noise that a client was to add, float64 (parameters,); 0 if clients add none."""
         mechanism = self.federation.public.mechanism
         if mechanism.noise.origin is not NoiseOrigin.CLIENTS:
             return torch.zeros(size, dtype=torch.float64)
-        seed = self._own.noise_seed(client)
+        seed = self._honest_challenger.noise_seed(client)
         return mechanism.share_scale * noise_share(seed, [trial], number, size)[0].double()
 
     def _add_once(
@@ -284,7 +276,7 @@ class ExactChecks:
         return gap / norm, allowed / norm
 
     def _check_bits(
-        self, batch: TrialBatch, sums: SumsBeforeNoise, row: int, cell: CheckedCell, centred_bits: float
+        self, batch: TrialBatch, sums: UnnoisedRoundSum, row: int, cell: CheckedCell, centred_bits: float
     ) -> None:
         """Compare the sum of quantile bits with that of the units; bits at the edge of the norm may go either way."""
         apart, allowed = abs(float(sums.centred_bits[row]) - centred_bits), 0.0
@@ -301,17 +293,19 @@ class ExactChecks:
         self._note(batch, ExactRowKind.BITS, batch.first + row, sums.number, WHOLE, apart)
         self._note(batch, ExactRowKind.BITS_ALLOWED, batch.first + row, sums.number, WHOLE, allowed)
 
-    def _check_release(self, batch: TrialBatch, sums: SumsBeforeNoise, row: int, total: Tensor) -> None:
+    def _check_release(
+        self, batch: TrialBatch, sums: UnnoisedRoundSum, row: int, total: Tensor, release: ReleaseOfSums
+    ) -> None:
         """Run the server's step from sums to releases with the sum of D and with that of D', under the same noise."""
         public, trial = self.federation.public, batch.first + row
         sides = [self._cell(batch, sums, row, is_in) for is_in in (True, False)]
-        if sums.release is None or (sides[0].taking_part is not None and not sides[0].taking_part[self._target]):
+        if sides[0].taking_part is not None and not sides[0].taking_part[self._target]:
             return
         self._has_released, victim = True, self.federation.victim
         true = recompute(self.federation, victim, self._cell(batch, sums, row)).total
         tensors = [total - true + recompute(self.federation, victim, side).total for side in sides]
         try:
-            present, again, absent = (self._released(sums, row, tensors[at]) for at in (0, 0, 1))
+            present, again, absent = (_released(release, sums.total, row, tensors[at]) for at in (0, 0, 1))
         except Exception:  # a server of somebody else may keep anything between its rounds
             return
         if present is None or again is None or absent is None or not torch.equal(present, again):
@@ -333,21 +327,7 @@ class ExactChecks:
         is_client = self.federation.unit is Unit.CLIENT
         return self.federation.victim if is_client else self.federation.target
 
-    def _released(self, sums: SumsBeforeNoise, row: int, total: Tensor) -> Tensor | None:
-        """Return the release of a trial, float64 (parameters,), if this sum stood in the place of its own.
-
-        It is the noised sum, if the release follows from it: what is done to it afterwards may move it further. None if
-        the release is no sum with noise.
-        """
-        assert sums.release is not None, "asked only where the server adds the noise"
-        tensor = sums.total.clone()
-        tensor[row] = total.float()
-        released = sums.release(tensor)
-        if released.origin is ReleaseOrigin.NOT_A_SUM:
-            return None
-        return released.before_changes[row].double().clone()
-
-    def _check_updates(self, batch: TrialBatch, sums: SumsBeforeNoise, row: int) -> None:
+    def _check_updates(self, batch: TrialBatch, sums: UnnoisedRoundSum, row: int, request: RequestTo) -> None:
         """Repeat the private training of every client, and compare its update with what it sent.
 
         Samples and noise are drawn inside of the training, from the seed that the client was given.
@@ -360,14 +340,15 @@ class ExactChecks:
         for client in range(federation.public.clients):
             if (sent := _sent_in(sums, client, row)) is None:
                 continue
-            draws, own_targets = ClientRandomness(self._own.noise_seed(client), (trial,)), federation.targets_of(client)
-            is_in = cell.members[list(own_targets)][:1] if own_targets else None
+            draws = ClientRandomness(self._honest_challenger.noise_seed(client), (trial,))
+            targets = federation.targets_of(client)
+            is_in = cell.members[list(targets)][:1] if targets else None
             updates = trained_privately(federation, client, cell.model, sums.number, draws, is_in).updates
             expected = updates[0].double().cpu()
             total += sent
             allowed = 4 * 2.0**-24 * float(expected.norm()) * operations(federation) ** 0.5 + 1e-30
             apart = float((sent - expected).norm())
-            if self._is_changed_after_noise(batch, sums, client, apart > allowed):
+            if self._is_changed_after_noise(batch, sums, client, request, apart > allowed):
                 apart = 0.0
             worst = max(worst, (apart / norm, allowed / norm, client), key=_excess)
         rounding = 4 * 2.0**-24 * federation.public.clients**0.5 * float(sums.total[row].norm() + total.norm()) + 1e-30
@@ -381,12 +362,22 @@ def _excess(gap: tuple[float, float, int]) -> float:
     return gap[0] / gap[1]
 
 
-def _sent_in(sums: SumsBeforeNoise, client: int, row: int) -> Tensor | None:
+def _sent_in(sums: UnnoisedRoundSum, client: int, row: int) -> Tensor | None:
     """Return what a client sent in a trial, float64 (parameters,); None if it was not asked."""
-    if client not in sums.sent:
+    contribution = sums.sent.get(client)
+    values = None if contribution is None else contribution.in_trial(row)
+    return None if values is None else torch.from_numpy(values.astype(np.float64))
+
+
+def _released(release: ReleaseOfSums, sums: Tensor, row: int, total: Tensor) -> Tensor | None:
+    """Return the release of a trial, float64 (parameters,), if the sum `total` stood in the place of its own.
+
+    It is the noised sum, if the release follows from it: what is done to it afterwards may move it further. None if the
+    release is no sum with noise.
+    """
+    changed_sums = sums.clone()
+    changed_sums[row] = total.float()
+    released = release(changed_sums)
+    if released.origin is ReleaseOrigin.NOT_A_SUM:
         return None
-    rows, array = sums.sent[client]
-    if rows is None:
-        return torch.from_numpy(array[row].astype(np.float64))
-    at = int(np.searchsorted(rows, row))
-    return torch.from_numpy(array[at].astype(np.float64)) if at < len(rows) and rows[at] == row else None
+    return released.before_changes[row].double().clone()

@@ -17,13 +17,13 @@ from flwr.app import ArrayRecord, Message
 from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
 
+from fl_audit.errors import FederationError
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.learning.private_training import LocalDPSGDSettings
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.message_keys import Key, MessageRecordName
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import ReplyIdentity
 from fl_audit.trial_batches import TrialBatch
 
@@ -39,7 +39,7 @@ class BatchTrainingState:
     """Values from which the server continues to train a batch of trials: models, optimizer, clipping norms, rounds."""
 
     models: list[Tensor]  # the up to three latest models, each (trials, parameters), the latest one last
-    made: ServerRound | None = None  # the latest round as the server made it; None before the first round
+    latest_round: ServerRound | None = None  # the latest round as the server made it; None before the first round
     optimizer: OptimizerState = field(default_factory=OptimizerState)  # state of the server's optimizer
     norms: Tensor | None = None  # clipping norms of the next round, float64 (trials,); None if the norm is fixed
     # The latest rounds, as many as an observer needs for the log-likelihood ratio of the next round.
@@ -79,6 +79,10 @@ class RunQueries:
     def read_answers(self, exchange: int, messages: Mapping[ReplyIdentity, Message]) -> None:
         """Read and store the answers of an exchange; raises `FederationError` if an answer is unusable."""
 
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
+        """Return what the answers of the whole run come to, as columns of its tables; by default none."""
+        return TrialBatchColumns()
+
 
 class _AccountantHistoryEntry(NamedTuple):
     """The only entry in an Opacus accountant's history: steps with equal noise and sampling rate."""
@@ -103,7 +107,7 @@ class AccountantStateCollector(RunQueries):
     shards: Sequence[int]  # number of records of each client
     steps: LocalDPSGDSettings  # public schedule of DP-SGD steps, from which the expected state of an accountant follows
     # Collected entries, keyed by name of the batch of trials, round and client.
-    _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
+    _histories: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
     def read_answers(self, exchange: int, messages: Mapping[ReplyIdentity, Message]) -> None:
         """Compare the accountant's state in each client's reply with the public schedule of steps, and store it."""
@@ -119,7 +123,7 @@ class AccountantStateCollector(RunQueries):
                         f"round {exchange}: the accountant of client {client} has counted {entry}, and its schedule "
                         f"makes it {due}: what it says of its privacy cannot be true"
                     )
-                self._counted[answer.batch, exchange, client] = entry
+                self._histories[answer.batch, exchange, client] = entry
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the steps, noise multiplier and sampling rate that each client's accountant has recorded.
@@ -130,7 +134,7 @@ class AccountantStateCollector(RunQueries):
         clients = range(len(self.shards))
         counts = np.array(
             [
-                [self._counted.get((batch.name, round_number, client), _NOTHING) for client in clients]
+                [self._histories.get((batch.name, round_number, client), _NOTHING) for client in clients]
                 for round_number in self.evaluated
             ]
         )

@@ -45,7 +45,7 @@ class ReleaseScoringQueries(RunQueries):
     noise_seeds: Sequence[int]  # noise seeds that the insider knows
     batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
     # Answers, one array (trials, ...) per round, keyed by the name of the batch and of the array.
-    _said: dict[tuple[str, Key], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+    _answers: dict[tuple[str, Key], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     # Adaptive clipping norms, one array (trials,) per round, keyed by the name of the batch.
     _norms: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
@@ -72,7 +72,7 @@ class ReleaseScoringQueries(RunQueries):
         """
         written = []
         for batch in self._asked(exchange):
-            server_round = transcripts[batch.name].made
+            server_round = transcripts[batch.name].latest_round
             assert server_round is not None, "an exchange from the second on follows a release"
             if server_round.side.norms is not None:
                 self._norms[batch.name].append(server_round.side.norms.numpy())
@@ -96,15 +96,15 @@ class ReleaseScoringQueries(RunQueries):
         """Check and store the insider's answers in an exchange; raises `FederationError` if one is malformed."""
         for batch in self._asked(exchange):
             reply = messages[ReplyIdentity(self.insider, _OBSERVE, batch.name)]
-            arrays_told = {
+            arrays_by_key = {
                 key: read_array(reply, key, (batch.count, *shape), np.float64, self.insider, exchange - 1, finite)
                 for key, (shape, finite) in self.expected.items()
             }
-            self._keep(batch, arrays_told)
+            self._keep(batch, arrays_by_key)
 
-    def _keep(self, batch: TrialBatch, arrays_told: Mapping[Key, Floats]) -> None:
-        for key, values in arrays_told.items():
-            self._said[batch.name, key].append(values.copy())
+    def _keep(self, batch: TrialBatch, arrays_by_key: Mapping[Key, Floats]) -> None:
+        for key, values in arrays_by_key.items():
+            self._answers[batch.name, key].append(values.copy())
 
     def _asked(self, exchange: int) -> Sequence[TrialBatch]:
         """Return the trial batches for which the insider is asked about a release in an exchange of messages.
@@ -116,7 +116,7 @@ class ReleaseScoringQueries(RunQueries):
 
     def _by_round(self, batch: TrialBatch, key: Key) -> Floats:
         """Return the array `key` of the insider's answers for all rounds, (trials, rounds, ...)."""
-        return np.stack(self._said[batch.name, key], axis=1)
+        return np.stack(self._answers[batch.name, key], axis=1)
 
 
 @dataclass
@@ -211,13 +211,13 @@ class TargetLogOddsCollector(ReleaseScoringQueries):
             return {}  # the one insider has to find out which candidate is in
         return {Key.MEMBERSHIP: self.challenger.membership(batch.trials).pack()}
 
-    def _keep(self, batch: TrialBatch, arrays_told: Mapping[Key, Floats]) -> None:
-        signal, noise = arrays_told[Key.LOCAL_SENSITIVITY], arrays_told[Key.NOISE_SCORES]
+    def _keep(self, batch: TrialBatch, arrays_by_key: Mapping[Key, Floats]) -> None:
+        signal, noise = arrays_by_key[Key.LOCAL_SENSITIVITY], arrays_by_key[Key.NOISE_SCORES]
         # A target without signal in this round needs no noise.
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
         if not self.knows_others:  # an insider of candidates knows only the noise along the one that is in
             hides &= self.challenger.membership(batch.trials).is_in
-        added = {"log_odds": arrays_told[Key.LOG_ODDS], "mu": signal**2}
+        added = {"log_odds": arrays_by_key[Key.LOG_ODDS], "mu": signal**2}
         added |= {"noise_squares": np.where(hides, noise**2, 0.0), "noise_rounds": hides.astype(np.float64)}
         added |= {"noise_sum": np.where(hides, noise, 0.0), "signal_sum": np.where(hides, signal, 0.0)}
         for name, values in added.items():

@@ -10,8 +10,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
 from fl_audit.array_packing import unpack
+from fl_audit.errors import FederationError
 from fl_audit.message_keys import Key, MessageRecordName
-from fl_audit.strategies.errors import FederationError
 
 _LONGEST_REASON = 400  # characters of a client's reason that are printed
 
@@ -90,10 +90,19 @@ def read_array(
     if array.shape != shape or array.dtype != dtype:
         accepted = f"accepted is {np.dtype(dtype)} of shape {shape}"
         raise FederationError(f"{sender} '{key}' as {array.dtype} of shape {array.shape}, {accepted}")
-    if finite and not np.isfinite(array).all():
-        bad = int(np.size(array) - np.isfinite(array).sum())
-        raise FederationError(f"{sender} '{key}' with {bad} of {array.size} values not finite ({_USUAL_REASON})")
+    if finite:
+        require_finite(array, key, client, server_round)
     return array
+
+
+def require_finite(array: NDArray[Float], key: str, client: int, server_round: int) -> None:
+    """Raise `FederationError` if a value of an array that a client sent is not finite."""
+    if not np.isfinite(array).all():
+        bad = int(np.size(array) - np.isfinite(array).sum())
+        raise FederationError(
+            f"round {server_round}: client {client} sent '{key}' with {bad} of {array.size} values not finite "
+            f"({_USUAL_REASON})"
+        )
 
 
 _USUAL_REASON = "usually learning rate, clipping norm and noise move the model too far, or features are too large"

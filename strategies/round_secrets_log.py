@@ -81,7 +81,7 @@ class RoundSecretsLog:
     challenger: SeededChallenger  # challenger, which knows whether a trial uses D or D'
     target: int | None  # number of the target among the units that are sampled; None if there are many targets
     exact: ExactChecks | None = None  # what is recomputed and compared; None if nothing is
-    _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))  # by batch name
+    _logs: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))  # by batch name
 
     def log_round(
         self, batch: TrialBatch, server_round: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
@@ -90,22 +90,22 @@ class RoundSecretsLog:
 
         Shapes: `taking_part` (trials, units), `centred_bits` (trials,).
         """
-        batch_log, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
+        batch_log, members = self._logs[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
         if self.public.aggregation is not None and batch_log.aggregation is None:
             federation = load_federation(self.public)
             batch_log.aggregation = BatchAggregation(federation, list(batch.trials), self.challenger.seed)
-        columns_found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
+        values_by_column = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
         if taking_part is not None and self._is_opened(server_round.number):
-            columns_found |= self._sampled(batch_log, taking_part.numpy(), members)
-        columns_found["wrong_steps"] = self._stepped(batch_log, server_round)
+            values_by_column |= self._sampled(batch_log, taking_part.numpy(), members)
+        values_by_column["wrong_steps"] = self._stepped(batch_log, server_round)
         if centred_bits is not None and server_round.side.bits is not None:
-            columns_found["bit_noise"] = (
+            values_by_column["bit_noise"] = (
                 (server_round.side.bits - centred_bits) / self.public.mechanism.bit_sigma
             ).numpy()
-            columns_found["wrong_norms"] = self._moved(batch_log, server_round)
-        columns_found["odd"] = _last_bits(server_round.noised)
+            values_by_column["wrong_norms"] = self._moved(batch_log, server_round)
+        values_by_column["odd"] = _last_bits(server_round.noised)
         batch_log.rounds += 1
-        for name, values in columns_found.items():
+        for name, values in values_by_column.items():
             batch_log.columns[name].append(values)
 
     def log_origin(
@@ -227,7 +227,7 @@ class RoundSecretsLog:
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the logged values of a batch, NaN for rounds that were not run, and delete them from the log."""
-        batch_log = self._kept.pop(batch.name, _BatchLog())
+        batch_log = self._logs.pop(batch.name, _BatchLog())
         missing = [np.full(batch.count, np.nan)] * (self.public.rounds - batch_log.rounds)
         opened = {name: np.stack([*batch_log.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
         return TrialBatchColumns(opened=opened, tallies=_table(self._tallies(batch_log, batch)))
@@ -300,8 +300,8 @@ def open_shares(
         rows.append(tensor.double().numpy().reshape(-1))
     products = np.stack(rows) @ np.stack(rows).T
     numbers, tallies = [RESIDUAL, *clients], list[_Tally]()
-    for one, first_client in enumerate(numbers):
-        pairs = zip(numbers[one:], products[one, one:].tolist(), strict=True)
+    for index, first_client in enumerate(numbers):
+        pairs = zip(numbers[index:], products[index, index:].tolist(), strict=True)
         tallies += [(SHARE, first_client, other_client, 0, value) for other_client, value in pairs]
     tallies.append((SHARE_DRAWS, 0, 0, 0, float(rows[0].size)))
     if federation.public.threat_model.adversary is Adversary.CLIENT:

@@ -9,8 +9,15 @@ anew for each of the two servers. A strategy that is defined inside of a functio
 their generators, which the answer says.
 """
 
+import os
+import sys
+import sysconfig
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -19,111 +26,120 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.generator_states import spared_generators
 from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.contributors import ClientRoles, call_of
-from fl_audit.strategies.fresh_imports import imported_anew
+from fl_audit.strategies.contributors import call_of
 from fl_audit.strategies.queries import BatchTrainingState
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import SecretDraw
 
-MakeServer = Callable[[type[TrialBatchStrategy], SeededChallenger, Sequence[TrialBatch]], TrialBatchStrategy]
-"""Function that returns a server of a class, before its first round, for a challenger and batches of trials."""
 _TRIALS, _SAMPLED_TRIALS, _ROUNDS = 4, 32, 2
 _FEWEST = 8  # smallest number of values of which more than half are never equal by chance
 _CLOSE = 1e-6  # difference of two draws, over the noise, up to which they are called equal: one in a million is
 _CHANCE = 1e-9
+_INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_OURS = "fl_audit"
 
 
-@dataclass(frozen=True)
-class SecondSeed:
-    """Draws that two servers with different secret seeds are asked for."""
+def draws_in_common(
+    server: TrialBatchStrategy,
+    federation: LoadedFederation,
+    challenger: SeededChallenger,
+    initial: Callable[[Sequence[int]], Tensor],
+) -> tuple[dict[int, float], bool]:
+    """Return for each `SecretDraw` the share that two servers with different secret seeds have in common.
 
-    public: Federation  # public facts of the federation
-    roster: ClientRoles  # clients of the federation, with their units
-    layout: ParameterLayout  # tensors of the model
-    challenger: SeededChallenger  # challenger of the run
-    strategy: type[TrialBatchStrategy]  # class of the server
-    make: MakeServer
-    initial: Callable[[Sequence[int]], Tensor]  # from numbers of trials to their public initial models
+    A share is left out if too few draws are compared. Also return whether generators in modules began anew.
 
-    def repeated(self) -> tuple[dict[int, float], bool]:
-        """Return for each `SecretDraw` the share that both servers have in common, if enough are compared.
+    Parameters
+    ----------
+    server
+        The server of the run, of whose class the two servers are.
+    federation
+        The federation.
+    challenger
+        Challenger of the run, with its secret seed.
+    initial
+        Function from numbers of trials to their public initial models.
+    """
+    strategy = type(server)
+    other_seed = int(generator(challenger.seed, Purpose.EXACT_CHECKS, round=1).integers(2**63))
+    draws_of_challengers = list[dict[SecretDraw, np.ndarray]]()
+    is_anew = True
+    with spared_generators():
+        for seeded in (challenger, replace(challenger, seed=other_seed)):
+            fresh = strategy
+            if fresh is not TrialBatchStrategy:
+                fresh = _imported_anew(strategy) or strategy
+                is_anew = is_anew and fresh is not strategy
+            begun = _begun(fresh, server, federation, seeded, initial)
+            draws_of_challengers.append(_draws_of_first_rounds(begun, federation.public))
+    first, second = draws_of_challengers
+    shares = dict[int, float]()
+    if SecretDraw.NOISE in first:
+        shares |= _share_of(
+            SecretDraw.NOISE, [first[SecretDraw.NOISE], second[SecretDraw.NOISE]], federation.model.layout
+        )
+    if SecretDraw.SHARES in first:
+        shares[SecretDraw.SHARES] = float(np.mean(first[SecretDraw.SHARES] == second[SecretDraw.SHARES]))
+    if SecretDraw.BITS in first:
+        apart = np.abs(first[SecretDraw.BITS] - second[SecretDraw.BITS])
+        shares[SecretDraw.BITS] = float(np.mean(apart < _CLOSE))
+    if SecretDraw.SAMPLES in first:
+        shares |= _equal_samples([first[SecretDraw.SAMPLES], second[SecretDraw.SAMPLES]])
+    return shares, is_anew
 
-        Also return whether generators in modules began anew.
-        """
-        first_challenger = self.challenger
-        other_seed = int(generator(first_challenger.seed, Purpose.EXACT_CHECKS, round=1).integers(2**63))
-        challengers = [first_challenger, replace(first_challenger, seed=other_seed)]
-        draws_of_challengers = list[dict[SecretDraw, np.ndarray]]()
-        is_anew = True
-        with spared_generators():
-            for challenger in challengers:
-                fresh = self.strategy
-                if fresh is not TrialBatchStrategy:
-                    fresh = imported_anew(self.strategy) or self.strategy
-                    is_anew = is_anew and fresh is not self.strategy
-                draws_of_challengers.append(self._drawn(self._server(fresh, challenger)))
-        first, second = draws_of_challengers
-        shares = dict[int, float]()
-        if SecretDraw.NOISE in first:
-            shares |= _share_of(SecretDraw.NOISE, [first[SecretDraw.NOISE], second[SecretDraw.NOISE]], self.layout)
-        if SecretDraw.SHARES in first:
-            shares[SecretDraw.SHARES] = float(np.mean(first[SecretDraw.SHARES] == second[SecretDraw.SHARES]))
-        if SecretDraw.BITS in first:
-            apart = np.abs(first[SecretDraw.BITS] - second[SecretDraw.BITS])
-            shares[SecretDraw.BITS] = float(np.mean(apart < _CLOSE))
-        if SecretDraw.SAMPLES in first:
-            shares |= _equal_samples([first[SecretDraw.SAMPLES], second[SecretDraw.SAMPLES]])
-        return shares, is_anew
 
-    def _drawn(self, strategy: TrialBatchStrategy) -> dict[SecretDraw, np.ndarray]:
-        """Return all draws of a server's first rounds."""
-        mechanism, draws_by_kind = self.public.mechanism, dict[SecretDraw, np.ndarray]()
-        if mechanism.adds_noise and not mechanism.clients_add_noise:
-            draws_by_kind[SecretDraw.NOISE] = self._noise(strategy)
-        if self.public.clients_draw:
-            draws_by_kind[SecretDraw.SHARES] = np.array(
-                [strategy.challenger.noise_seed(client) for client in range(self.public.clients)]
-            )
-        if mechanism.is_adaptive:
-            draws_by_kind[SecretDraw.BITS] = strategy.challenger.quantile_normals(range(_SAMPLED_TRIALS), 1).numpy()
-        if mechanism.is_sampled:
-            draws_by_kind[SecretDraw.SAMPLES] = self._samples(strategy)
-        return draws_by_kind
+def _begun(
+    kind: type[TrialBatchStrategy],
+    server: TrialBatchStrategy,
+    federation: LoadedFederation,
+    challenger: SeededChallenger,
+    initial: Callable[[Sequence[int]], Tensor],
+) -> TrialBatchStrategy:
+    """Return a server of a class that is ready for its first round, with the public initial models."""
+    public, batch = federation.public, TrialBatch(0, 0, _TRIALS)
+    size = federation.model.layout.size
+    new = kind(public, server.roster, challenger, (batch,), size, server.time_limit, lambda batch, server_round: None)
+    new.transcripts[batch.name] = BatchTrainingState.of_start(initial(batch.trials), public.mechanism)
+    return new
 
-    def _server(self, strategy: type[TrialBatchStrategy], challenger: SeededChallenger) -> TrialBatchStrategy:
-        batch = TrialBatch(0, 0, _TRIALS)
-        server = self.make(strategy, challenger, (batch,))
-        norms = None
-        if self.public.mechanism.is_adaptive:
-            norms = torch.full((_TRIALS,), self.public.mechanism.clipping_norm, dtype=torch.float64)
-        server.transcripts[batch.name] = BatchTrainingState([self.initial(batch.trials)], norms=norms)
-        return server
 
-    def _noise(self, strategy: TrialBatchStrategy) -> Floats:
-        """Return what a server makes of sums of 0 in its first rounds, over the noise, (trials and rounds, size)."""
-        mechanism, (batch,) = self.public.mechanism, strategy.batches
-        norms = np.full(batch.count, mechanism.clipping_norm)
-        sigma = mechanism.server_scale(norms, norms if mechanism.is_adaptive else None)
-        noises = [
-            strategy.noised_release(batch, number, torch.zeros(batch.count, self.layout.size), sigma)
-            .before_changes.double()
-            .numpy()
-            / sigma[:, None]
-            for number in range(1, min(_ROUNDS, self.public.rounds) + 1)
-        ]
-        return np.concatenate(noises)
-
-    def _samples(self, strategy: TrialBatchStrategy) -> np.ndarray:
-        """Return the samples of units of the first rounds, bool (trials and rounds, units)."""
+def _draws_of_first_rounds(server: TrialBatchStrategy, public: Federation) -> dict[SecretDraw, np.ndarray]:
+    """Return all draws of a server's first rounds."""
+    mechanism, draws_by_kind = public.mechanism, dict[SecretDraw, np.ndarray]()
+    rounds = range(1, min(_ROUNDS, public.rounds) + 1)
+    if mechanism.adds_noise and not mechanism.clients_add_noise:
+        draws_by_kind[SecretDraw.NOISE] = _noise(server, mechanism, rounds)
+    if public.clients_draw:
+        draws_by_kind[SecretDraw.SHARES] = np.array(
+            [server.challenger.noise_seed(client) for client in range(public.clients)]
+        )
+    if mechanism.is_adaptive:
+        draws_by_kind[SecretDraw.BITS] = server.challenger.quantile_normals(range(_SAMPLED_TRIALS), 1).numpy()
+    if mechanism.is_sampled:
         batch = TrialBatch(0, 0, _SAMPLED_TRIALS)
-        rounds = range(1, min(_ROUNDS, self.public.rounds) + 1)
-        calls = (call_of(self.public, self.roster, strategy.challenger, batch, number) for number in rounds)
-        return np.concatenate([call.taking_part.numpy() for call in calls if call.taking_part is not None])
+        calls = (call_of(public, server.roster, server.challenger, batch, number) for number in rounds)
+        samples = [call.taking_part.numpy() for call in calls if call.taking_part is not None]
+        draws_by_kind[SecretDraw.SAMPLES] = np.concatenate(samples)
+    return draws_by_kind
+
+
+def _noise(server: TrialBatchStrategy, mechanism: Mechanism, rounds: range) -> Floats:
+    """Return what a server makes of sums of 0 in its first rounds, over the noise, (trials and rounds, size)."""
+    (batch,) = server.batches
+    norms = np.full(batch.count, mechanism.clipping_norm)
+    sigma = mechanism.server_scale(norms, norms if mechanism.is_adaptive else None)
+    noises = list[Floats]()
+    for number in rounds:
+        released = server.noised_release(batch, number, torch.zeros(batch.count, server.parameters), sigma)
+        noises.append(released.before_changes.double().numpy() / sigma[:, None])
+    return np.concatenate(noises)
 
 
 def _share_of(kind: SecretDraw, noises: Sequence[Floats], layout: ParameterLayout) -> dict[int, float]:
@@ -142,3 +158,43 @@ def _equal_samples(samples: Sequence[np.ndarray]) -> dict[int, float]:
     if binom.sf(len(first) // 2, len(first), by_chance) > _CHANCE:
         return {}
     return {SecretDraw.SAMPLES: float((first == second).all(axis=1).mean())}
+
+
+def _imported_anew(strategy: type[TrialBatchStrategy]) -> type[TrialBatchStrategy] | None:
+    """Return a class as its module defines it when it is imported anew, with the user's modules that it imports.
+
+    The modules that are imported stay as they are. None if the class cannot be imported, such as one that is defined
+    inside of a function or in a notebook.
+    """
+    modules = {name: module for name, module in sys.modules.items() if _is_of_user(name, module)}
+    if strategy.__module__ not in modules or "<locals>" in strategy.__qualname__:
+        return None
+    for name in modules:
+        del sys.modules[name]
+    try:
+        attribute: object = import_module(strategy.__module__)
+        for name_part in strategy.__qualname__.split("."):
+            attribute = getattr(attribute, name_part)
+    except Exception:  # a module of somebody else may refuse to be imported twice in any way
+        return None
+    finally:
+        for name in [name for name, module in sys.modules.items() if _is_of_user(name, module)]:
+            del sys.modules[name]
+        sys.modules.update(modules)
+    return attribute if isinstance(attribute, type) and issubclass(attribute, TrialBatchStrategy) else None
+
+
+def _is_of_user(name: str, module: ModuleType) -> bool:
+    """Return whether a module is neither ours nor installed: one that a user wrote and imported."""
+    file = getattr(module, "__file__", None)
+    if file is None or name == "__main__" or name.partition(".")[0] == _OURS:
+        return False
+    # There are thousands of modules, and the path of each as an object would take ten times as long.
+    return not _is_installed(os.path.dirname(file))
+
+
+@cache
+def _is_installed(directory: str) -> bool:
+    """Return whether a directory belongs to Python or to its installed packages."""
+    path = Path(directory).resolve()
+    return any(path.is_relative_to(installed) for installed in _INSTALLED)

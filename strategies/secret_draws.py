@@ -252,10 +252,10 @@ def record_draws(federation: LoadedFederation, challenger: SeededChallenger, bat
     pair = None if local_randomizer is None else record_pair(federation)
     if local_randomizer is None or pair is None:
         return TrialBatchColumns()
-    columns_found = {OF_FIRST: np.empty(batch.count), OF_SECOND: np.empty(batch.count)}
-    for values, record in zip(columns_found.values(), (pair.first, pair.second), strict=True):
+    log_odds_by_column = {OF_FIRST: np.empty(batch.count), OF_SECOND: np.empty(batch.count)}
+    for values, record in zip(log_odds_by_column.values(), (pair.first, pair.second), strict=True):
         seed = challenger.noise_seed(record.client)
         for row, trial in enumerate(batch.trials):
             randomised = randomised_records(federation, record.client, seed, trial, record.place + 1)[-1:]
             values[row] = local_randomizer.log_odds(randomised, pair.first.features, pair.second.features)[0]
-    return TrialBatchColumns(trials=columns_found)
+    return TrialBatchColumns(trials=log_odds_by_column)

@@ -4,23 +4,27 @@ There are three executors: one answers inline (`InlineExecutor`), one in threads
 (`runs.local_engine`), and one in processes of Ray (`runs.cluster.call_scheduling`).
 """
 
+import ast
+import sys
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 from flwr.app import Context, Error, Message, Metadata, RecordDict, UserConfig
 
 from fl_audit.strategies.flower_grids import PullingGrid, make_messages_for
-from fl_audit.strategies.thread_safe_parsing import make_parsing_thread_safe
 
 RUN_ID, SERVER_NODE, FIRST_NODE = 1, 1, 2  # Flower's ids of the run, of the server, and of the first client
 _UNKNOWN, _CLIENT_RAISED = 0, 2
 """Codes that Flower gives to errors in replies."""
 _SECONDS_BETWEEN_LOOKS = 0.5
+_FIRST_PYTHON_WITH_SAFE_PARSER = (3, 11, 8)
+_PARSER = threading.RLock()
 
 Outcome = Message | Exception | None
 """The outcome of a client call: the reply, the failure, or None for a client that gives no reply."""
@@ -82,7 +86,7 @@ class SimulatedGrid(PullingGrid):
         self, clients: int, executor: Callable[[NodeContexts, Settle], Executor], run_config: UserConfig | None = None
     ) -> None:
         make_messages_for(RUN_ID, SERVER_NODE)
-        make_parsing_thread_safe()
+        _make_parsing_thread_safe()
         self.contexts = NodeContexts(clients, run_config)
         self.failed_calls = Counter[str]()
         self._changed = threading.Condition()
@@ -229,3 +233,23 @@ def _reply(message: Message, outcome: Outcome) -> Message | None:
         case _:
             reply = outcome
     return readdressed(reply, message_id=str(uuid.uuid4()), reply_to_message_id=message.metadata.message_id)
+
+
+def _make_parsing_thread_safe() -> None:
+    """Replace `ast.parse` in this process by a function that one thread at a time carries out, where that is needed.
+
+    In Python 3.11.0 to 3.11.7, `ast.parse` counts its depth of recursion in a variable that all threads share. If the
+    garbage collector runs in it and another thread parses meanwhile, it raises "SystemError: AST constructor recursion
+    depth mismatch" (python/cpython#106905). `numpy.load` parses the header of an array in this way, and Flower reads
+    every array with it: clients in threads would fail now and then, and their replies would be missing.
+    """
+    parse = ast.parse
+    if sys.version_info >= _FIRST_PYTHON_WITH_SAFE_PARSER or hasattr(parse, "__wrapped__"):
+        return
+
+    @wraps(parse)
+    def locked_parse(*arguments: object, **named_arguments: object) -> ast.AST:
+        with _PARSER:
+            return parse(*arguments, **named_arguments)  # type: ignore[call-overload]
+
+    ast.parse = locked_parse  # type: ignore[assignment]

@@ -18,36 +18,30 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fl_audit.adjacency import Unit
 from fl_audit.array_packing import copy_to_tensor, pack, unpack
-from fl_audit.array_types import Floats32, Integers
+from fl_audit.errors import FederationError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound, SideInformation
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin, ServerNoiseDraws
+from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.strategies.aggregation import BatchAggregation
 from fl_audit.strategies.contributors import (
     CalledClients,
     ClientRoles,
     ContributingClient,
-    ReceivedContribution,
-    UnnoisedRoundSum,
+    RoundMessages,
     available_rows,
     call_of,
-    longest_contribution,
     participation_shown,
-    receive,
-    sent_arrays,
 )
-from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.exact_checks import SumsBeforeNoise
 from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin, StepReplay
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, RunQueries
+from fl_audit.strategies.received_contributions import UnnoisedRoundSum, receive
 from fl_audit.strategies.release_steps import ReleaseSteps
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
-from fl_audit.strategies.round_messages import RoundMessages
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
@@ -159,11 +153,13 @@ class TrialBatchStrategy(ReleaseSteps):
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
             expected += [
-                ReplyIdentity(client.client, TRAIN, name) for name, call in self._calls.items() for client in call.asked
+                ReplyIdentity(client.client, TRAIN, name)
+                for name, call in self._calls.items()
+                for client in call.clients
             ]
         named_round = min(server_round, self.public.rounds)
-        clients_asked = {self.roster.nodes[answer.client]: answer.client for answer in expected}
-        messages = read_replies(replies, expected, clients_asked, named_round, self._messages.written)
+        clients_by_node = {self.roster.nodes[answer.client]: answer.client for answer in expected}
+        messages = read_replies(replies, expected, clients_by_node, named_round, self._messages.written)
         # Everything is read and checked before anything is released.
         work = self.batches if is_round else ()
         read = {
@@ -175,16 +171,15 @@ class TrialBatchStrategy(ReleaseSteps):
         if not is_round:
             return None, None
         for batch in work:
-            sums = self._sums_before_changes(batch, server_round, messages, read[batch.name])
-            self._check_exactly(batch, server_round, messages, sums)
+            self._check_exactly(batch, self._sums_before_changes(batch, server_round, messages, read[batch.name]))
         released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name]))
         for batch in self.batches:
-            made = self.transcripts[batch.name].made
-            assert made is not None
-            self.on_release(batch, made)
+            latest = self.transcripts[batch.name].latest_round
+            assert latest is not None
+            self.on_release(batch, latest)
             if self.opening is not None:
                 taking_part = self._calls[batch.name].taking_part
-                self.opening.log_round(batch, made, taking_part, self.transcripts[batch.name].bits)
+                self.opening.log_round(batch, latest, taking_part, self.transcripts[batch.name].bits)
         self._passed_on = {batch.name: models.data for batch, models in released}
         return ArrayRecord({batch.name: models for batch, models in released}), None
 
@@ -224,49 +219,34 @@ class TrialBatchStrategy(ReleaseSteps):
             self._log_origin(batch, server_round, ReleaseOrigin.NOT_A_SUM, changed)
         return replace(round_sum, total=sums.total)
 
-    def _check_exactly(
-        self,
-        batch: TrialBatch,
-        server_round: int,
-        messages: Mapping[ReplyIdentity, Message],
-        round_sum: UnnoisedRoundSum,
-    ) -> None:
+    def _check_exactly(self, batch: TrialBatch, round_sum: UnnoisedRoundSum) -> None:
         """Let the challenger recompute some of the sums of a round before noise is added to them."""
         exact = None if self.opening is None else self.opening.exact
         if exact is None:
             return
-        transcript, mechanism, call = self.transcripts[batch.name], self.public.mechanism, self._calls[batch.name]
-        if server_round == 1:
-            exact.check_start(batch, transcript.models[-1])
-        if not exact.chosen_rows(batch, server_round):
+        mechanism, number = self.public.mechanism, round_sum.number
+        if number == 1:
+            exact.check_start(batch, round_sum.models)
+        if not exact.chosen_rows(batch, number):
             return
-        sent = sent_arrays(call.asked, messages, (batch.count, self.parameters), server_round, batch.name)
-        norms = None if transcript.norms is None else transcript.norms.numpy()
         release = None
         # Correlated noise is drawn from that of earlier rounds, so it cannot be drawn twice.
         if mechanism.adds_noise and not mechanism.clients_add_noise and mechanism.rounds_needed == 1:
+            norms = None if round_sum.norms is None else round_sum.norms.numpy()
             sigma = mechanism.server_scale(round_sum.local_sensitivity, norms)
-            release = partial(self._noised_once, batch, server_round, sigma)
-        sums = SumsBeforeNoise(
-            server_round,
-            transcript.models[-1],
-            transcript.norms,
-            call.taking_part,
-            round_sum.total,
-            round_sum.centred_bits,
-            round_sum.local_sensitivity,
-            sent,
-            release,
-            partial(self._request_to, batch, server_round),
-        )
-        exact.check_sums(batch, sums)
+            release = partial(self._noised_once, batch, number, sigma)
+        exact.check_sums(batch, round_sum, release, partial(self._request_to, batch, number))
 
     def _request_to(self, batch: TrialBatch, server_round: int, client: int) -> Message:
         """Return the message by which a client was asked to contribute to the present round."""
         state, call = self.transcripts[batch.name], self._calls[batch.name]
         models = Array(*pack(state.models[-1].numpy()))
         messages = self._messages.to_train(batch, server_round, models, state, call)
-        return next(message for asked, message in zip(call.asked, messages, strict=True) if asked.client == client)
+        return next(
+            message
+            for client_called, message in zip(call.clients, messages, strict=True)
+            if client_called.client == client
+        )
 
     def _release(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> Array:
         """Make a batch's release from the sums `round_sum`, make the next models of it, and return them."""
@@ -287,7 +267,7 @@ class TrialBatchStrategy(ReleaseSteps):
                 mechanism.optimizer, before, noised.release, transcript.optimizer, mechanism.denominator
             )
         else:
-            stepped = self._aggregated(batch, server_round, noised.release, round_sum.by_client)
+            stepped = self._aggregated(batch, noised.release, round_sum)
             # The models do not follow from the releases by the public optimizer, so they are stored beside them.
             tensor = noised.release if tensor is None else tensor
         moved = self._released_models(batch, server_round, stepped)
@@ -304,29 +284,26 @@ class TrialBatchStrategy(ReleaseSteps):
             tensor,
             None if moved is stepped else stepped,
         )
-        transcript.made = round
+        transcript.latest_round = round
         if mechanism.rounds_needed > 1:
             transcript.steps = (*transcript.steps, EarlierRound(before, round.noised))[1 - mechanism.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
-    def _aggregated(
-        self,
-        batch: TrialBatch,
-        server_round: int,
-        total: Tensor,
-        by_client: Mapping[int, tuple[Integers | None, Floats32]] | None,
-    ) -> Tensor:
+    def _aggregated(self, batch: TrialBatch, release: Tensor, round_sum: UnnoisedRoundSum) -> Tensor:
         """Return the next models of a batch as the Flower strategies of its trials make them."""
         aggregation, before = self._aggregations[batch.name], self.transcripts[batch.name].models[-1]
-        if by_client is not None:
-            return aggregation.of_clients(server_round, before, by_client)
-        return aggregation.of_mean(server_round, before, total / self.public.mechanism.denominator)
+        if self.public.aggregates_clients:
+            return aggregation.of_clients(round_sum.number, before, round_sum.sent)
+        return aggregation.of_mean(round_sum.number, before, release / self.public.mechanism.denominator)
 
     def _side_information(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> SideInformation:
         """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         participation = participation_shown(self.public, self._calls[batch.name].taking_part)
-        side = SideInformation(taking_part=participation, contribution=round_sum.of_victim)
+        of_victim = round_sum.sent.get(self.roster.victim)
+        side = SideInformation(taking_part=participation)
+        if of_victim is not None and self.public.threat_model.adversary is Adversary.SERVER:
+            side = replace(side, contribution=torch.from_numpy(of_victim.values.copy()))
         if isinstance(mechanism.clipping, AdaptiveClipping):
             assert transcript.norms is not None
             draws = self.challenger.quantile_normals(batch.trials, server_round)
@@ -341,17 +318,6 @@ class TrialBatchStrategy(ReleaseSteps):
         self, batch: TrialBatch, messages: Mapping[ReplyIdentity, Message], server_round: int
     ) -> UnnoisedRoundSum:
         """Check the clients' contributions to a batch of trials, and return their sum before noise."""
-        contributions = []
-        for client in self._calls[batch.name].asked:
-            reply = messages[ReplyIdentity(client.client, TRAIN, batch.name)]
-            norms = self.transcripts[batch.name].norms
-            longest = longest_contribution(self.public, self.roster, client.client, norms, self.parameters)
-            half_bits = client.client in self.roster.targets or self.public.is_canary(client.client)
-            users = len(self.roster.shards[client.client]) if self.public.mechanism.unit is Unit.USER else 0
-            contributions.append(ReceivedContribution(client.client, reply, client.rows, longest, half_bits, users))
-        shape = batch.count, self.parameters
-        read = receive(self.public, contributions, self.roster.victim, shape, server_round)
-        if self.public.aggregates_clients:
-            asked = self._calls[batch.name].asked
-            return replace(read, by_client=sent_arrays(asked, messages, shape, server_round, batch.name))
-        return read
+        call = self._calls[batch.name]
+        replies = {client.client: messages[ReplyIdentity(client.client, TRAIN, batch.name)] for client in call.clients}
+        return receive(self.public, self.roster, call, replies, self.transcripts[batch.name], server_round)

@@ -84,7 +84,7 @@ def undocumented(module: ModuleType) -> Iterator[str]:
 def reference_modules() -> set[str]:
     """Return the names of the modules that pages of the reference show."""
     pages = (ROOT / "docs" / "reference" / "modules").glob("*.md")
-    texts = [generated.on_page_markdown(page.read_text(encoding="utf-8")) for page in pages]
+    texts = [generated.complete_page(page.read_text(encoding="utf-8"), page.parent) for page in pages]
     return {name for text in texts for name in re.findall(r"^::: (\S+)", text, re.M)}
 
 

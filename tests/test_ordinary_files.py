@@ -34,9 +34,8 @@ OWN_FILES = {
     "learning/frozen_backbones.py": "content that was read",
     "privacy/strategy_matrices.py": "a file of this package",
     "runs/provenance.py": "what the machine says of its processor",
-    "app_audits/launchers/answer_channel.py": "a pipe to a process of this program",
     "data/builtin.py": "data of scikit-learn",
-    "app_audits/launchers/isolated_process.py": "a log that this program writes",
+    "app_audits/launchers/isolated_process.py": "a pipe to a process of this program, and its log",
     "app_audits/launchers/review_launcher.py": "a log that this program writes",
     "app_audits/black_box/transcript_store.py": "a file that this program writes",
 }

@@ -12,10 +12,9 @@ import pytest
 
 from fl_audit import user_modules
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.runs.config import parse_config
-from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import PortableValue, import_user_module, meant_name, require_named, search_last
 from tests.builders.settings import small_settings, tiny_toml
 

@@ -88,7 +88,7 @@ def _client_and_class_guess_rates(
     right = mean_interval(((belief @ has_many > 0.5) == has_many[is_in]).mean(axis=1), _CONFIDENCE)
     chances = np.maximum(has_many.mean(axis=0), 1 - has_many.mean(axis=0))
     bound = float(np.mean([guarantee.reconstruction_bound(float(chance)) or 1.0 for chance in chances]))
-    return numbers.first, TopGuessRate(1, right.mean, right.low, right.high, float(chances.mean()), bound)
+    return numbers.first, TopGuessRate(1, right.value, right.low, right.high, float(chances.mean()), bound)
 
 
 def is_share_above_median(federation: LoadedFederation) -> Flags:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from fl_audit.api.in_process import play_here
 from fl_audit.api.run_error import RunError
-from fl_audit.errors import InputError, require
+from fl_audit.errors import FederationError, InputError, require
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import read_toml, values_of
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.exit_statuses import WRONG_INPUT
 from fl_audit.runs.stored_run import read_run
-from fl_audit.strategies.errors import FederationError
 from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, flat_settings, loaded, read_app
-from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.errors import FederationError, InputError, in_a_line, require
 from fl_audit.ordinary_files import read_text_file
 from fl_audit.runs.cluster.ray_connection import cluster_at
 from fl_audit.runs.cluster.ray_options import RayOptions, calls_on_all_cores
@@ -28,7 +28,6 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.ray_engine import run_on_ray
 from fl_audit.runs.verbosity import show_flower
-from fl_audit.strategies.errors import FederationError
 from fl_audit.words import name_list
 
 USUAL_CLIENTS = 10

@@ -3,7 +3,7 @@
 from fl_audit.app_audits.claim_audit.trial_results import scope_of_trials
 from fl_audit.app_audits.live.live_audit import LiveFinding
 from fl_audit.app_audits.live.live_page import live_headline, live_lines
-from fl_audit.app_audits.local_training.assessment import Assessment
+from fl_audit.app_audits.local_training.assessment import CHECKS, Assessment, unasked
 from fl_audit.app_audits.local_training.assessment_messages import (
     ALWAYS_UNSEEN,
     assessment_json,
@@ -11,7 +11,6 @@ from fl_audit.app_audits.local_training.assessment_messages import (
     training_claim_warning,
 )
 from fl_audit.app_audits.local_training.assessment_messages import headline as training_headline
-from fl_audit.app_audits.local_training.checks import CHECKS, unasked
 from fl_audit.app_audits.review.claims import guarantee_of_stated, stated_claim_warning
 from fl_audit.app_audits.review.review_messages import headline as review_headline
 from fl_audit.app_audits.review.review_messages import report_lines_of_review, review_json, unseen_of_review
@@ -32,11 +31,11 @@ def review_result(review: ReviewResult, bundle: str | None = None) -> AuditResul
         verdict=review.verdict,
         headline=review_headline(review),
         lines=report_lines_of_review(review),
-        guarantee=guarantee_of_stated(review.stated, review.rounds),
+        guarantee=guarantee_of_stated(review.app_claim, review.rounds),
         scope=scope_of_trials(
             review.result, review.rounds, review.played_rounds, (*review.unseen, unseen_of_review(review))
         ),
-        warning=stated_claim_warning(review.stated, review.rounds),
+        warning=stated_claim_warning(review.app_claim, review.rounds),
         bundle=bundle,
         numbers=review_json(review),
     )
@@ -85,7 +84,7 @@ def live_result(name: str, finding: LiveFinding) -> AuditResult:
             finding.finding.rounds,
             (f"scores of {finding.canaries} canaries at {len(finding.looks)} interim analyses",),
             {},
-            (*sorted(map(str, finding.doubts.kinds)), *_UNSEEN_OF_FEDERATION),
+            (*sorted(map(str, finding.doubts)), *_UNSEEN_OF_FEDERATION),
         ),
         warning=weakness_warning(guarantee),
         numbers=finding.to_json(),

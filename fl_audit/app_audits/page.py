@@ -15,7 +15,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     untried_words,
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
-from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding
+from fl_audit.app_audits.claim_audit.trial_results import DistinguisherFinding
 from fl_audit.app_audits.local_training.assessment import Assessment
 from fl_audit.app_audits.local_training.pitfalls import Severity
 from fl_audit.array_types import Flags, Floats

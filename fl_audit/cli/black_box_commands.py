@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.launchers import strategy_audit_launcher
 from fl_audit.app_audits.launchers.review_launcher import reviewed
-from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.trial_options import ReviewOptions, StrategyOptions
 from fl_audit.cli.options import ADJACENCY_HELP, FailOption, ResultOptions, end_if_violated, noise_over_of
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting_enums import MultiplierReference
@@ -83,7 +83,7 @@ class ClaimOptions:
     ] = None
 
     def as_keywords(self, rare: "RareSettings") -> dict[str, Any]:
-        """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
+        """Return the options as keyword arguments of `TrialOptions`.
 
         Raises `InputError` if the options contradict each other.
         """
@@ -108,7 +108,7 @@ class RareSettings:
     seed: int = 0  # seed of the trials
 
     def as_keywords(self) -> dict[str, Any]:
-        """Return the settings as keyword arguments of `StrategyOptions` and `ReviewOptions`.
+        """Return the settings as keyword arguments of `TrialOptions`.
 
         Raises `InputError` if the number of processes is less than 1, or that of clients less than 2.
         """
@@ -193,7 +193,7 @@ def strategy(
     require_named(factory)
     _require_scenarios({"--exclude": exclude, "--include": include})
     rare = settings_of(RareStrategySettings, set_ or [])
-    strategy_options = strategy_audit_launcher.StrategyOptions(
+    strategy_options = StrategyOptions(
         factory,
         str(neighbours),
         rounds=rounds,

@@ -4,10 +4,9 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.runs import verbosity
 from fl_audit.runs.exit_statuses import STOPPED, WRONG_INPUT
-from fl_audit.strategies.errors import FederationError
 
 _LONGEST_LINE = 1500
 _LONGEST_END = 300

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from fl_audit.errors import FederationError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
@@ -23,7 +24,6 @@ from fl_audit.runs.process_guard import nothing_outlives
 from fl_audit.runs.progress import RunsProgress, progress_of_part
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
-from fl_audit.strategies.errors import FederationError
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import Progress
 from fl_audit.runs.run import run_audit
-from fl_audit.runs.time_probe import TimeAndMemoryEstimate
+from fl_audit.runs.time_probe import ProbeEndError, TimeAndMemoryEstimate
 from fl_audit.runs.verbosity import with_verbosity
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
@@ -27,10 +27,6 @@ _MOST_TRIALS = 200
 """Numbers of trials of a pilot run: with more, the number of needed trials is known more exactly."""
 _SECONDS = 5.0
 """Seconds that a pilot run should take at most; it ends without a result after three times as long."""
-
-
-class _PilotEndError(Exception):
-    """Raised to end a pilot run that takes too long."""
 
 
 def pilot_of_signal(plan: RunPlan, estimate: TimeAndMemoryEstimate) -> SignalDetectionLimit | None:
@@ -58,18 +54,18 @@ def pilot_of_signal(plan: RunPlan, estimate: TimeAndMemoryEstimate) -> SignalDet
             contents = run_audit(
                 pilot, Path(directory) / "run", Engine.LOCAL, progress=_ends_after(3 * _SECONDS), with_report=False
             )
-    except (_PilotEndError, InputError):
+    except (ProbeEndError, InputError):
         return None
     finding = contents.find(VerdictFinding)
     return None if finding is None or finding.judgement is None else finding.judgement.signal
 
 
 def _ends_after(seconds: float) -> Progress:
-    """Return a display that shows nothing, and raises `_PilotEndError` after the given seconds."""
+    """Return a display that shows nothing, and raises `ProbeEndError` after the given seconds."""
     last = time.monotonic() + seconds
 
     def on_round(done: int) -> None:
         if time.monotonic() > last:
-            raise _PilotEndError
+            raise ProbeEndError
 
     return lambda total: nullcontext(on_round)

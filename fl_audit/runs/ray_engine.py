@@ -13,13 +13,13 @@ from ray import cloudpickle
 
 from fl_audit.clients.app import announce_calls
 from fl_audit.device import Device
+from fl_audit.errors import FederationError
 from fl_audit.runs.cluster.call_errors import CallError
 from fl_audit.runs.cluster.call_scheduling import CallScheduler
 from fl_audit.runs.cluster.pool import ClientPool
 from fl_audit.runs.cluster.ray_connection import ray_for
 from fl_audit.runs.cluster.ray_options import RayOptions, calls_on_all_cores
 from fl_audit.runs.local_engine import run_on
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.user_modules import PortableValue
 

@@ -19,6 +19,7 @@ from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as default_client_app
+from fl_audit.errors import FederationError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.metric_names import metric_text, metric_title
@@ -37,12 +38,10 @@ from fl_audit.runs.ray_engine import local_calls, run_on_ray
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.runs.run_report import TIMING, finish
-from fl_audit.server.app import build_server_app, run_federation
-from fl_audit.server.federation_timestamps import FederationTimestamps
-from fl_audit.server.release_evaluation import OnRelease
+from fl_audit.server.app import FederationTimestamps, build_server_app, run_federation
+from fl_audit.server.release_findings import OnRelease
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 from fl_audit.server.trial_batch_results import ResultSink
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch

@@ -72,8 +72,8 @@ class TimeAndMemoryEstimate:
     command_seconds: float  # estimated seconds of the whole command, with start and report, on the chosen engine
 
 
-class _ProbeEndError(Exception):
-    """Raised to end a probe, a training of a few rounds, after enough rounds."""
+class ProbeEndError(Exception):
+    """Raised to end a probe after enough rounds, or a pilot run that takes too long."""
 
 
 class _RoundCounter:
@@ -97,9 +97,9 @@ class _RoundCounter:
         duration = self.rounds[-1] - self.begun
         # The last round is followed by what a finished batch writes, and nothing is to be written.
         if len(self.rounds) >= self.planned or (timed >= _MOST_ROUNDS and duration > _FEWEST_SECONDS):
-            raise _ProbeEndError
+            raise ProbeEndError
         if timed >= _FEWEST_ROUNDS and duration > ENOUGH_SECONDS:
-            raise _ProbeEndError
+            raise ProbeEndError
 
 
 def probe(plan: RunPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate:
@@ -166,7 +166,7 @@ def _few_rounds(plan: RunPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> 
     config = plan.config.changed(run={"seed": settings.seed or 0, "keep_releases": 0})
     app = build_server_app(replace(plan, config=config), wave, lambda result: None, on_round=watch)
     ahead = announce_calls if settings.trials_per_batch == 1 else None
-    with suppress(_ProbeEndError):
+    with suppress(ProbeEndError):
         # The time of clients on Ray is divided by its processes: here the calls are made one after the other.
         calls = local_calls(settings) if engine is Engine.LOCAL else 1
         run_locally(app, client_app, plan.federation.nodes, settings.client_time_limit, calls, ahead)

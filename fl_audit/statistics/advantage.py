@@ -17,6 +17,7 @@ from scipy.stats import binom
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.root_finding import last_true
+from fl_audit.statistics.interval_estimates import EstimateWithConfidence
 from fl_audit.value_checks import require_number
 
 _LARGEST_STAKE = 0.75  # largest share of the capital that a single number may cost
@@ -24,19 +25,9 @@ _LARGEST_STAKE = 0.75  # largest share of the capital that a single number may c
 _STEPS = 50
 
 
-@dataclass(frozen=True)
-class MeanInterval:
-    """A mean with its two-sided confidence interval."""
-
-    mean: float  # the mean of the numbers
-    low: float  # lower end of the interval
-    high: float  # upper end of the interval
-    standard_error: float  # standard deviation over the root of the count; NaN for one number
-    confidence: float  # smallest probability with which the interval covers the true mean
-    count: int  # number of values
-
-
-def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> MeanInterval:
+def mean_interval(
+    values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0
+) -> EstimateWithConfidence:
     """Return the mean of independent bounded numbers and a confidence interval of its expectation, by betting.
 
     Shapes: `values` (n,).
@@ -50,8 +41,8 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
 
     Examples
     --------
-    >>> found = mean_interval(np.tile([0.4, 0.6], 500), 0.95)
-    >>> found.mean, round(found.low, 2), round(found.high, 2)
+    >>> mean = mean_interval(np.tile([0.4, 0.6], 500), 0.95)
+    >>> mean.value, round(mean.low, 2), round(mean.high, 2)
     (0.5, 0.49, 0.51)
     """
     bets = MeanBettingTest.of(values, confidence, smallest, largest)
@@ -60,10 +51,8 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     mean = float(scaled.mean())
     low = last_true(bets.refutes_too_small, 0.0, mean, _STEPS) if mean > 0 else 0.0
     high = last_true(bets.refutes_too_large, 1.0, mean, _STEPS) if mean < 1 else 1.0
-    ends = (smallest + width * low, smallest + width * high)
-    count = int(scaled.size)
-    error = width * float(scaled.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan
-    return MeanInterval(smallest + width * mean, *ends, error, confidence, count)
+    value, lowest, highest = (smallest + width * share for share in (mean, low, high))
+    return EstimateWithConfidence(value, lowest, highest, confidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +188,7 @@ def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
     """
     require(advantages.size >= 1, "number of trials is 0: accepted are whole numbers from 1")
     estimate = mean_interval(advantages, confidence, -1.0, 1.0)
-    return AdvantageInterval(estimate.count, float(advantages.mean()), estimate.low, estimate.high, confidence)
+    return AdvantageInterval(int(advantages.size), float(advantages.mean()), estimate.low, estimate.high, confidence)
 
 
 def most_wins(trials: int, largest_advantage: float, level: float) -> int:

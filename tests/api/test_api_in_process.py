@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 import fl_audit as fa
 from fl_audit.cli.main import app
+from fl_audit.errors import FederationError
 from fl_audit.runs import verbosity
-from fl_audit.strategies.errors import FederationError
 from tests.builders.settings import toml_text
 
 pytestmark = pytest.mark.xdist_group("api")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.contributions import RoundContext, contributed
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.run_plan import RunPlan
@@ -24,7 +24,6 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
 from fl_audit.strategies import aggregation as aggregation_module
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
-from fl_audit.strategies.errors import FederationError
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_settings
 from tests.federation.test_federation_engines import assert_same

@@ -23,14 +23,13 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit import trial_batches
 from fl_audit.clients.app import build_app
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.cluster import call_scheduling
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.trial_batches import TrialBatch
 from tests.builders.runs import run_locally, small_plan

@@ -7,13 +7,13 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 
 import fl_audit.clients.app
+from fl_audit.errors import FederationError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.local_engine import local_grid
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
-from fl_audit.strategies.contributors import _lengths_at_most
-from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.received_contributions import _lengths_at_most
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, remaining_batches
@@ -109,7 +109,7 @@ def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name:
         assert released.made == [], fault
         # No trace is left either: the norm of the next round is that of this one.
         (transcript,) = strategy.transcripts.values()
-        assert transcript.made is None
+        assert transcript.latest_round is None
         assert len(transcript.models) == 1
         assert transcript.norms is None or (transcript.norms == 0.3).all()
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from fl_audit import trial_batches
 from fl_audit.clients.app import app as client_app
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.report.report_elements import ReportContents
@@ -22,7 +22,6 @@ from fl_audit.runs.flower_app import VerdictViolatedError, server_app
 from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_toml

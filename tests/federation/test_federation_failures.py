@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from fl_audit import trial_batches
+from fl_audit.errors import FederationError
 from fl_audit.runs.cluster import call_scheduling
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
-from fl_audit.strategies.errors import FederationError
 from tests.builders.runs import run_locally, small_plan
 from tests.federation.faults import faulty_app
 

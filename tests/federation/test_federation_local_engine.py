@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fl_audit.device import Device
+from fl_audit.errors import FederationError
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.runs.cluster import ray_options
 from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.ray_engine import local_calls
 from fl_audit.runs.run import ClientAppAndStrategy
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.simulated_grid import Settle, SimulatedGrid
 from tests.builders.runs import run_locally, small_plan
 from tests.federation.faults import faulty_app

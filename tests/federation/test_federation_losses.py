@@ -16,7 +16,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from torch.nn.functional import cross_entropy
 
 import fl_audit.clients.app
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.stacked_model import StackedModel
@@ -29,7 +29,6 @@ from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.run import run_audit
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
-from fl_audit.strategies.errors import FederationError
 from fl_audit.trial_batches import remaining_batches
 from tests.builders.runs import small_plan
 

@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
 import fl_audit.clients.app
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
@@ -20,8 +20,7 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
-from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
-from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.received_contributions import ReceivedContribution, sum_contributions
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.simulated_grid import SimulatedGrid
@@ -171,16 +170,13 @@ def test_a_reply_without_arrays_is_refused() -> None:
         strategy.aggregate_train(1, replies)
 
 
-def _of_arrays(replies: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[ReceivedContribution]:
-    for reply, array in zip(replies, arrays, strict=False):
-        reply.content = RecordDict({MessageRecordName.ARRAYS: ArrayRecord({Key.SUM: Array(array)})})
-    return [ReceivedContribution(client, reply) for client, reply in enumerate(replies[: len(arrays)])]
+def _of_arrays(arrays: np.ndarray) -> list[ReceivedContribution]:
+    return [ReceivedContribution(client, None, array) for client, array in enumerate(arrays)]
 
 
 def test_sums_are_added_in_the_order_of_clients() -> None:
-    replies, _, _ = _replies()
     arrays = np.random.default_rng(0).standard_normal((4, 3, 90_000), dtype=np.float32) * np.float32(1e3)
-    total = sum_contributions(_of_arrays(replies, arrays), (3, 90_000), 1)
+    total = sum_contributions(_of_arrays(arrays), (3, 90_000), 1)
     assert torch.equal(total, torch.from_numpy(((arrays[0] + arrays[1]) + arrays[2]) + arrays[3]))
 
 
@@ -193,11 +189,10 @@ def test_sums_are_added_in_the_order_of_clients() -> None:
     ],
 )
 def test_no_value_that_is_not_finite_hides_in_a_sum(values: tuple[float, ...], said: str) -> None:
-    replies, _, _ = _replies()
     arrays = np.zeros((3, 2, 3), dtype=np.float32)
     arrays[:, 1, 2] = values
     with pytest.raises(FederationError) as caught:
-        sum_contributions(_of_arrays(replies, list(arrays)), (2, 3), 1)
+        sum_contributions(_of_arrays(arrays), (2, 3), 1)
     assert re.match(said, str(caught.value))
 
 

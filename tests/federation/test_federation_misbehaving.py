@@ -16,10 +16,10 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.clients.app import build_app
+from fl_audit.errors import FederationError
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
-from fl_audit.strategies.errors import FederationError
 from tests.builders.runs import run_locally, small_plan
 
 CLIENT, ROUND = 2, 3

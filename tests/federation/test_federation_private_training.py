@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
-from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import _read
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings

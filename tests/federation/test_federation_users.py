@@ -15,7 +15,7 @@ from scipy.stats import kstest
 from torch import Tensor
 
 import fl_audit.clients.owner_contributions
-import fl_audit.strategies.contributors
+import fl_audit.strategies.received_contributions
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_as_victim, contribute_members
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
@@ -294,7 +294,7 @@ def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch)
     where, instead, changes = ("contributed", HONEST, {}) if name is None else BREACHES[name]
     monkeypatch.setattr(fl_audit.clients.owner_contributions, where, instead)
     # A server refuses a sum that is longer than its users together; the verdict has to find it without that.
-    monkeypatch.setattr(fl_audit.strategies.contributors, "_require_short", lambda *_: None)
+    monkeypatch.setattr(fl_audit.strategies.received_contributions, "_require_short", lambda *_: None)
     settings: Changes = {
         "data": {"records": 160},
         "training": {"rounds": 15, "learning-rate": 0.05},

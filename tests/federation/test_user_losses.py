@@ -20,7 +20,7 @@ from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
-from fl_audit.server.release_evaluation import ReleaseMetrics, ReleaseWithOutputs
+from fl_audit.server.release_findings import ReleaseWithOutputs, release_metrics
 from fl_audit.server.user_epsilon_star import means_by_unit, of_users
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
@@ -128,6 +128,6 @@ def test_test_records_that_are_the_population_pass_once(monkeypatch: pytest.Monk
     release = ReleaseWithOutputs(federation, TrialBatch(0, 0, 2), 2, models, membership)
     passed, way = list[int](), federation.model.logits
     monkeypatch.setattr(federation.model, "logits", lambda *given: passed.append(len(given[1])) or way(*given))  # type: ignore[func-returns-value]
-    ReleaseMetrics(("accuracy",))(release)
+    release_metrics(("accuracy",), None, release)
     assert np.array_equal(release.population_losses, expected)
     assert passed == [359]

@@ -10,7 +10,7 @@ from fl_audit.released_model.normal_fit_tests import FIT, TRIALS_TESTED, fits_of
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, StarMethod
-from fl_audit.server.release_evaluation import pooled_epsilon_star
+from fl_audit.server.release_findings import pooled_epsilon_star
 from fl_audit.trial_batches import TrialBatch
 
 

@@ -15,7 +15,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.exports.trackers import series_of
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
-from fl_audit.server.client_metrics import worst_client
+from fl_audit.server.release_findings import worst_client
 from tests.builders.runs import run_locally, small_plan
 
 ONE_CLASS = {

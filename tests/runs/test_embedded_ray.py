@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from fl_audit.errors import FederationError
 from fl_audit.runs import process_guard
 from fl_audit.runs.cluster import embedded_ray as module
 from fl_audit.runs.cluster import ray_head
 from fl_audit.runs.cluster.embedded_ray import embedded_ray, ray_ahead, started_ahead
 from fl_audit.runs.cluster.ray_options import RayOptions
-from fl_audit.strategies.errors import FederationError
 
 PLAIN_HEAD = """
 import ray

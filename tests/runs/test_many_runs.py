@@ -13,11 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs import many_runs
 from fl_audit.runs.many_runs import ScheduledRun
-from fl_audit.strategies.errors import FederationError
 
 
 def _scheduled(*labels: str) -> list[ScheduledRun]:

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from fl_audit import trial_batches
+from fl_audit.errors import FederationError
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.strategies.errors import FederationError
 from tests.builders.runs import run_locally, small_plan
 
 

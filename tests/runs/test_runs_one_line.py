@@ -17,11 +17,10 @@ from fl_audit import trial_batches
 from fl_audit.atomic_files import atomic_file
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.encoding import min_max
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.verbosity import printable
-from fl_audit.strategies.errors import FederationError
 from tests.builders.commands import exit_status
 from tests.builders.runs import run_locally, small_plan
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
@@ -17,7 +17,6 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.planning import plan_run
-from fl_audit.strategies.errors import FederationError
 from tests.builders.runs import run_locally
 
 LARGEST = 59

@@ -28,7 +28,8 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import stored_rounds
 from fl_audit.runs.run import run_audit
-from fl_audit.statistics.advantage import MeanInterval, mean_interval
+from fl_audit.statistics.advantage import mean_interval
+from fl_audit.statistics.interval_estimates import EstimateWithConfidence
 from tests.validation.beliefs import chance_of_being_right
 from tests.validation.guarantee_settings import Combination, plan_of, write_records
 
@@ -54,13 +55,13 @@ class Compared(NamedTuple):
     comparison: KnowledgeComparison  # the comparison
     more: float  # mean probability of being right of the adversary that knows more
     less: float  # mean probability of being right of the adversary that knows less
-    difference: MeanInterval  # mean of the paired differences, with its interval
+    difference: EstimateWithConfidence  # mean of the paired differences, with its interval
     refuted_high: float  # upper end of the interval that would prove that more knowledge hurts
 
     def problems(self) -> list[str]:
         """Return the contradictions to the claim that more knowledge helps."""
         one = self.comparison
-        return [f"{one.more}: {one.name} hurts, by {self.difference.mean:.4f}"] if self.refuted_high < 0 else []
+        return [f"{one.more}: {one.name} hurts, by {self.difference.value:.4f}"] if self.refuted_high < 0 else []
 
 
 def comparisons(is_quick: bool) -> list[KnowledgeComparison]:
@@ -152,7 +153,7 @@ def knowledge_table(compared: list[Compared], trials: int) -> Table:
     table = table_of(columns, title, columns[:3])
     for one in compared:
         difference, federation = one.difference, one.comparison.less
-        interval = f"{difference.mean:+.4f} ({difference.low:+.4f} to {difference.high:+.4f})"
+        interval = f"{difference.value:+.4f} ({difference.low:+.4f} to {difference.high:+.4f})"
         right = (f"{one.more:.4f}", f"{one.less:.4f}", interval)
         table.add_row(federation.adjacency, federation.noise, one.comparison.name, *right)
     return table

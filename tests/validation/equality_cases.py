@@ -16,13 +16,13 @@ from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, TrialBudget
-from fl_audit.app_audits.claim_audit.findings import findings, result_json
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
+from fl_audit.app_audits.claim_audit.trial_results import findings, result_json
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.live.live_audit import measure_live
 from fl_audit.app_audits.live.observer_store import TrainingObserver
 from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties
-from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.device import Device
 from fl_audit.privacy.stated_releases import StatedReleases

@@ -161,7 +161,7 @@ def _scored(plan: RunPlan, contents: ReportContents) -> Scored:
 def _found(plan: RunPlan, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination guarantees something"
     measured, (events, theory) = measured_in(run), _theory_of(plan, run)
-    advantage = mean_interval(2 * chance_of_being_right(run.log_odds) - 1, _CONFIDENCE)
+    advantages = 2 * chance_of_being_right(run.log_odds) - 1
     adjacency, claim = plan.federation.mechanism.adjacency, plan.guarantee.claim
     along, across = record_squares(measured), total_squares(measured)
     assert along is not None, "the sensitivities are large in every round"
@@ -175,8 +175,8 @@ def _found(plan: RunPlan, run: FinishedRun) -> ShownLoss:
         theory=theory,
         scores_p=float(kstest(measured.used_innovations, "norm").pvalue),
         distribution_p=None if events is None else _distribution_p(run, events, adjacency),
-        advantage=advantage.mean,
-        advantage_error=advantage.standard_error,
+        advantage=mean_interval(advantages, _CONFIDENCE).value,
+        advantage_error=float(advantages.std(ddof=1)) / math.sqrt(advantages.size),
         advantage_exact=None if events is None else PrivacyProfile(events, adjacency).advantage(),
         meter=(meter.ratio, *ratio_interval(meter, _CONFIDENCE)),
         noise_p=min(1.0, 2 * float(min(tails))),

@@ -21,7 +21,7 @@ from fl_audit.federation.observed_rounds import SideInformation
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.run import ClientAppAndStrategy
-from fl_audit.strategies.contributors import UnnoisedRoundSum
+from fl_audit.strategies.received_contributions import UnnoisedRoundSum
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.declared_tests import TestName as T
@@ -285,12 +285,12 @@ class _StepBySecret(TrialBatchStrategy):
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
         super()._release(batch, server_round, read)
         transcript = self.transcripts[batch.name]
-        made = transcript.made
+        made = transcript.latest_round
         assert made is not None
         members = torch.from_numpy(self.challenger.membership(batch.trials).bits)
         moved = torch.where(members[:, None], torch.nextafter(made.models[-1], torch.tensor(9e9)), made.models[-1])
         transcript.models[-1] = moved
-        transcript.made = replace(made, models=tuple(transcript.models))
+        transcript.latest_round = replace(made, models=tuple(transcript.models))
         return Array(*pack(moved.numpy()))
 
 

@@ -19,7 +19,7 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.stacked_model import ClippedSums, StackedModel
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
-from fl_audit.strategies.contributors import UnnoisedRoundSum
+from fl_audit.strategies.received_contributions import UnnoisedRoundSum
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch

@@ -6,7 +6,7 @@ because Flower starts a client's process, which needs these names, anew for ever
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem as AuditedSystem
 from fl_audit.app_audits.black_box.in_app_audit import Audit as Audit
-from fl_audit.app_audits.black_box.message_tags import Observer as Observer
 from fl_audit.app_audits.black_box.target_mod import held as held
 from fl_audit.app_audits.black_box.target_mod import insider as insider
+from fl_audit.app_audits.black_box.trial_messages import Observer as Observer
 from fl_audit.app_audits.claim_audit.claim import StatedClaim as StatedClaim

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, initial_model
-from fl_audit.app_audits.black_box.message_tags import Observer
+from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function

@@ -12,8 +12,6 @@ from flwr.serverapp.strategy import Result
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Local, clipped_sum, with_mods
-from fl_audit.app_audits.black_box.message_tags import Observer
-from fl_audit.app_audits.black_box.message_tensors import record_of, records_of, shapes_of, with_names
 from fl_audit.app_audits.black_box.metric_lookups import LookupRecordingMetricRecord, numbers_over_rounds
 from fl_audit.app_audits.black_box.recorder import TrialRecorder, recorded_trial
 from fl_audit.app_audits.black_box.scenario import (
@@ -25,6 +23,7 @@ from fl_audit.app_audits.black_box.scenario import (
     Scenario,
     UpdateSignSchedule,
 )
+from fl_audit.app_audits.black_box.trial_messages import Observer, record_of, records_of, shapes_of, with_names
 from fl_audit.app_audits.black_box.trial_models import (
     ALMOST_NOTHING,
     ModelWithDirections,

@@ -3,26 +3,28 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation
-from fl_audit.app_audits.black_box.audit_config import AuditConfig, TargetUpdateKind
-from fl_audit.app_audits.black_box.message_tags import AbsentTargetMetrics, Observer
 from fl_audit.app_audits.black_box.recorder import ERROR, FAILED, evidence_names
 from fl_audit.app_audits.black_box.transcript_store import ResultColumns, TranscriptStore
+from fl_audit.app_audits.black_box.trial_messages import AbsentTargetMetrics, Observer, TargetAction
 from fl_audit.app_audits.black_box.working_copy import outside_words
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialErrorShares
-from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials
 from fl_audit.app_audits.claim_audit.transcript import Transcript, stacked
-from fl_audit.app_audits.claim_audit.trial_results import in_app_result
+from fl_audit.app_audits.claim_audit.trial_results import findings, in_app_result
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.errors import InputError
 from fl_audit.verdict.audit_result import AuditResult
+
+if TYPE_CHECKING:  # Clients import the module of `Audit`, which imports this one late.
+    from fl_audit.app_audits.black_box.in_app_audit import Audit
 
 _WORDS = {
     "removed": "one client's contribution against none",
@@ -110,7 +112,7 @@ def _report_text(result: AuditResult, knows_others: str) -> str:
     return "\n".join([result.headline, *warning, *filter(None, [knows_others]), *lines])
 
 
-def finished_result(audit: AuditConfig) -> ClaimAudit:
+def finished_result(audit: "Audit") -> ClaimAudit:
     """Return the result of an audit from its stored trials; raise `InputError` if some have not been run yet."""
     store = TranscriptStore.finished(audit)
     if store is None:
@@ -133,7 +135,7 @@ def finish(
         return f"{played}: run the app again for the others"
     store.keep_columns(columns)
     result = _result(store)
-    provisos = dict.fromkeys(_WORDS, _CRAFTED) if store.chosen_update == TargetUpdateKind.CRAFTED else {}
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if store.chosen_update == TargetAction.CRAFTED else {}
     audit_findings = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos)
     notes = _notes(store, outside)
     notes += _notes_on_rounds(result.claim, rounds_of_training)

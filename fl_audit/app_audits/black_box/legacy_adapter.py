@@ -13,8 +13,8 @@ from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fl_audit.app_audits.black_box.message_tensors import Arrays, arrays_of
 from fl_audit.app_audits.black_box.metric_lookups import numbers_of, plain_numbers
+from fl_audit.app_audits.black_box.trial_messages import Arrays, arrays_of
 from fl_audit.errors import InputError
 
 _WEIGHT = "num-examples"

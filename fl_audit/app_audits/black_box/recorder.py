@@ -11,17 +11,21 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
-from fl_audit.app_audits.black_box.message_tags import (
+from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
+from fl_audit.app_audits.black_box.trial_messages import (
+    Arrays,
     ClientAnswer,
     Observer,
     TargetAction,
     TrialTag,
     UpdateFormat,
+    arrays_of,
+    flat,
     read_tag,
+    records_of,
     taken_answer,
+    with_names,
 )
-from fl_audit.app_audits.black_box.message_tensors import Arrays, arrays_of, flat, records_of, with_names
-from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
 from fl_audit.app_audits.claim_audit.transcript import (
     FORM,
     REFUSED,

@@ -16,19 +16,17 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.app_audits.black_box.dataset_subsets import SelectableDataset, data_set_of
 from fl_audit.app_audits.black_box.fingerprint import client_fingerprint
-from fl_audit.app_audits.black_box.message_tags import (
+from fl_audit.app_audits.black_box.trial_messages import (
     ANSWER,
     AbsentTargetMetrics,
+    Arrays,
     ClientAnswer,
     TargetAction,
     TrialTag,
-    read_tag,
-)
-from fl_audit.app_audits.black_box.message_tensors import (
-    Arrays,
     base_of,
     contribution,
     flat,
+    read_tag,
     record_of,
     records_of,
     shapes_of,

@@ -10,12 +10,12 @@ import secrets
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fl_audit.app_audits.black_box.audit_config import AuditConfig
 from fl_audit.app_audits.black_box.recorder import FAILED, evidence_names
+from fl_audit.app_audits.black_box.trial_messages import TargetAction
 from fl_audit.app_audits.claim_audit.claim import LESSONS
 from fl_audit.app_audits.claim_audit.claim_audit_results import OthersNoiseShareReason, Tell
 from fl_audit.app_audits.claim_audit.online_guessing import most_telling
@@ -25,6 +25,9 @@ from fl_audit.atomic_files import atomic_file, remove_temporary_files, write_jso
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_text_file
 from fl_audit.randomness import Purpose, generator
+
+if TYPE_CHECKING:  # Clients import the module of `Audit`, which imports this one late.
+    from fl_audit.app_audits.black_box.in_app_audit import Audit
 
 _SETTINGS = "campaign.json"
 _SECRET = "challenger.json"
@@ -41,14 +44,14 @@ class TranscriptStore:
     """The transcripts of an audit's trials, in a folder with its settings; several runs of the app may add trials."""
 
     directory: Path  # folder of the trials
-    audit: AuditConfig  # settings of the audit
+    audit: "Audit"  # settings of the audit
     seed: int  # secret seed of the trials
     # Kinds of update of the target's client. If there are several, the first trials alternate between them, `LESSONS`
     # trials for each, and all later trials use the kind that told D from D' best.
-    contributions: tuple[str, ...]
+    contributions: tuple[TargetAction, ...]
 
     @staticmethod
-    def finished(audit: AuditConfig) -> "TranscriptStore | None":
+    def finished(audit: "Audit") -> "TranscriptStore | None":
         """Return the most recent finished trials with the settings of an audit; None if there are none.
 
         Raises `InputError` if the audit's folder has finished trials of several apps.
@@ -63,23 +66,24 @@ class TranscriptStore:
         if not settings_by_path:
             return None
         last = max(settings_by_path, key=lambda path: path.stat().st_mtime_ns)
-        return TranscriptStore(last.parent, audit, _seed(last.parent), tuple(settings_by_path[last]["contributions"]))
+        contributions = tuple(map(TargetAction, settings_by_path[last]["contributions"]))
+        return TranscriptStore(last.parent, audit, _seed(last.parent), contributions)
 
     @property
     def pilots(self) -> int:
         """Number of trials at the beginning that alternate between kinds of update; 0 if there is only one kind."""
         return LESSONS * len(self.contributions) if len(self.contributions) > 1 else 0
 
-    def contribution(self, trial: int) -> str:
+    def contribution(self, trial: int) -> TargetAction:
         """Return the kind of update that the target's client sends under D in a trial."""
         return self.contributions[(trial - 1) % len(self.contributions)] if trial <= self.pilots else self.chosen_update
 
     @property
-    def chosen_update(self) -> str:
+    def chosen_update(self) -> TargetAction:
         """Kind of update under which the first trials best distinguished D from D', or the only kind."""
         if len(self.contributions) == 1:
             return self.contributions[0]
-        return str(_read(self.directory / _CHOICE)["contribution"])
+        return TargetAction(_read(self.directory / _CHOICE)["contribution"])
 
     def choose_update(self, columns: ResultColumns) -> None:
         """Choose the kind of update that the target's client sends in all later trials, and store the choice.
@@ -203,7 +207,7 @@ class TranscriptStore:
 
 
 def open_transcript_store(
-    audit: AuditConfig, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
+    audit: "Audit", shapes: dict[str, tuple[int, ...]], tried: tuple[TargetAction, ...], app: str, code: str, tell: Tell
 ) -> TranscriptStore:
     """Return the stored trials of an audit, to which more can be added; create their folder if it does not exist.
 
@@ -234,7 +238,7 @@ def _seed(directory: Path) -> int:
     return int(_read(directory / _SECRET)["seed"])
 
 
-def _agreed(audit: AuditConfig) -> dict[str, Any]:
+def _agreed(audit: "Audit") -> dict[str, Any]:
     """Return the settings that decide whether stored trials belong to an audit, keyed by name."""
     left_out = ("directory", "trials_per_run", "confidence", "seed", "knows_others")
     settings: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in left_out}))

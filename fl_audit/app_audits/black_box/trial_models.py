@@ -7,7 +7,6 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.app_audits.black_box.message_tensors import Arrays, with_update
 from fl_audit.app_audits.black_box.scenario import (
     ClientContribution,
     Direction,
@@ -16,6 +15,7 @@ from fl_audit.app_audits.black_box.scenario import (
     ReplyFault,
     UpdateSignSchedule,
 )
+from fl_audit.app_audits.black_box.trial_messages import Arrays, with_update
 from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, NoReturn, Self, TypeVar
@@ -35,47 +35,50 @@ _stalled = list[int]()
 """IDs of processes whose workers have stalled; such a process starts no new workers, which would stall again."""
 
 
-class _TimeIsOver(BaseException):  # not an `Exception`, so that the interrupted code does not catch it
-    """Raised inside a task that is still running about a second after its time limit."""
+class TimeIsOverError(BaseException):  # not an `Exception`, so that the interrupted code does not catch it
+    """Raised inside code that still runs when its time is over."""
 
 
 @contextmanager
-def _alarm(until: float) -> Iterator[None]:
-    """Raise `_TimeIsOver` in a block that still runs about a second after `until` (monotonic clock).
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Raise `TimeIsOverError` in a block that still runs after the given seconds, by SIGALRM in the main thread.
 
-    It needs the main thread and an unused SIGALRM. Compiled code is interrupted only when it returns to Python.
+    Compiled code is interrupted only when it returns to Python.
     """
-    is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
-    remaining = until + _GRACE - time.monotonic()
-    if not is_main or remaining > _LONGEST or remaining <= 0 or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
-        yield
-        return
 
     def ring(*_: object) -> NoReturn:
-        raise _TimeIsOver
+        raise TimeIsOverError
 
-    signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, remaining)
+    handler = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def _interrupted_late(until: float) -> AbstractContextManager[None]:
+    """Interrupt a block that still runs about a second after `until` (monotonic clock), where SIGALRM can be used."""
+    is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
+    remaining = until + _GRACE - time.monotonic()
+    is_free = is_main and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    return interrupted_after(remaining) if is_free and 0 < remaining <= _LONGEST else nullcontext()
 
 
 class _Worker:
-    """A forked worker process; `place` is the position of its current task, None while it is idle."""
+    """A forked worker process; `task_index` is the position of its current task, None while it is idle."""
 
     def __init__(self, work: Callable[[Any, float], Any]) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, theirs = context.Pipe()
-        self.place: int | None = None
+        self.task_index: int | None = None
         self.process: BaseProcess = context.Process(target=_serve, args=(work, theirs, os.getpid()), daemon=True)
         self.process.start()
         theirs.close()
 
     def begin(self, task_index: int, task: object, until: float) -> None:
-        self.place = task_index
+        self.task_index = task_index
         with suppress(OSError):  # a dead worker is noticed when its result is read
             self.connection.send((task, until))
 
@@ -129,7 +132,7 @@ class WorkerPool(Generic[Task, Done]):
         if self._count > 1:
             self._together(tasks, until, results)
         if self._count == 1:
-            with suppress(_TimeIsOver), _alarm(until):
+            with suppress(TimeIsOverError), _interrupted_late(until):
                 for index, task in enumerate(tasks):
                     if time.monotonic() > until:
                         break
@@ -155,7 +158,7 @@ class WorkerPool(Generic[Task, Done]):
             if time.monotonic() > until:
                 waiting.clear()
             self._hand_out(tasks, waiting, until)
-            busy = {worker.connection: worker for worker in self._workers if worker.place is not None}
+            busy = {worker.connection: worker for worker in self._workers if worker.task_index is not None}
             if not busy or time.monotonic() > until + _GRACE:
                 break
             ready = wait(list(busy), timeout=min(_LOOK, max(0.0, until + _GRACE - time.monotonic())))
@@ -172,16 +175,16 @@ class WorkerPool(Generic[Task, Done]):
                 self._say(f"the processes that play trials did nothing for {SILENCE:g} s: this one goes on alone")
                 break
         # Unfinished tasks are not waited for, because they may never end.
-        for worker in [worker for worker in self._workers if worker.place is not None or self._count == 1]:
+        for worker in [worker for worker in self._workers if worker.task_index is not None or self._count == 1]:
             self._workers.remove(worker)
             worker.end()
 
     def _hand_out(self, tasks: Sequence[Task], waiting: list[int], until: float) -> None:
-        idle = sum(worker.place is None for worker in self._workers)
+        idle = sum(worker.task_index is None for worker in self._workers)
         for _ in range(min(self._count - len(self._workers), len(waiting) - idle)):
             self._workers.append(_Worker(self._work))
         for worker in self._workers:
-            if worker.place is None and waiting:
+            if worker.task_index is None and waiting:
                 task_index = waiting.pop()
                 worker.begin(task_index, tasks[task_index], until)
 
@@ -197,7 +200,7 @@ class WorkerPool(Generic[Task, Done]):
 
         If a second worker dies on the same task, the task is stored as lost.
         """
-        task_index, worker.place = worker.place, None
+        task_index, worker.task_index = worker.task_index, None
         assert task_index is not None
         try:
             is_done, result = worker.connection.recv()

@@ -68,18 +68,18 @@ def audit_claim(
     budget = budget or TrialBudget()
     search = DistinguisherSearch(claim, play, malformed, describe, budget, tell)
     search.scout(kinds)
-    choice = search.choice()
-    level = (1 - confidence) / max(1, len(choice.tried) + (choice.finest is not None))
-    keep(search.result(choice, ()))
+    search.select()
+    level = (1 - confidence) / max(1, len(search.selected) + (search.finest is not None))
+    keep(search.result(()))
     tests = _tested_in_stages(
-        claim, choice.tried, play, budget, level, tell, lambda so_far: keep(search.result(choice, so_far))
+        claim, search.selected, play, budget, level, tell, lambda so_far: keep(search.result(so_far))
     )
-    if not tests and choice.tried:
+    if not tests and search.selected:
         tests = _tried_by_halves(search, budget.tried, confidence)
     floating = list[DistinguisherTest]()
-    if choice.finest is not None and not (budget.until_broken and any(test.is_broken for test in tests)):
-        floating = _tested_in_stages(claim, [choice.finest], play, budget, level, tell)
-    return search.result(choice, tests, floating)
+    if search.finest is not None and not (budget.until_broken and any(test.is_broken for test in tests)):
+        floating = _tested_in_stages(claim, [search.finest], play, budget, level, tell)
+    return search.result(tests, floating)
 
 
 def _tried_by_halves(search: DistinguisherSearch, largest: int, confidence: float) -> list[DistinguisherTest]:

@@ -30,16 +30,6 @@ It returns their transcripts and a mask that is true for trials with D. It retur
 """
 
 
-@dataclass(frozen=True)
-class SelectedDistinguishers:
-    """The distinguishers that the search has selected for tests on fresh trials."""
-
-    tried: list[Distinguisher]  # distinguishers for the verdict, the one with the largest margin first
-    finest: Distinguisher | None  # the best distinguisher by low bits alone; None if none seems to refute the claim
-    passed_over: tuple[str, ...]  # names of scenarios that may refute the claim but get no fresh trials
-    passed_over_within: tuple[str, ...]  # those of them whose search trials were within the claim
-
-
 @dataclass
 class DistinguisherSearch:
     """The search for distinguishers (rules that tell D from D'): its inputs, and the results so far."""
@@ -47,7 +37,7 @@ class DistinguisherSearch:
     claim: StatedClaim
     play: Play
     malformed: frozenset[str]
-    said: Callable[[str], str]
+    last_error: Callable[[str], str]  # from the name of a scenario to the last error of the mechanism in it
     budget: TrialBudget
     tell: Tell
     ranked: dict[str, list[Distinguisher]] = field(default_factory=dict)  # distinguishers of each scenario, by name
@@ -57,6 +47,12 @@ class DistinguisherSearch:
     silent: list[str] = field(default_factory=list)  # scenarios without a valid trial
     unplayed: tuple[str, ...] = ()  # scenarios without any trial, because the time ran out
     pilots: int = 0  # number of search trials so far
+    # What `select` has selected for tests on fresh trials: distinguishers for the verdict, the one with the largest
+    # margin first, and the best distinguisher by low bits alone; None if none seems to refute the claim.
+    selected: list[Distinguisher] = field(default_factory=list)
+    finest: Distinguisher | None = None
+    passed_over: tuple[str, ...] = ()  # names of scenarios that may refute the claim but get no fresh trials
+    passed_over_within: tuple[str, ...] = ()  # those of them whose search trials were within the claim
 
     def look(self, kind: str, transcripts: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
         """Return the distinguishers of the scenario `kind`, in the order in which they are worth a test.
@@ -101,17 +97,18 @@ class DistinguisherSearch:
         if not np.any(transcripts.refused):
             return False
         ones, zeros = (float(np.mean(transcripts.refused[which])) for which in (present, ~present))
-        self.refusals.append(TrialErrorShares(kind, self.said(kind), ones, zeros, is_allowed=kind in self.malformed))
+        is_allowed = kind in self.malformed
+        self.refusals.append(TrialErrorShares(kind, self.last_error(kind), ones, zeros, is_allowed))
         if np.all(transcripts.refused):
             self.entirely.add(kind)
-        return kind in self.malformed or kind in self.entirely
+        return is_allowed or kind in self.entirely
 
     def _keep(self, kind: str, transcripts: Transcripts, present: Flags) -> None:
         self.ranked[kind] = self.look(kind, transcripts, present, self.budget.stages[-1])
         self.looked[kind] = transcripts, present
 
-    def choice(self) -> SelectedDistinguishers:
-        """Run more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
+    def select(self) -> None:
+        """Run more trials of the best scenarios, and select the distinguishers to be tested on fresh trials."""
         distinguishers = self._look_closely() if self.budget.scout < self.budget.pilot else []
         ranked = _by_sort(self.ranked)
         # Scenarios are ordered from plain to special, and the sort is stable.
@@ -120,16 +117,18 @@ class DistinguisherSearch:
         count = min(
             self.budget.most, max(self.budget.tried, sum(distinguisher.margin > 0 for distinguisher in of_release))
         )
-        tried = sorted((*of_release[:count], *numbers[: self.budget.most]), key=self._rank)
+        self.selected = sorted((*of_release[:count], *numbers[: self.budget.most]), key=self._rank)
         positive = [distinguisher for distinguisher in ranked[FeatureSort.LOW_BITS] if distinguisher.margin > 0]
-        finest = max(positive, key=lambda distinguisher: distinguisher.margin, default=None)
+        self.finest = max(positive, key=lambda distinguisher: distinguisher.margin, default=None)
         passed_over = [
             distinguisher
             for distinguisher in (*of_release[count:], *numbers[self.budget.most :], *distinguishers)
             if distinguisher.margin > 0
         ]
-        within = tuple(distinguisher.kind for distinguisher in passed_over if not distinguisher.seems_to_refute)
-        return SelectedDistinguishers(tried, finest, tuple(distinguisher.kind for distinguisher in passed_over), within)
+        self.passed_over = tuple(distinguisher.kind for distinguisher in passed_over)
+        self.passed_over_within = tuple(
+            distinguisher.kind for distinguisher in passed_over if not distinguisher.seems_to_refute
+        )
 
     def _rank(self, distinguisher: Distinguisher) -> float:
         """Return a sort key by which distinguishers with large margins come first."""
@@ -156,19 +155,13 @@ class DistinguisherSearch:
         self.ranked = {kind: self.ranked[kind] for kind in closely}
         return distinguishers
 
-    def result(
-        self,
-        choice: SelectedDistinguishers,
-        tests: Sequence[DistinguisherTest],
-        floating: Sequence[DistinguisherTest] = (),
-    ) -> ClaimAudit:
-        """Return the result of the audit from the tests so far.
+    def result(self, tests: Sequence[DistinguisherTest], floating: Sequence[DistinguisherTest] = ()) -> ClaimAudit:
+        """Return the result of the audit from the tests of the selected distinguishers so far.
 
-        `choice` says which distinguishers were to be tested, and `tests` holds their tests. `floating` holds the
-        test of the distinguisher that uses only the low bits of releases, if there was one.
+        `floating` holds the test of the distinguisher that uses only the low bits of releases, if there was one.
         """
         done = {key_of(test.distinguisher) for test in tests}
-        untried = tuple(distinguisher.kind for distinguisher in choice.tried if key_of(distinguisher) not in done)
+        untried = tuple(distinguisher.kind for distinguisher in self.selected if key_of(distinguisher) not in done)
         ranked = sorted(tests, key=lambda test: test.distinguisher.limit.epsilon - test.bound)
         return ClaimAudit(
             claim=self.claim,
@@ -179,8 +172,8 @@ class DistinguisherSearch:
             floating=next(iter(floating), None),
             unplayed=self.unplayed,
             untried=() if self.budget.until_broken else untried,
-            passed_over=choice.passed_over,
-            passed_over_within=choice.passed_over_within,
+            passed_over=self.passed_over,
+            passed_over_within=self.passed_over_within,
             silent=tuple(self.silent),
             refused=tuple(
                 refusal.kind for refusal in self.refusals if not refusal.is_allowed and refusal.kind in self.entirely

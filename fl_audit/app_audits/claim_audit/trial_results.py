@@ -1,23 +1,29 @@
-"""The result of an audit by trials, of a strategy or of an app from inside, in the form that every audit stores."""
+"""The result of an audit by trials, of a strategy or of an app from inside, in the form that every audit stores.
+
+A finding adds the texts of its scenario to the test of a distinguisher.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     claim_warning,
+    floating_words,
+    limit_of_detection,
     not_tried,
     opening_sentences,
     refusal_words,
+    trials_words,
 )
-from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
-from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, result_json
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
 from fl_audit.array_types import finite
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.words import plural
+from fl_audit.words import capital, plural
 
 _UNSEEN_OF_STRATEGY = (
     "what clients do with their records before they reply",
@@ -25,6 +31,187 @@ _UNSEEN_OF_STRATEGY = (
 )
 _UNSEEN_OF_APP = ("what clients do with their records before they reply, unless the trials change records",)
 _CARRIED = "what the strategy carries from round to round, such as a factor: --rounds 2 or more has trials play it"
+
+
+@dataclass(frozen=True)
+class DistinguisherFinding:
+    """The result of testing one distinguisher on fresh trials of its scenario, with texts for the report."""
+
+    test: DistinguisherTest  # the test on fresh trials, with its numbers
+    words: str  # description of the scenario
+    usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
+    claimed_success: float  # the largest probability of a right guess that the claim allows, from 0.5 to 1
+    proviso: str = ""  # a sentence on when the update of this scenario can occur; empty if every client can send it
+
+    @property
+    def sentence(self) -> str:
+        """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
+        test = self.test
+        text = trials_words(self.test)
+        share = f"{test.right / test.trials:.1%}; the claim allows {self.claimed_success:.1%}"
+        guessed = f"{test.right} of {test.trials} trials were guessed right ({share})"
+        sentence_text = f"looking at {test.distinguisher.group}, {guessed}. {capital(text)}".strip()
+        if not test.is_broken:
+            return f"{sentence_text} {capital(self.shown)}: no contradiction."
+        return f"{sentence_text} With {test.confidence:.1%} confidence {self.shown}; {self.allowed}."
+
+    @property
+    def shown(self) -> str:
+        """A clause that says what the trials prove about the guarantee.
+
+        The trials test the inequality of (epsilon, delta)-DP at one point. If this point has epsilon > 0, the clause
+        gives a lower bound on epsilon at its delta. If it has epsilon = 0, the clause says whether D and D' can be told
+        apart in more trials than the claim allows.
+        """
+        limit = self.test.distinguisher.limit
+        if limit.epsilon > 0:
+            return f"epsilon is at least {self.test.bound:.2f} at delta {limit.delta:.3g}"
+        if self.test.bound > 0:
+            return f"more than {self.claimed_success:.1%} of trials can be told"
+        return f"no more than {self.claimed_success:.1%} of trials were told for certain"
+
+    @property
+    def allowed(self) -> str:
+        """A clause with the value that the claim allows for epsilon or for the share of right guesses."""
+        epsilon = self.test.distinguisher.limit.epsilon
+        return f"the claim allows {epsilon:.2f} there" if epsilon > 0 else "the claim allows no more than that"
+
+    @property
+    def cause(self) -> str:
+        """Sentences on the probable cause of a difference between trials with D and with D'."""
+        leak = self.test.cause
+        noise = self.test.noise
+        phrases = [leak.words] if leak is not None else []
+        if noise is not None and self._is_short:
+            what_changes = (
+                "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
+            )
+            short = f"There is {noise.ratio:.1f} times too little noise for what {what_changes}"
+            phrases.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
+        if not phrases:
+            phrases.append(f"What told is {self.test.distinguisher.group}.")
+        if self._is_short or leak is None:
+            phrases.append(self.proviso)
+        return " ".join(filter(None, phrases))
+
+    @property
+    def fix(self) -> str:
+        """Sentences on how to fix the likely cause of the breach.
+
+        If the noise is too weak, the usual fix for the scenario is added. If no fix of the cause is known, only the
+        usual fix is given.
+        """
+        leak = self.test.cause
+        if leak is None:
+            return self.usual_fix
+        return f"{leak.fix} {self.usual_fix}" if self._is_short else leak.fix
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether significantly too little noise explains the test, by a confidence bound that assumes Gaussian noise.
+
+        It does not explain a number beside the model.
+        """
+        if self.test.is_beside_model:
+            return False
+        noise = self.test.noise
+        return noise is not None and noise.ratio > 1 and noise.mu_low > noise.claimed_mu
+
+
+def findings(
+    claim_audit: ClaimAudit,
+    words: Mapping[str, str],
+    fixes: Mapping[str, str],
+    provisos: Mapping[str, str] | None = None,
+) -> tuple[DistinguisherFinding, ...]:
+    """Return one finding for each tested distinguisher.
+
+    Findings that refute the claim come first, ordered by scenario from plain to special. The others follow in the order
+    of the result.
+
+    `provisos`: None if every client can send every update.
+    """
+    claim = claim_audit.claim
+    order = list(words)
+    ranked = sorted(
+        claim_audit.tests, key=lambda test: (not test.is_broken, order.index(test.distinguisher.kind) * test.is_broken)
+    )
+    arguments = provisos or {}
+    return tuple(
+        DistinguisherFinding(
+            test,
+            words[test.distinguisher.kind],
+            fixes[test.distinguisher.kind],
+            claim.success,
+            arguments.get(test.distinguisher.kind, ""),
+        )
+        for test in ranked
+    )
+
+
+def result_json(claim_audit: ClaimAudit, findings: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
+    """Return the result of an audit as a dict of JSON values, as `summary.json` stores it.
+
+    The entry `lower_bound` is taken from the test with the strongest evidence.
+    """
+    worst = claim_audit.worst
+    claim = claim_audit.claim
+    claimed = {
+        "words": claim.words,
+        "adjacency": str(claim.adjacency),
+        "unit": str(claim.neighbours.unit),
+        "rounds": claim.rounds,
+        "limits": [limit._asdict() for limit in claim.limits],
+        # A claim by noise multiplier is exactly Gaussian. A claim by one epsilon and delta has no mu.
+        "gdp_mu": claim.mu,
+        "gdp_regret": None if claim.mu is None else 0.0,
+    }
+    return {
+        "verdict": str(claim_audit.verdict),
+        "lower_bound": None if worst is None else finite(worst.bound),
+        "claim": claimed,
+        "trial": None if worst is None else worst.distinguisher.kind,
+        "findings": [_finding_json(finding) for finding in findings],
+        "could_find_times_too_little_noise": finite(limit_of_detection(claim_audit)),
+        "warning": claim_warning(claim),
+        "floating_point": floating_words(claim_audit) or None,
+        **{name: list(getattr(claim_audit, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
+        "rounds_without_noise": list(claim_audit.bare_rounds),
+        "not_tried": {why: list(kinds) for why, kinds in not_tried(claim_audit).items()},
+        "lower_bound_knowing_others": None if claim_audit.knowing is None else finite(claim_audit.knowing.bound),
+        "knowing_others_refutes_nothing": None if claim_audit.knowing is None else str(claim_audit.not_covered),
+        "refusals": [
+            dict(zip(("trial", "said", "share_present", "share_absent", "allowed"), astuple(refusal), strict=True))
+            for refusal in claim_audit.refusals
+        ],
+    }
+
+
+def _finding_json(finding: DistinguisherFinding) -> dict[str, Any]:
+    test = finding.test
+    reading = test.noise
+    gaussian = None
+    if reading is not None:
+        numbers = {name: getattr(reading, name) for name in ("mu", "mu_low", "claimed_mu", "shift", "spread")}
+        gaussian = numbers | {"p_value_normal": reading.p_value}
+    return {
+        "trial": test.distinguisher.kind,
+        "words": finding.words,
+        "told_by": test.distinguisher.group,
+        "cause": finding.cause if test.is_broken else None,
+        "broken": test.is_broken,
+        "lower_bound": finite(test.bound),
+        "claimed_epsilon": test.distinguisher.limit.epsilon,
+        "delta": test.distinguisher.limit.delta,
+        "confidence": test.confidence,
+        "method": str(test.distinguisher.method),
+        "ceiling": finite(test.ceiling),
+        **{name: getattr(test, name) for name in ("trials", "share_of_trials", "right")},
+        "claimed_success": finding.claimed_success,
+        "transcript": list(test.lines),
+        "if_gaussian": gaussian,
+        "usual_fix": finding.fix,
+    }
 
 
 def strategy_result(

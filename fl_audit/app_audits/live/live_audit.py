@@ -8,6 +8,7 @@ the interim analyses (Bonferroni). A violation in one of them is final. Rounds a
 the bounds but in no interim analysis, since no share of the error rate is left for them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.adjacency import Relation
-from fl_audit.app_audits.live.live_checks import Inconsistencies, Inconsistency, doubts_about
+from fl_audit.app_audits.live.live_checks import Inconsistency, doubts_about, knows_canaries
 from fl_audit.app_audits.live.observer_store import StoredGuarantee, stored_guarantee
 from fl_audit.app_audits.live.stored_rounds import (
     MismatchedCanary,
@@ -77,7 +78,9 @@ class LiveFinding:
     carried_on: int  # number of these earlier rounds, which were moved to another directory when it was continued
     misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that are not configured
     misfits: tuple[MismatchedCanary, ...]  # canaries whose rounds are excluded, and why
-    doubts: Inconsistencies  # inconsistencies, each of which rules out the verdict `consistent`
+    # Inconsistencies, each of which rules out the verdict `consistent`, with the canaries or rounds concerned.
+    doubts: Mapping[Inconsistency, tuple[int, ...]]
+    knows_canaries: bool  # whether it is stored for each canary what it sends if it is out, and a check of its coins
     # The smallest epsilon that the last interim analysis would have called violated in 9 of 10 trainings. It is
     # infinite before the first analysis, and if the updates of other clients could hide any lack of noise.
     limit: float
@@ -101,11 +104,9 @@ class LiveFinding:
         in which they are left out.
         """
         is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
-        is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
-            Inconsistency.OUT in self.doubts.kinds and not is_replaced
-        )
+        is_deaf = Inconsistency.GAPS in self.doubts or (Inconsistency.OUT in self.doubts and not is_replaced)
         is_broken = self.is_overrun or (not is_deaf and any(look.is_violated for look in self.looks))
-        return verdict_on(is_broken, self.is_conclusive and not self.doubts.kinds)
+        return verdict_on(is_broken, self.is_conclusive and not self.doubts)
 
     @property
     def is_overrun(self) -> bool:
@@ -126,7 +127,6 @@ class LiveFinding:
         """Return this result as a dict of JSON values, as printed by `fl-audit live --json`."""
         bounds = self.finding
         guarantee = self.guarantee
-        doubts = self.doubts
         misfits = [{"canary": misfit.number, "node": misfit.node, "what": misfit.what} for misfit in self.misfits]
         looks = [
             {"rounds": look.rounds, "mu_lower": look.finding.mu_lower, "violated": look.is_violated}
@@ -144,10 +144,10 @@ class LiveFinding:
                 "carried_on_rounds": self.carried_on,
                 "misnamed_canaries": self.misnamed,
                 "misfits": misfits,
-                "doubts": sorted(doubts.kinds),
-                "faint_canaries": doubts.faint,
-                "uneven_rounds": doubts.uneven,
-                "canaries_are_known": doubts.knows_canaries,
+                "doubts": sorted(self.doubts),
+                "faint_canaries": self.doubts.get(Inconsistency.FAINT, ()),
+                "uneven_rounds": self.doubts.get(Inconsistency.UNEVEN, ()),
+                "canaries_are_known": self.knows_canaries,
                 "claimed_rounds": guarantee.rounds,
                 "canaries": self.canaries,
                 "mu": bounds.mu,
@@ -234,6 +234,7 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
         misnamed=misnumbered(every, stored.canaries),
         misfits=wrong,
         doubts=doubts_about(every, rounds, (scores, tossed, decoys), stored, hidden, weights),
+        knows_canaries=knows_canaries(rounds),
         limit=over_the_training(claim, mu_bound * stored.terms.noise_multiplier) if isfinite(mu_bound) else inf,
         is_conclusive=bool(looks) and shift_shown <= sought,
         dilution=hidden,

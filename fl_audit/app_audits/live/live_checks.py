@@ -6,8 +6,7 @@ analysis. The variance of rounds may also differ for honest reasons: the updates
 they shrink as the model converges.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from math import sqrt
@@ -39,16 +38,6 @@ class Inconsistency(StrEnum):
     ATTENDANCE = "attendance"
 
 
-@dataclass(frozen=True)
-class Inconsistencies:
-    """The inconsistencies in the stored rounds of a training: their kinds, and the canaries and rounds concerned."""
-
-    kinds: frozenset[Inconsistency]  # the kinds of inconsistency that were found
-    faint: tuple[int, ...]  # numbers of the canaries whose scores are too low
-    uneven: tuple[int, ...]  # numbers of the rounds with far less noise than the others
-    knows_canaries: bool  # whether it is stored for each canary what it sends if it is out, and a check of its coins
-
-
 def doubts_about(
     every: Sequence[StoredRound],
     whole: Sequence[StoredRound],
@@ -56,8 +45,11 @@ def doubts_about(
     guarantee: StoredGuarantee,
     hidden: OtherClientsVariance,
     weights: Floats,
-) -> Inconsistencies:
-    """Return the inconsistencies that a test or comparison finds in the stored rounds of a training.
+) -> dict[Inconsistency, tuple[int, ...]]:
+    """Return the inconsistencies that a test or comparison finds in the stored rounds of a training, by their kind.
+
+    Each has the numbers of the canaries or rounds concerned, as far as they are known: of canaries whose scores are too
+    low for FAINT, and of rounds with far less noise than the others for UNEVEN.
 
     Parameters
     ----------
@@ -82,11 +74,6 @@ def doubts_about(
     expected_difference = weights.min() * hidden.measured_mu(claimed)
     uneven = _uneven_rounds(every)
     steps = [pair for pair in pairwise(every) if pair[1].number == pair[0].number + 1]
-    knows = all(
-        note.is_replaced is not None and note.coins is not None
-        for stored_round in whole
-        for note in stored_round.present
-    )
     holds = {
         Inconsistency.OVERRUN: every[-1].number > guarantee.terms.rounds,
         # The rounds are then not what is released, for example if the observer is wrapped by the code that adds the
@@ -94,14 +81,26 @@ def doubts_about(
         Inconsistency.GAPS: any(
             stored_round.after is not None and then.before != stored_round.after for stored_round, then in steps
         ),
-        Inconsistency.OUT: not knows and _absent_canaries_differ(scores, coins, decoys, relation, expected_difference),
+        Inconsistency.OUT: not knows_canaries(whole)
+        and _absent_canaries_differ(scores, coins, decoys, relation, expected_difference),
         Inconsistency.FAINT: hidden.is_seen or bool(faint),
         Inconsistency.UNEVEN: bool(uneven),
         Inconsistency.ATTENDANCE: _is_sampled_otherwise(every, guarantee.canaries, guarantee.terms),
     }
-    return Inconsistencies(
-        frozenset(inconsistency for inconsistency, is_so in holds.items() if is_so), faint, uneven, knows
-    )
+    concerned = {Inconsistency.FAINT: faint, Inconsistency.UNEVEN: uneven}
+    return {kind: concerned.get(kind, ()) for kind, is_so in holds.items() if is_so}
+
+
+def knows_canaries(rounds: Iterable[StoredRound]) -> bool:
+    """Return whether it is stored for each canary what it sends if it is out, and a check of its coins.
+
+    Parameters
+    ----------
+    rounds
+        The complete rounds of a training.
+    """
+    notes = [note for stored_round in rounds for note in stored_round.present]
+    return all(note.is_replaced is not None and note.coins is not None for note in notes)
 
 
 def _absent_canaries_differ(

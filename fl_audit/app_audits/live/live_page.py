@@ -57,7 +57,7 @@ def write_live_page(result: AuditResult, finding: LiveFinding, directory: Path) 
 def _texts(finding: LiveFinding) -> dict[str, str]:
     guarantee = finding.guarantee
     smallest_weight = min(finding.weights)
-    doubts = [str(kind) for kind in Inconsistency if kind in finding.doubts.kinds]
+    doubts = [str(kind) for kind in Inconsistency if kind in finding.doubts]
     return template_texts(
         "live.md",
         finding=finding,

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from fl_audit.app_audits.local_training.opacus_introspection import is_predictable
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import StopReplay
+from fl_audit.app_audits.local_training.training_facts import StopReplay
 from fl_audit.array_types import Floats32
 from fl_audit.generator_states import GeneratorStates, seed_generators
 

@@ -5,12 +5,10 @@ from dataclasses import asdict
 from typing import Any, assert_never
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.app_audits.local_training.assessment import Assessment
-from fl_audit.app_audits.local_training.checks import CHECKS, unasked
+from fl_audit.app_audits.local_training.assessment import CHECKS, Assessment, unasked
 from fl_audit.app_audits.local_training.composition import ComposedPrivacy
-from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
 from fl_audit.app_audits.local_training.pitfalls import Severity
-from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.recorded_trainings import MeasuredSteps, RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining, ReportedEpsilon
 from fl_audit.array_types import finite
 from fl_audit.federation.findings import json_of

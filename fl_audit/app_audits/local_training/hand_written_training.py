@@ -7,16 +7,18 @@ import numpy as np
 
 from fl_audit.app_audits.local_training.applied_gradients import AppliedGradient
 from fl_audit.app_audits.local_training.leave_one_out_replay import LeaveOneOutEffect
-from fl_audit.app_audits.local_training.measured_steps import MeasuredStep, MeasuredSteps, RecordEffect
-from fl_audit.app_audits.local_training.output_tracing import OutputTrace, traced
-from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
-from fl_audit.app_audits.local_training.step_measurement import ObservedRun, StepMeasurement
-from fl_audit.app_audits.local_training.step_noise_statistics import statistics_of
+from fl_audit.app_audits.local_training.opacus_introspection import HEAD, SAMPLE, statistics_of
+from fl_audit.app_audits.local_training.output_tracing import ObservedRun, OutputTrace, traced
+from fl_audit.app_audits.local_training.recorded_trainings import (
+    MeasuredStep,
+    MeasuredSteps,
+    RecordedTrainings,
+    RecordEffect,
+)
+from fl_audit.app_audits.local_training.step_measurement import StepMeasurement
 from fl_audit.app_audits.local_training.training_facts import Noise, PrivateStep, RecordedTraining
 from fl_audit.array_types import Floats
 from fl_audit.verdict.noise_statistics import NoiseStatistics
-
-_HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
 
 
 def with_measured_steps(
@@ -32,9 +34,9 @@ def with_measured_steps(
     )
     trace, in_doubt = _trace(measurement)
     unseen = [*measurement.unseen, *in_doubt]
-    if not measurement.own.applied:
+    if not measurement.first_run.applied:
         unseen.append("its steps: no optimizer of torch took one")
-    optimizers = dict.fromkeys(name for run in (*called, measurement.own) for name in run.own_optimizers)
+    optimizers = dict.fromkeys(name for run in (*called, measurement.first_run) for name in run.own_optimizers)
     unseen += [f"the steps of {name}, which changes weights by code of its own" for name in optimizers]
     measured_trainings = replace(
         evidence,
@@ -83,10 +85,9 @@ def _with_steps(run: ObservedRun, measured: MeasuredSteps, sample: int) -> Recor
     is_predictable = any(gradient.is_predictable for gradient in run.applied)
     private_steps = (_private_step(applied[step.number], step, sample, is_unbounded, is_predictable) for step in steps)
     answers = (
-        replace(answer, after=sum(step.number < answer.after for step in steps))
-        for answer in run.traced.training.answers
+        replace(answer, after=sum(step.number < answer.after for step in steps)) for answer in run.training.answers
     )
-    return replace(run.traced.training, steps=tuple(private_steps), answers=tuple(answers))
+    return replace(run.training, steps=tuple(private_steps), answers=tuple(answers))
 
 
 def _private_step(
@@ -99,8 +100,8 @@ def _private_step(
     noise = Noise(
         unit.size,
         float((unit**2).sum()) * scale**2,
-        tuple(np.round(unit[:_HEAD], 5).tolist()),
-        scale * unit[:_SAMPLE],
+        tuple(np.round(unit[:HEAD], 5).tolist()),
+        scale * unit[:SAMPLE],
         applied.seed,
         is_predictable,
         step.shapes,
@@ -148,17 +149,17 @@ def _replay(effect: RecordEffect) -> LeaveOneOutEffect:
 
 def _trace(measurement: StepMeasurement) -> tuple[OutputTrace, list[str]]:
     """Return what follows the records otherwise than by steps, without noise; and a word on what has noise."""
-    own_run = measurement.own
-    trace = traced(own_run.traced, measurement.again.traced, [run.traced for run in measurement.others])
-    before, after = own_run.traced.outputs, measurement.redrawn.traced.outputs
+    first_run = measurement.first_run
+    trace = traced(first_run, measurement.again, measurement.with_other_records)
+    before, after = first_run.outputs, measurement.redrawn.outputs
     # Noise is drawn anew by the generators of torch, numpy and Python, once gradients were computed.
-    is_drawn_anew = own_run.passes > 0 and not measurement.redrawn.reads_numpy
+    is_drawn_anew = first_run.passes > 0 and not measurement.redrawn.reads_numpy
     noised = [
         name
         for name in trace.arrays
         if not is_drawn_anew or name not in after or after[name].digest != before[name].digest
     ]
-    runs = tuple(_with_rates(run) for run in (own_run, *measurement.others))
+    runs = tuple(_with_rates(run) for run in (first_run, *measurement.with_other_records))
     bare = tuple(name for name in trace.arrays if name not in noised)
     unseen = (
         f"the noise of {', '.join(noised[:3])}: what leaves there follows the records and random numbers otherwise "
@@ -184,7 +185,7 @@ def _with_rates(run: ObservedRun) -> RecordedTraining:
         )
         for gradient in run.applied
     )
-    return replace(run.traced.training, steps=tuple(steps))
+    return replace(run.training, steps=tuple(steps))
 
 
 def learned_without_opacus(applied: Mapping[str, int]) -> str:

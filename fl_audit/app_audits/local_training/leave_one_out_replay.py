@@ -20,8 +20,12 @@ from fl_audit.app_audits.local_training.edited_datasets import (
     without_record,
 )
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import NotRepeatableError, ReplayPlan
-from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
+from fl_audit.app_audits.local_training.training_facts import (
+    NotRepeatableError,
+    PrivateStep,
+    RecordedTraining,
+    ReplayPlan,
+)
 from fl_audit.array_types import Floats
 from fl_audit.generator_states import GeneratorStates
 

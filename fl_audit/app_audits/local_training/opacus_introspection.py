@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from operator import index
 from types import SimpleNamespace
@@ -17,11 +18,20 @@ from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSample
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler
 
-from fl_audit.app_audits.local_training.step_noise_statistics import statistics_of
 from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, History, MakePrivateCall, Noise
+from fl_audit.array_types import Floats
+from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
+from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.gaussian import combined_multiplier
+from fl_audit.verdict.noise_measurement import NoiseMeasurer
+from fl_audit.verdict.noise_statistics import NoiseStatistics
 
-_HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
+HEAD = 8
+"""Number of coordinates of noise, from the first, that are kept to find copies."""
+SAMPLE = 512
+"""Number of coordinates of noise, from the first, that are kept to test their distribution."""
 _FEW_SEEDS = 2**32  # seeds that somebody who sees a release can try one by one
 _BEFORE_WORDS, _WORDS = 24, 624  # bytes of a generator's state before its words, and number of these
 _MOST_BLOCKS = 5000  # of 624 draws each, after which a state is searched
@@ -170,14 +180,14 @@ def noise_of(optimizer: DPOptimizer, start_seed: int = 0) -> tuple[Noise | None,
     seed = source.initial_seed()
     # The noise is rounded in units of the claimed scale. Otherwise small noise, as for a tiny norm, would round to 0.
     scale = float(optimizer.noise_multiplier * optimizer.max_grad_norm) or 1.0
-    head = tuple(np.round(noise[:_HEAD] / scale, 5).tolist())
+    head = tuple(np.round(noise[:HEAD] / scale, 5).tolist())
     whole = torch.cat(sums).cpu().numpy()
     shapes_of_tensors = tuple(shapes)
     recorded_noise = Noise(
         noise.size,
         float((noise**2).sum()),
         head,
-        noise[:_SAMPLE].copy(),
+        noise[:SAMPLE].copy(),
         int(seed),
         seed != start_seed and is_predictable(source),
         shapes_of_tensors,
@@ -270,3 +280,22 @@ def make_private_call(
         history_of(engine.accountant),
         target,
     )
+
+
+_COORDINATES = 4096  # most coordinates that directions live on
+
+
+def statistics_of(noise: Floats, total: Floats, shapes: tuple[tuple[int, ...], ...]) -> NoiseStatistics:
+    """Return the noise statistics of one step, whose noise and sum of clipped gradients are both (parameters,)."""
+    whole, shared = (torch.from_numpy(values).unsqueeze(0) for values in (noise + total, total))
+    nothing, width = torch.zeros_like(shared), torch.ones(1, dtype=torch.float64)
+    hypotheses = ReleaseUnderHypotheses(slice(0, 1), whole, shared, nothing, nothing)
+    return _measurer(shapes).measure(hypotheses, width, 0 * width).of_true_hypothesis(np.zeros(1, dtype=np.int64))
+
+
+@lru_cache(maxsize=8)
+def _measurer(shapes: tuple[tuple[int, ...], ...]) -> NoiseMeasurer:
+    layout = ParameterLayout(tuple(f"tensor {number}" for number in range(len(shapes))), shapes)
+    size = min(layout.size, _COORDINATES)
+    directions = orthonormal_directions(0, size, number_of_directions(layout.size))
+    return NoiseMeasurer(layout, directions, STANDARD_GAUSSIAN)

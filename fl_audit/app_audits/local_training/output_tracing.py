@@ -6,7 +6,7 @@ public models, metrics on public data. What changes with the records has left th
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fl_audit.app_audits.local_training.applied_gradients import AppliedGradient
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
+from fl_audit.array_types import Floats32
 from fl_audit.ordinary_files import read_file
 
 _DEPTH = 8  # levels of containers that are opened
@@ -52,16 +54,26 @@ class OutputTrace:
     runs: tuple[RecordedTraining, ...] = ()  # the run with the own records, and those with other records
 
 
-@dataclass
-class TracedRun:
-    """A run of a training, and what left it."""
+@dataclass(frozen=True)
+class ObservedRun:
+    """A run of a training: its recorded facts, what left it, and the gradients that it applied without Opacus."""
 
     training: RecordedTraining
     outputs: Mapping[str, Output] = field(default_factory=dict)
     printed: tuple[str, ...] = ()  # lines
+    applied: tuple[AppliedGradient, ...] = ()
+    reads_numpy: bool = False  # whether arrays of numpy came in between a backward pass and its step
+    own_optimizers: tuple[str, ...] = ()  # classes of optimizers that change parameters by code of their own
+    passes: int = 0  # number of backward passes
+    moves_weights: bool = False  # whether code beside the steps changes parameters; known of whole runs
+
+    def gradients(self, steps: Sequence[int]) -> list[Floats32]:
+        """Return the gradients of some steps, as far as the run took them."""
+        applied_values = [self.applied[step].values for step in steps if step < len(self.applied)]
+        return [values for values in applied_values if values is not None]
 
 
-def traced(first_run: TracedRun, again: TracedRun, runs: Iterable[TracedRun]) -> OutputTrace:
+def traced(first_run: ObservedRun, again: ObservedRun, runs: Iterable[ObservedRun]) -> OutputTrace:
     """Return what follows the records otherwise than by private steps."""
     runs = list(runs)
     unstable = _differing(first_run.outputs, again.outputs)
@@ -87,7 +99,7 @@ def _digest_of(outputs: Mapping[str, Output], name: str) -> bytes | None:
     return outputs[name].digest if name in outputs else None
 
 
-def _printed(run: TracedRun, again: TracedRun, runs: Iterable[TracedRun]) -> Iterator[str]:
+def _printed(run: ObservedRun, again: ObservedRun, runs: Iterable[ObservedRun]) -> Iterator[str]:
     """Yield the first printed line that follows the records; lines that differ by themselves are left out."""
     for number, line in enumerate(run.printed):
         is_stable = again.printed[number : number + 1] == (line,)

@@ -17,7 +17,6 @@ from fl_audit.app_audits.local_training.edited_datasets import (
 )
 from fl_audit.app_audits.local_training.gradient_statistics import ROUNDING, is_moved, smallest_ball_radius
 from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS
-from fl_audit.app_audits.local_training.measured_steps import RecordEffect
 from fl_audit.app_audits.local_training.record_versions import (
     ABSENT,
     FACTORS,
@@ -26,6 +25,7 @@ from fl_audit.app_audits.local_training.record_versions import (
     record_versions,
     version_without_effect,
 )
+from fl_audit.app_audits.local_training.recorded_trainings import RecordEffect
 from fl_audit.array_types import Floats, Floats32
 
 Points = dict[RecordVersion, Floats32]
@@ -67,15 +67,15 @@ class RecordEffectSearch:
 
     gradients_of: GradientsOfSteps
     dataset: Any
-    own: Mapping[int, Floats32]  # gradients with the own records, (parameters,), by the number of the step
+    unchanged: Mapping[int, Floats32]  # gradients with the data set as it is, (parameters,), by the number of the step
     scales: Mapping[int, Floats]  # noise scale of each coordinate, (parameters,), by the number of the step
-    drawn: Mapping[int, Sequence[int]]  # positions of the records of each step; () where they are not known
+    positions: Mapping[int, Sequence[int]]  # positions of the records of each step; () where they are not known
     can_leave_out: bool  # whether a record can be left out of mini-batches without a change beside
 
     @cached_property
     def steps(self) -> list[int]:
         """Numbers of the steps, in order."""
-        return sorted(self.own)
+        return sorted(self.unchanged)
 
     def effect(self) -> RecordEffect | None:
         """Return the effect of a record; None if no record is found whose values move a step.
@@ -95,14 +95,14 @@ class RecordEffectSearch:
         self, steps: Sequence[int], items: Mapping[int, Any], without: int | None = None, redraw: int | None = None
     ) -> dict[int, Floats32]:
         gradients = self.gradients_of(steps, items, without, redraw)
-        return {step: values for step, values in gradients.items() if values.shape == self.own[step].shape}
+        return {step: values for step, values in gradients.items() if values.shape == self.unchanged[step].shape}
 
     def _by_effect(self, step: int) -> list[int]:
         """Return positions of some records of a step, those with the largest effect first.
 
         The first and the last record of the mini-batch are among them: a loop over records may leave the last gradient.
         """
-        positions = [index for index in self.drawn.get(step, ()) if index < length_of(self.dataset)]
+        positions = [index for index in self.positions.get(step, ()) if index < length_of(self.dataset)]
         between = np.random.default_rng().permutation(positions[1:-1])[:_MOST_BETWEEN].tolist()
         effects = self._effects_of_records(step, dict.fromkeys([*positions[:1], *positions[-1:], *between]))
         if not effects:  # positions of the loader are not those of the data set, or no loader drew
@@ -133,7 +133,7 @@ class RecordEffectSearch:
                 next_label = label_of(record_at(self.dataset, (index + 1) % count))
                 items[index] = with_label(crafted_record(record_at(self.dataset, index)), next_label)
             changed = self._gradients([step], items)
-            return step in changed and is_moved(self.own[step], changed[step])
+            return step in changed and is_moved(self.unchanged[step], changed[step])
 
         return located(has_effect, positions)
 
@@ -184,18 +184,18 @@ class RecordEffectSearch:
         if not pairs:
             return None
         effects = {pair: self._over_noise_of(step, points[pair[0]], points[pair[1]]) for pair in pairs}
-        version, other = max(pairs, key=lambda pair: effects[pair])
-        difference = points[version].astype(np.float64) - points[other]
+        version, other_version = max(pairs, key=lambda pair: effects[pair])
+        difference = points[version].astype(np.float64) - points[other_version]
         if reference is not None:
-            return _StepEffect(step, *effects[version, other], True, version, other, difference)
+            return _StepEffect(step, *effects[version, other_version], True, version, other_version, difference)
         # All versions are in a ball around the gradient without the record: its radius is the effect of the record.
         values = np.array([points[version] for version in versions], dtype=np.float64)
         scales = self.scales[step]
         noisy = scales > 0
-        mu, length = effects[version, other][0] / 2, smallest_ball_radius(values)
+        mu, length = effects[version, other_version][0] / 2, smallest_ball_radius(values)
         if math.isfinite(mu):
             mu = max(mu, smallest_ball_radius(values[:, noisy] / scales[noisy]))
-        return _StepEffect(step, mu, length, False, version, other, difference / 2)
+        return _StepEffect(step, mu, length, False, version, other_version, difference / 2)
 
     def _over_noise_of(self, step: int, first_gradient: Floats32, second_gradient: Floats32) -> tuple[float, float]:
         """Return the length of a difference of gradients in units of the noise, and the length itself."""
@@ -255,12 +255,12 @@ class RecordEffectSearch:
         usual = float(np.median(compared)) if compared else effect.over_noise
         effects, smallest_effects = list[float](), list[float]()
         for step in self.steps:
-            own_effect = everywhere.get(step)
-            known_effect = 0.0 if own_effect is None else own_effect.over_noise
-            is_known = own_effect is not None and own_effect.has_absence
+            effect_on_step = everywhere.get(step)
+            kneffect_on_step = 0.0 if effect_on_step is None else effect_on_step.over_noise
+            is_known = effect_on_step is not None and effect_on_step.has_absence
             same = _over_noise(effect.difference, self.scales[step], 0.0)
-            effects.append(_rounded(known_effect if is_known else max(known_effect, usual)))
-            smallest_effects.append(_rounded(known_effect if is_known else max(known_effect, min(usual, same))))
+            effects.append(_rounded(kneffect_on_step if is_known else max(kneffect_on_step, usual)))
+            smallest_effects.append(_rounded(kneffect_on_step if is_known else max(kneffect_on_step, min(usual, same))))
         return tuple(effects), tuple(smallest_effects)
 
     def _noise_moved(self, index: int, effect: _StepEffect) -> float | None:
@@ -279,14 +279,14 @@ class RecordEffectSearch:
             if len(known_values) < 2:
                 return None
             noises.append(known_values[1] - known_values[0])
-        rounding = ROUNDING * float(np.abs(self.own[step]).max(initial=0.0))
+        rounding = ROUNDING * float(np.abs(self.unchanged[step]).max(initial=0.0))
         moved = np.maximum(np.abs(noises[1] - noises[0])[noisy] - rounding, 0.0)
         return float((moved / scales[noisy]).max())
 
     def _coupling(self, indices: Sequence[int], effect: _StepEffect) -> float | None:
         """Return the part of its effect by which the record changes that of another one; None if none is found."""
         index, step = indices[0], effect.step
-        for other_record in self._others_in(step, indices):
+        for other_record in self._other_records_in(step, indices):
             for version in record_versions(self.dataset, other_record):
                 if version.factor != FACTORS[1] or version.is_jittered:
                     continue
@@ -300,9 +300,9 @@ class RecordEffectSearch:
                     return interaction
         return None
 
-    def _others_in(self, step: int, indices: Sequence[int]) -> Iterator[int]:
+    def _other_records_in(self, step: int, indices: Sequence[int]) -> Iterator[int]:
         """Yield positions of records that may be in a step, beside the first of `indices`."""
-        index, sample = indices[0], self.drawn.get(step, ())
+        index, sample = indices[0], self.positions.get(step, ())
         count = length_of(self.dataset)
         yield from (index for index in indices[1:] if index in sample or not sample)
         yield from [position for position in sample if position != index and position < count][:_MOST_BETWEEN]

@@ -55,17 +55,21 @@ def record_versions(dataset: Any, index: int) -> list[RecordVersion]:
     return versions
 
 
-def _labels(dataset: Any, own_label: Any, factor: float) -> list[Any]:
+def _labels(dataset: Any, label_of_record: Any, factor: float) -> list[Any]:
     """Return labels of the data set, that of the record first; for quantities, labels far above and below it."""
-    if own_label is None:
+    if label_of_record is None:
         return [None]
-    labels = {_key(own_label): own_label}
+    labels = {_key(label_of_record): label_of_record}
     count = length_of(dataset)
     for index in np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(int):
         label = label_of(record_at(dataset, int(index)))
         labels.setdefault(_key(label), label)
-    is_quantity = len(labels) > _MOST_LABELS and _is_floating(own_label)
-    return [own_label, own_label + factor, own_label - factor] if is_quantity else list(labels.values())[:_MOST_LABELS]
+    is_quantity = len(labels) > _MOST_LABELS and _is_floating(label_of_record)
+    return (
+        [label_of_record, label_of_record + factor, label_of_record - factor]
+        if is_quantity
+        else list(labels.values())[:_MOST_LABELS]
+    )
 
 
 def _is_floating(label: Any) -> bool:

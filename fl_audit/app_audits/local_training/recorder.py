@@ -29,13 +29,15 @@ from fl_audit.app_audits.local_training.opacus_introspection import (
     record_gradients_of,
     sampling_of,
 )
-from fl_audit.app_audits.local_training.replay_state import ReplayInputs, ReplayPlan, StopReplay
 from fl_audit.app_audits.local_training.training_facts import (
     Batch,
     MakePrivateCall,
     NonPrivateStep,
     PrivateStep,
     RecordedTraining,
+    ReplayInputs,
+    ReplayPlan,
+    StopReplay,
     TrainingOutputs,
     UnaccountedTensorChange,
     batches_of_one_loader,

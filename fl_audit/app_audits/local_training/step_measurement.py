@@ -23,18 +23,17 @@ from fl_audit.app_audits.local_training.edited_datasets import (
 from fl_audit.app_audits.local_training.gradient_statistics import (
     ROUNDING,
     NoiseScales,
+    dependent_tensors,
     is_moved,
     lengths,
     noise_samples,
     noise_scales,
 )
 from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS, Edit
-from fl_audit.app_audits.local_training.measured_steps import MeasuredStep, MeasuredSteps, RecordEffect
-from fl_audit.app_audits.local_training.noise_independence import dependent_tensors
-from fl_audit.app_audits.local_training.output_tracing import TracedRun
+from fl_audit.app_audits.local_training.output_tracing import ObservedRun
 from fl_audit.app_audits.local_training.record_effect import RecordEffectSearch
-from fl_audit.app_audits.local_training.replay_state import NotRepeatableError
-from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind
+from fl_audit.app_audits.local_training.recorded_trainings import MeasuredStep, MeasuredSteps, RecordEffect
+from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, NotRepeatableError
 from fl_audit.array_types import Floats, Floats32
 from fl_audit.errors import InputError
 
@@ -45,23 +44,6 @@ _MOST_REDRAWS = 20
 _FAILURES = (InputError, IndexError, TypeError, KeyError, ValueError)
 
 
-@dataclass(frozen=True)
-class ObservedRun:
-    """A run of a training, what left it, and the gradients that it applied without Opacus."""
-
-    traced: TracedRun
-    applied: tuple[AppliedGradient, ...]
-    reads_numpy: bool  # whether arrays of numpy came in between a backward pass and its step
-    own_optimizers: tuple[str, ...]  # classes of optimizers that change parameters by code of their own
-    passes: int  # number of backward passes
-    moves_weights: bool  # whether code beside the steps changes parameters; known of whole runs
-
-    def gradients(self, steps: Sequence[int]) -> list[Floats32]:
-        """Return the gradients of some steps, as far as the run took them."""
-        applied_values = [self.applied[step].values for step in steps if step < len(self.applied)]
-        return [values for values in applied_values if values is not None]
-
-
 RunObserved = Callable[[Edit, ObservationPlan], ObservedRun]
 """A function that trains once on an edited data set, and observes its gradients."""
 
@@ -70,9 +52,9 @@ RunObserved = Callable[[Edit, ObservationPlan], ObservedRun]
 class StepMeasurement:
     """Runs of a training with public numbers in the place of its gradients, and what they show."""
 
-    own: ObservedRun  # with its own records
+    first_run: ObservedRun  # with its own records
     again: ObservedRun  # the same once more
-    others: tuple[ObservedRun, ...]  # with other records
+    with_other_records: tuple[ObservedRun, ...]
     redrawn: ObservedRun  # with its own records, and other noise
     steps: MeasuredSteps
     unseen: tuple[str, ...] = ()
@@ -132,14 +114,14 @@ def measured_steps(
     first_run, again = trainings.whole(), trainings.whole()
     if not _is_same(first_run, again):
         raise NotRepeatableError
-    runs = _with_others(trainings, dataset)
+    runs = _runs_with_other_records(trainings, dataset)
     redraws = [trainings.whole(redraw=number) for number in range(samples)]
     steps = [number for number in range(min(len(first_run.applied), step_count)) if _follows(number, first_run, runs)]
-    measured_steps_found, unseen = list[MeasuredStep](), list[str]()
+    steps_measured, unseen = list[MeasuredStep](), list[str]()
     effects = list[RecordEffect]()
     for group in _groups(first_run, steps):
         measured, effect, why = _measured_group(trainings, dataset, group, [first_run, *redraws], runs)
-        measured_steps_found += measured
+        steps_measured += measured
         effects += [effect] if effect is not None else []
         unseen += why
     if step_count < len(first_run.applied):
@@ -147,9 +129,9 @@ def measured_steps(
             f"{len(first_run.applied) - step_count} of {len(first_run.applied)} steps, whose gradients are too "
             "many to be kept"
         )
-    measured_steps_found.sort(key=lambda step: step.number)
+    steps_measured.sort(key=lambda step: step.number)
     return StepMeasurement(
-        first_run, again, runs, redraws[0], MeasuredSteps(tuple(measured_steps_found), tuple(effects)), tuple(unseen)
+        first_run, again, runs, redraws[0], MeasuredSteps(tuple(steps_measured), tuple(effects)), tuple(unseen)
     )
 
 
@@ -161,7 +143,7 @@ def _is_same(run: ObservedRun, other_run: ObservedRun) -> bool:
     return not any(is_moved(first, second) for first, second in pairs)
 
 
-def _with_others(trainings: _Trainings, dataset: Any) -> tuple[ObservedRun, ...]:
+def _runs_with_other_records(trainings: _Trainings, dataset: Any) -> tuple[ObservedRun, ...]:
     """Return runs with other records, and with one label for all records unless the training does not accept that."""
     middle = length_of(dataset) // 2
     runs = [trainings.whole(lambda data: with_other_records(data, middle))]
@@ -235,7 +217,7 @@ def _measured_group(
         dataset,
         dict(zip(noised_steps, first_run.gradients(noised_steps), strict=True)),
         {step: np.repeat(row, sizes) for step, row in zip(noised_steps, scales.scales, strict=True)},
-        _places(first_run, noised_steps),
+        _positions_by_step(first_run, noised_steps),
         trainings.is_reset_at_draws and _can_leave_out(first_run, noised_steps),
     ).effect()
     if effect is None:
@@ -254,9 +236,9 @@ def _dependence_words(tensor: int, p_value: float, shapes: Sequence[tuple[int, .
     )
 
 
-def _places(run: ObservedRun, steps: Sequence[int]) -> dict[int, list[int]]:
+def _positions_by_step(run: ObservedRun, steps: Sequence[int]) -> dict[int, list[int]]:
     """Return the positions of the records of each step, as a loader drew them."""
-    training = run.traced.training
+    training = run.training
     return {
         step: [index for number in run.applied[step].batches for index in training.batches[number].indices]
         for step in steps
@@ -269,7 +251,7 @@ def _can_leave_out(run: ObservedRun, steps: Sequence[int]) -> bool:
     Poisson samples differ by a record where the data set does. Batches of a fixed size do not, and what draws between
     the mini-batch and its gradients (dropout) draws otherwise for a smaller one.
     """
-    batches = [run.traced.training.batches[number] for step in steps for number in run.applied[step].batches]
+    batches = [run.training.batches[number] for step in steps for number in run.applied[step].batches]
     is_poisson = all(batch.sampling is BatchSamplingKind.POISSON for batch in batches)
     return bool(batches) and is_poisson and not any(run.applied[step].is_random for step in steps)
 
@@ -307,7 +289,7 @@ def _steps(
     effect: RecordEffect | None,
     dependent: tuple[int, ...],
 ) -> list[MeasuredStep]:
-    measured_steps_found = list[MeasuredStep]()
+    steps_measured = list[MeasuredStep]()
     for row, step in enumerate(steps):
         mu = math.inf if bare[row] else (0.0 if effect is None else effect.over_noise[row])
         smallest = mu if effect is None or bare[row] else effect.least_over_noise[row]
@@ -321,9 +303,9 @@ def _steps(
             for sample in samples
             if row < len(sample)
         ]
-        measured_steps_found.append(
+        steps_measured.append(
             MeasuredStep(
                 step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit), dependent
             )
         )
-    return measured_steps_found
+    return steps_measured

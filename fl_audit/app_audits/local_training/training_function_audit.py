@@ -22,21 +22,24 @@ from fl_audit.app_audits.local_training.edited_datasets import (
 )
 from fl_audit.app_audits.local_training.hand_written_training import learned_without_opacus, with_measured_steps
 from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS, Edit, LeaveOneOutEffect, replays
-from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
 from fl_audit.app_audits.local_training.output_tracing import (
+    ObservedRun,
     OutputTrace,
-    TracedRun,
     files_written,
     outputs_in,
     stamps_in,
     traced,
 )
 from fl_audit.app_audits.local_training.patches import recorded
-from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.recorded_trainings import MeasuredSteps, RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import NOT_REPEATABLE, NotRepeatableError, StopReplay
-from fl_audit.app_audits.local_training.step_measurement import ObservedRun, measured_steps
-from fl_audit.app_audits.local_training.training_facts import RecordedTraining
+from fl_audit.app_audits.local_training.step_measurement import measured_steps
+from fl_audit.app_audits.local_training.training_facts import (
+    NOT_REPEATABLE,
+    NotRepeatableError,
+    RecordedTraining,
+    StopReplay,
+)
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.generator_states import GeneratorStates
 from fl_audit.value_checks import require_number
@@ -83,7 +86,7 @@ def audit_training(
         runner.observed(recorder, _unchanged, ObservationPlan(KEPT_STEPS), number)
         for number, recorder in enumerate(recorders, 1)
     ]
-    called = [run.traced.training for run in observed]
+    called = [run.training for run in observed]
     trainings = RecordedTrainings(
         tuple(called[: options.rounds]),
         options.rounds,
@@ -115,12 +118,13 @@ def _audit_without_opacus(
     `start`: The random states with which every measured run begins.
     """
     applied, name = called[0].applied, runner.name
-    claims = [trainings.epsilon, *(answer.epsilon for run in called for answer in run.traced.training.answers)]
+    claims = [trainings.epsilon, *(answer.epsilon for run in called for answer in run.training.answers)]
     if all(claim is None for claim in claims):
         counts = Counter(step.optimizer for step in applied)
         return assess(name, trainings, [learned_without_opacus(counts)] if applied else [])
-    if "dataset" not in runner.places or not is_sized(runner.dataset):
-        why = "it takes no data set" if "dataset" not in runner.places else "its data set has no records by position"
+    takes_dataset = "dataset" in runner.argument_names
+    if not takes_dataset or not is_sized(runner.dataset):
+        why = "its data set has no records by position" if takes_dataset else "it takes no data set"
         unseen = f"its steps, which are taken without Opacus: records cannot be replaced, since {why}"
         return assess(name, replace(trainings, measured=MeasuredSteps()), [unseen])
 
@@ -177,7 +181,7 @@ class _Runner:
     name: str
     model: Any
     dataset: Any
-    places: tuple[str, ...]
+    argument_names: tuple[str, ...]  # arguments that the function takes
     directory: Path | None = None  # directory whose files are looked at; None for no files
 
     def train(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
@@ -194,22 +198,22 @@ class _Runner:
         observer = GradientObserver(recorder, plan)
         with observed_gradients(observer):
             run = self.run(recorder, edit, number)
-        return ObservedRun(
+        return replace(
             run,
-            tuple(observer.applied),
-            observer.reads_numpy,
-            tuple(observer.own_optimizers),
-            observer.passes,
-            observer.moves_weights,
+            applied=tuple(observer.applied),
+            reads_numpy=observer.reads_numpy,
+            own_optimizers=tuple(observer.own_optimizers),
+            passes=observer.passes,
+            moves_weights=observer.moves_weights,
         )
 
-    def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> TracedRun:
+    def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> ObservedRun:
         """Call the function on the data set that `edit` returns, and return its steps and its outputs."""
         arguments = {"model": copy.deepcopy(self.model), "dataset": edit(self.dataset)}
         before, printed = stamps_in(self.directory), io.StringIO()
         try:
             with recorded(recorder), redirect_stdout(printed):
-                returned = self.function(*(arguments[argument] for argument in self.places))
+                returned = self.function(*(arguments[argument] for argument in self.argument_names))
         except StopReplay:
             returned = None
         except InputError:
@@ -220,7 +224,7 @@ class _Runner:
         outputs = outputs_in(returned) | files_written(self.directory, before)
         numbers = {name: output.number for name, output in outputs.items() if output.number is not None}
         training = recorder.training(recorder.outputs_of(_weights_in(returned), numbers, {}), 0, number)
-        return TracedRun(training, outputs, tuple(printed.getvalue().splitlines()))
+        return ObservedRun(training, outputs, tuple(printed.getvalue().splitlines()))
 
     def trace(self, start: GeneratorStates) -> OutputTrace | None:
         """Run the function with given releases on its own records, again, and on others; None if that fails.
@@ -228,7 +232,7 @@ class _Runner:
         Each run begins with the random states `start`.
         """
 
-        def run(edit: Edit) -> TracedRun:
+        def run(edit: Edit) -> ObservedRun:
             start.restore()
             return self.run(Recorder(has_given_releases=True), edit)
 

@@ -11,7 +11,7 @@ from flwr.clientapp.mod import LocalDpMod
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.black_box.audited_system import Mod
 from fl_audit.app_audits.black_box.legacy_adapter import layers_of
-from fl_audit.app_audits.black_box.message_tags import Observer
+from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning
 from fl_audit.privacy.accounting_enums import MultiplierReference
@@ -129,17 +129,17 @@ def _is_of_flower(layer: object) -> bool:
     return type(layer).__module__.startswith("flwr.")
 
 
-def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
+def epsilon_words(app_claim: StatedAppClaim, rounds: int) -> str:
     """Return a phrase with a claim's epsilon for one round and for all rounds; `none` if there is no claim."""
-    claim = stated.claim
+    claim = app_claim.claim
     if claim is None:
         return "none"
-    mu = stated.mu_of_round
+    mu = app_claim.mu_of_round
     if mu is None:
         return claim.words
     whole = guarantee_line(_values_of_mu(claim, mu, rounds))
     if claim.noise_multiplier is None:
-        noise = "the noise that the app names" if stated.is_of_reviewer else "the same noise"
+        noise = "the noise that the app names" if app_claim.is_of_reviewer else "the same noise"
         return f"{claim.words}; over all {rounds} {noise} comes to {whole}"
     return (
         f"epsilon {gdp_epsilon(claim.delta, mu):.2f} in one round, and over all {rounds} {whole} (noise multiplier "
@@ -148,13 +148,13 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
     )
 
 
-def guarantee_of_stated(stated: StatedAppClaim, rounds: int) -> dict[str, Any] | None:
+def guarantee_of_stated(app_claim: StatedAppClaim, rounds: int) -> dict[str, Any] | None:
     """Return the guarantee that a claim's noise gives over all rounds of the training; None if the noise is unknown.
 
     The guarantee consists of JSON values by name.
     """
-    claim = stated.claim
-    mu = stated.mu_of_round
+    claim = app_claim.claim
+    mu = app_claim.mu_of_round
     return None if claim is None or mu is None else _values_of_mu(claim, mu, rounds)
 
 
@@ -164,34 +164,34 @@ def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
     return guarantee_values(whole.profile.epsilon(whole.delta), (whole,))
 
 
-def stated_claim_warning(stated: StatedAppClaim, rounds: int) -> str | None:
+def stated_claim_warning(app_claim: StatedAppClaim, rounds: int) -> str | None:
     """Return a warning if the claim about the whole training excludes nothing that a person could object to, else None.
 
     An epsilon that the reviewer states is about the whole training.
     """
-    claim = stated.claim
-    mu = stated.mu_of_round
+    claim = app_claim.claim
+    mu = app_claim.mu_of_round
     if claim is None:
         return None
-    if mu is None or (stated.is_of_reviewer and claim.epsilon is not None):
+    if mu is None or (app_claim.is_of_reviewer and claim.epsilon is not None):
         return claim_warning(claim)
     epsilon = gdp_epsilon(claim.delta, mu * sqrt(max(rounds, 1)))
     return weak_claim_warning(epsilon, claim.delta, claim.neighbours)
 
 
-def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
+def training_doubt(app_claim: StatedAppClaim, rounds: int, played: int) -> str:
     """Return a sentence on why the trials do not support the epsilon that a reviewer set; empty if there is no doubt.
 
     If the noise of the app is known, there is a doubt if this noise gives a larger epsilon over the whole training than
     the reviewer set. If the noise is unknown, there is a doubt if a trial has fewer rounds than the training.
     """
-    claim = stated.claim
-    if claim is None or claim.epsilon is None or not stated.is_of_reviewer:
+    claim = app_claim.claim
+    if claim is None or claim.epsilon is None or not app_claim.is_of_reviewer:
         return ""
-    if stated.mu is None:
+    if app_claim.mu is None:
         tried = f"the claim was tried for {played} of {rounds} rounds, and nothing is known of the noise of the others."
         return tried if played < rounds else ""
-    whole = gdp_epsilon(claim.delta, stated.mu * sqrt(max(rounds, 1)))
+    whole = gdp_epsilon(claim.delta, app_claim.mu * sqrt(max(rounds, 1)))
     noise_text = f"the noise that the app names comes to epsilon {whole:.2f} over its {rounds} rounds"
     return f"{noise_text}, and {claim.epsilon:g} is claimed." if whole > claim.epsilon else ""
 

@@ -1,35 +1,41 @@
 """Inspection of an app's own clients: they train in this process for up to two rounds, and their DP-SGD is recorded.
 
 Only two clients run. For a message to any other client, the reply is a copy: the latest reply of one of the two clients
-to a message of the same type.
+to a message of the same type. Messages to clients of Flower's old interface (`client_fn`, `NumPyClient`) are converted.
 """
 
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from unittest.mock import patch
 
+import flwr.compat.common.recorddict_compat as flower
 import numpy as np
 import torch
-from flwr.app import Context, Error, Message, RecordDict, UserConfig
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
+from flwr.common import EvaluateIns, FitIns, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr_datasets import FederatedDataset
 
+from fl_audit.app_audits.black_box.worker_pool import TimeIsOverError, interrupted_after
 from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.local_training.assessment import Assessment, assess
 from fl_audit.app_audits.local_training.leave_one_out_replay import Edit, replays
 from fl_audit.app_audits.local_training.patches import recorded
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import NOT_REPEATABLE, NotRepeatableError, StopReplay
-from fl_audit.app_audits.local_training.training_facts import RecordedTraining, TrainingOutputs
+from fl_audit.app_audits.local_training.training_facts import (
+    NOT_REPEATABLE,
+    NotRepeatableError,
+    RecordedTraining,
+    StopReplay,
+    TrainingOutputs,
+)
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, loaded
-from fl_audit.app_audits.review.legacy_client_messages import is_of_old_interface, of_old_message, old_message
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.generator_states import spared_generators
@@ -61,32 +67,14 @@ def inspect_clients(
     try:
         client = loaded(app, app.client, StubImportFinder(app.directory))
         if isinstance(client, ClientApp):
-            with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
+            with spared_generators(), no_news_from_flower(), _own_data(app, data), interrupted_after(max(seconds, 0.1)):
                 return _assessed(_InspectedClients(app, client, nodes), captured, delta)
-    except _ClientsTimeoutError:
+    except TimeIsOverError:
         raise InputError(f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s") from None
     except (Exception, SystemExit) as error:
         offer = "" if data else f"; where their data are missing, {_OFFER}"
         raise InputError(f"clients could not train here ({in_a_line(error)}){offer}") from error
     raise InputError(f"{app.client} is a {type(client).__name__}, and no ClientApp")
-
-
-class _ClientsTimeoutError(BaseException):
-    """Raised when the clients have not finished their training within the time limit."""
-
-
-@contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    def late(*_: object) -> NoReturn:
-        raise _ClientsTimeoutError
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass
@@ -269,3 +257,44 @@ def _partition_of(make: Callable[..., Any]) -> Callable[..., Any]:
         return make(partition_id, sizes[0] if sizes and isinstance(sizes[0], int) else partition_id + 1)
 
     return load_partition
+
+
+def is_of_old_interface(client: ClientApp) -> bool:
+    """Return True if a client app is built from a `client_fn`, which is Flower's old interface."""
+    return getattr(client, "_call", None) is not None
+
+
+def old_message(message: Message) -> Message:
+    """Convert a message in place for a client of Flower's old interface, and return it."""
+    arrays = next(iter(message.content.array_records.values()), ArrayRecord())
+    parameters = ndarrays_to_parameters([array.numpy() for array in arrays.values()])
+    config: dict[str, Any] = dict(next(iter(message.content.config_records.values()), ConfigRecord()))
+    config.setdefault("current_round", config.get("server-round", 1))
+    if message.metadata.message_type.startswith("train"):
+        content = flower.fitins_to_recorddict(FitIns(parameters, config), keep_input=True)
+    elif message.metadata.message_type.startswith("evaluate"):
+        content = flower.evaluateins_to_recorddict(EvaluateIns(parameters, config), keep_input=True)
+    else:
+        raise InputError(f"clients of the old interface do not answer {message.metadata.message_type!r}")
+    message.content = content
+    return message
+
+
+def of_old_message(reply: Message, message: Message) -> Message:
+    """Return a client's reply in Flower's old interface, converted to the new one; an error reply is unchanged."""
+    if not reply.has_content():
+        return reply
+    records: dict[str, Any] = {}
+    if "fitres.num_examples" in reply.content.metric_records:
+        fitted = flower.recorddict_to_fitres(reply.content, keep_input=True)
+        arrays = parameters_to_ndarrays(fitted.parameters)
+        records["arrays"] = ArrayRecord({f"{index:03d}": Array(value) for index, value in enumerate(arrays)})
+        numbers = dict(fitted.metrics)
+        count = fitted.num_examples
+    else:
+        evaluated = flower.recorddict_to_evaluateres(reply.content)
+        numbers = {**evaluated.metrics, "loss": evaluated.loss}
+        count = evaluated.num_examples
+    plain = {name: float(value) for name, value in numbers.items() if isinstance(value, (int, float))}
+    records["metrics"] = MetricRecord({**plain, "num-examples": int(count)})
+    return Message(RecordDict(records), reply_to=message)

@@ -16,7 +16,7 @@ from flwr.app import Context, Message, RecordDict, UserConfig
 from flwr.clientapp.mod import LocalDpMod
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Mod, StrategyStartCall, with_mods
-from fl_audit.app_audits.black_box.message_tensors import arrays_of, record_of
+from fl_audit.app_audits.black_box.trial_messages import arrays_of, record_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
@@ -83,9 +83,9 @@ _GUESSED = "a seed that differs from start to start and can be guessed, such as 
 NOT_COMPARED = ComparedStarts("Starts in fresh processes were not compared: whether the noise repeats is not seen.")
 
 
-def compared_starts(stated: StatedAppClaim, traces: Sequence[StartTrace]) -> ComparedStarts:
+def compared_starts(app_claim: StatedAppClaim, traces: Sequence[StartTrace]) -> ComparedStarts:
     """Return the comparison of two traces of an app's start; with other numbers of traces, nothing is compared."""
-    if stated.claim is None:
+    if app_claim.claim is None:
         return ComparedStarts("No noise is claimed, so starts in fresh processes were not compared.")
     if len(traces) != 2:
         return NOT_COMPARED

@@ -1,20 +1,130 @@
-"""The plan of a review: model, scenarios (conditions of trials), rounds and number of trials."""
+"""The plan of a review: model, scenarios (conditions of trials), rounds and number of trials.
 
-from collections.abc import Sequence
-from dataclasses import replace
+Single trials come before it: they find which metrics an app's strategy looks up, and how long a trial takes.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from fl_audit.app_audits.black_box.audited_system import StrategyStartCall
-from fl_audit.app_audits.black_box.message_tensors import Arrays, arrays_of
+from fl_audit.adjacency import Relation
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, StrategyStartCall
+from fl_audit.app_audits.black_box.black_box_trial import LOSS, BlackBoxTrial
+from fl_audit.app_audits.black_box.metric_lookups import names_asked
+from fl_audit.app_audits.black_box.recorder import errors_in
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
+from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.black_box.trial_messages import Arrays, arrays_of
 from fl_audit.app_audits.black_box.trial_models import is_moved_by
+from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, TrialBudget
-from fl_audit.app_audits.review.side_channels import NUMBERS, SideChannel
-from fl_audit.errors import require
+from fl_audit.app_audits.claim_audit.transcript import Transcript
+from fl_audit.app_audits.review.scenario_groups import NUMBERS, SideChannel
+from fl_audit.errors import InputError, require
+from fl_audit.randomness import Purpose, generator
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
+
+_MOST_NAMES = 30  # largest number of metrics that a strategy may look up in replies
+
+
+@dataclass(frozen=True)
+class ProbedSystem:
+    """An audited system after a few single trials."""
+
+    system: AuditedSystem  # the system, with the metrics that the app's strategy looks up in replies
+    own_seconds: float  # duration of a trial on the app's own model
+    seconds: float  # duration of a trial on a small model
+    writes_files: bool  # whether the app writes files in a trial
+    unoffered: tuple[str, ...]  # names of metrics that the strategy looks up, and with which it fails
+
+
+class _TimedTrial(NamedTuple):
+    """A single trial with the target."""
+
+    transcript: Transcript
+    seconds: float  # its duration
+    blamed: str  # name of the app's mod that failed; empty if none did
+
+
+def probed(system: AuditedSystem, claim: StatedClaim) -> ProbedSystem:
+    """Run single trials to find out which metrics the app's strategy needs in replies, and how long a trial takes.
+
+    Clients report more and more metrics until nothing is missing. Raises `InputError` if the app fails in the last
+    trial.
+    """
+    plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
+    scenario = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
+    copy = WorkingCopy(Path.cwd())
+    unoffered = dict[str, None]()
+    for _ in range(_MOST_NAMES):
+        with names_asked() as names:
+            trial = _timed(system, claim, scenario, copy)
+        # The app looks up metrics that the trial's clients did not report. They are added, first those without which
+        # the app fails.
+        missing = re.fullmatch(r"KeyError: '([^']+)'", trial.transcript.refusal or "")
+        known_numbers = (LOSS, system.weight, *system.metrics, *unoffered)
+        wanted_names = [name for name in (missing.groups() if missing else names) if name not in known_numbers]
+        if not wanted_names:
+            break
+        tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted_names)))
+        is_sound = trial.transcript.refusal is None
+        if is_sound and _timed(tried, claim, scenario, copy).transcript.refusal is not None:
+            unoffered |= dict.fromkeys(wanted_names)
+            continue
+        system = tried
+    longer = replace(scenario, present=replace(scenario.present, length=2.0))
+    _require_scalable(system, _timed(system, claim, longer, copy).transcript)
+    _require_played(trial)
+    seconds = _timed(system, claim, BY_NAME[plain], copy).seconds
+    copy.remove()
+    return ProbedSystem(system, trial.seconds, seconds, copy.was_written, tuple(unoffered))
+
+
+def _require_played(trial: _TimedTrial) -> None:
+    """Raise `InputError` if a trial failed, naming the strategy or a client mod as the cause."""
+    transcript, blamed = trial.transcript, trial.blamed
+    errors = errors_in(transcript)
+    is_refused = transcript.refusal is not None
+    if (blamed and is_refused) or (errors and (is_refused or not transcript.has_release)):
+        error_text = f"{transcript.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
+        raise InputError(
+            f"the modifiers of its clients cannot be played: {error_text}; accepted are modifiers that bear an "
+            "ordinary "
+            "message to train"
+        )
+    require(transcript.refusal is None, f"the strategy cannot be played: it raised {transcript.refusal}")
+
+
+def _require_scalable(system: AuditedSystem, transcript: Transcript) -> None:
+    """Raise `InputError` if a strategy fails when it has to clip an update, because the model has integer tensors.
+
+    Flower's wrappers for differential privacy clip by scaling every tensor in place, which NumPy refuses for integers.
+    `transcript` is a trial with an update of twice the clipping norm, which has to be clipped for certain.
+    """
+    whole = [name for name, array in (system.model or {}).items() if array.dtype.kind in "iub"]
+    has_failed = "UFuncTypeError" in (transcript.refusal or "") and bool(whole)
+    require(
+        not has_failed,
+        f"the strategy cannot be played: at an update longer than its clipping norm it raised {transcript.refusal}; it "
+        f"cannot scale the model's arrays of whole numbers ({', '.join(whole)}): leave them out of the state that is "
+        "sent, as with register_buffer(..., persistent=False)",
+    )
+
+
+def _timed(system: AuditedSystem, claim: StatedClaim, scenario: Scenario, copy: WorkingCopy) -> _TimedTrial:
+    """Run one trial with the target."""
+    began = time.monotonic()
+    trial = BlackBoxTrial(system, claim, scenario, True, generator(0, Purpose.BLACK_BOX))
+    with in_working_copy(copy, thoroughly=False):
+        transcript = trial.play()
+    return _TimedTrial(transcript, time.monotonic() - began, trial.blamed)
+
 
 # A reviewer wants to know every scenario that breaks a claim, so the budgets cover all of them.
 _USUAL = replace(TrialBudget(), scout=200, pilot=200, most=12, plainest=True)
@@ -58,7 +168,7 @@ def own_model(start: StrategyStartCall) -> tuple[Arrays | None, list[str]]:
     return arrays, []
 
 
-def buffer_count(arrays: Arrays) -> int:
+def buffer_count(arrays: Mapping[str, np.ndarray]) -> int:
     """Return the number of a model's buffers: tensors of scalars, integers, booleans or running statistics."""
     return sum(
         any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in arrays.items()
@@ -85,7 +195,9 @@ def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
     return any(bound.epsilon > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
 
 
-def relevant_scenarios(kinds: Sequence[Scenario], arrays: Arrays | None, has_claim: bool) -> list[Scenario]:
+def relevant_scenarios(
+    kinds: Sequence[Scenario], arrays: Mapping[str, np.ndarray] | None, has_claim: bool
+) -> list[Scenario]:
     """Return the scenarios in which an app with a given model can show a leak.
 
     A scenario is left out if it concerns metrics, evaluation, or a kind of tensor that the model lacks.

@@ -9,23 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
-from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
+from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.black_box.trial_models import template_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tell, TrialBudget
 from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.client_counts import too_few_clients
-from fl_audit.app_audits.review.configured_privacy import weaker_than_configured
-from fl_audit.app_audits.review.fresh_starts import ComparedStarts, StartTrace, compared_starts, trace_of_server
-from fl_audit.app_audits.review.noise_by_round import noise_doubt
-from fl_audit.app_audits.review.options import ReviewOptions
-from fl_audit.app_audits.review.plan import smallest_budget
-from fl_audit.app_audits.review.probe_trials import probed
-from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention
-from fl_audit.app_audits.review.review_result import ReviewResult
-from fl_audit.app_audits.review.review_verdict import (
+from fl_audit.app_audits.review.fresh_starts import StartTrace, compared_starts, trace_of_server
+from fl_audit.app_audits.review.plan import probed, smallest_budget
+from fl_audit.app_audits.review.privacy_mentions import weaker_than_configured
+from fl_audit.app_audits.review.recorded_training import noise_doubt
+from fl_audit.app_audits.review.review_result import (
+    ReviewResult,
     app_remarks,
     early_words,
     joint_verdict,
@@ -33,9 +30,9 @@ from fl_audit.app_audits.review.review_verdict import (
     server_verdict,
 )
 from fl_audit.app_audits.review.reviewed_app import REFERENCE, ReviewedApp, read_reviewed_app
-from fl_audit.app_audits.review.scenario_groups import merged, split
-from fl_audit.app_audits.review.side_channels import NUMBERS, SideChannel, side_channel_results
+from fl_audit.app_audits.review.scenario_groups import NUMBERS, SideChannel, merged, side_channel_results, split
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.generator_states import spared_generators
 from fl_audit.verdict.verdict import Verdict
 
@@ -74,12 +71,12 @@ def review(
 def trace_start(directory: Path, options: ReviewOptions) -> StartTrace | None:
     """Start the app in a directory, in this fresh process, and return what it releases; None if it claims nothing."""
     app = read_reviewed_app(directory, options, is_inspected=False)
-    if app.stated.claim is None:
+    if app.app_claim.claim is None:
         return None
-    if app.stated.observer is Observer.SERVER:
+    if app.app_claim.observer is Observer.SERVER:
         return StartTrace(awaits_clients=True)
     with spared_generators(), no_news_from_flower():
-        return _traced(app, probed(app.system, app.claim)[0])
+        return _traced(app, probed(app.system, app.claim).system)
 
 
 def _traced(app: ReviewedApp, system: AuditedSystem) -> StartTrace:
@@ -101,58 +98,71 @@ def _planned(
 
     The time limit counts from `began`, a time of the monotonic clock in seconds.
     """
-    system, slow, quick, has_written, unoffered = probed(app.system, app.claim)
-    if len(traces) == 1 and app.stated.claim is not None:
+    probe = probed(app.system, app.claim)
+    system, app_claim, claim = probe.system, app.app_claim, app.claim
+    if len(traces) == 1 and app_claim.claim is not None:
         traces = (_traced(app, system), *traces)
-    starts = compared_starts(app.stated, traces)
-    sampled = dict(app.factory.most)
-    stated = app.stated
-    claim = app.claim
-    kinds = planning.relevant_scenarios(kinds_of(system, claim), app.own_model, has_claim=stated.claim is not None)
+    starts = compared_starts(app_claim, traces)
+    asked = dict(app.factory.largest_requests)
+    kinds = planning.relevant_scenarios(kinds_of(system, claim), system.model, has_claim=app_claim.claim is not None)
     seconds_left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
-    says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
-    is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
+    says_noise = app_claim.claim is not None and app_claim.claim.noise_multiplier is not None
+    is_composed = says_noise or (app_claim.claim is not None and app_claim.is_of_reviewer)
     wanted_rounds = (options.rounds or min(app.captured.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
     is_free = options.rounds is None
-    is_quick = options.is_quick or stated.claim is None
-    plan = planning.plan_of(kinds, claim, slow, quick, seconds_left, wanted_rounds, is_free, is_quick)
+    is_quick = options.is_quick or app_claim.claim is None
+    plan = planning.plan_of(
+        kinds, claim, probe.own_seconds, probe.seconds, seconds_left, wanted_rounds, is_free, is_quick
+    )
     claim = replace(claim, rounds=plan.rounds)
     names = [kind.name for kind in plan.kinds]
     if plan.rounds > 1:
-        composed = planning.relevant_scenarios(kinds_of(system, claim), app.own_model, has_claim=True)
+        composed = planning.relevant_scenarios(kinds_of(system, claim), system.model, has_claim=True)
         names += [kind.name for kind in composed if kind not in kinds]
     side_channel_names = [
-        kind for aside, kind in NUMBERS.items() if sampled["evaluate"] or aside is not SideChannel.EVALUATION
+        kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION
     ]
-    mentions, unseen = mentions_and_unseen(app.captured, stated, app.description, app.mentions)
-    late = _late_noise(app, system, app.claim, plan.rounds)
+    mentions, unseen = mentions_and_unseen(app.captured, app_claim, app.description, app.mentions)
+    late = _late_noise(app, system, plan.rounds)
     of_code = () if app.inside is not None else mentions
-    remarks = tuple(app_remarks(of_code, unoffered, app.stand_ins, has_written))
+    remarks = app_remarks(of_code, probe.unoffered, app.stand_ins, probe.writes_files)
+    weaker = weaker_than_configured(app_claim, app.description.config, app.captured.rounds)
+    before_trials = ReviewResult(
+        app=app.description.name,
+        app_claim=app_claim,
+        verdict=Verdict.INCONCLUSIVE,
+        rounds=app.captured.rounds,
+        played_rounds=plan.rounds,
+        nodes=app.factory.nodes,
+        asked=asked,
+        parameters=None if system.model is None else template_of(system.model).size,
+        kinds=tuple(names),
+        budget=plan.words,
+        result=_not_begun(claim, names),
+        beside=None,
+        leaks=(),
+        remarks=(*weaker, *app.remarks, *remarks),
+        buffers=None if system.model is None else planning.buffer_count(system.model),
+        of_records=mentions,
+        weaker=weaker,
+        asked_for=system.metrics,
+        unseen=(*unseen, *starts.unseen, *late),
+        inside=app.inside,
+        inside_unseen=app.inside_unseen,
+        count_fault=app.count_fault,
+        starts=starts,
+    )
     return _PlannedReview(
-        app,
-        options,
-        began,
-        tell,
-        keep,
-        system,
-        claim,
-        plan,
-        tuple(names),
-        tuple(side_channel_names),
-        sampled,
-        mentions,
-        (*unseen, *starts.unseen, *late),
-        remarks,
-        starts,
+        app, options, began, tell, keep, system, claim, plan.budget, tuple(side_channel_names), before_trials
     )
 
 
-def _late_noise(app: ReviewedApp, system: AuditedSystem, claim: StatedClaim, played: int) -> tuple[str, ...]:
+def _late_noise(app: ReviewedApp, system: AuditedSystem, played: int) -> tuple[str, ...]:
     """Return a phrase on rounds without noise that trials do not play; () if there are none, or clients add it."""
-    if app.stated.claim is None or app.stated.observer is Observer.SERVER:
+    if app.app_claim.claim is None or app.app_claim.observer is Observer.SERVER:
         return ()
-    return noise_doubt(app.factory.start, app.factory.nodes, system, claim, app.captured.rounds, played)
+    return noise_doubt(app.factory.start, app.factory.nodes, system, app.claim, app.captured.rounds, played)
 
 
 @dataclass(frozen=True)
@@ -166,19 +176,14 @@ class _PlannedReview:
     keep: Callable[[ReviewResult], None]  # function that is called with the review so far
     system: AuditedSystem  # the system that the trials audit, with the metrics that clients report
     claim: StatedClaim  # claim to test, for the rounds of one trial
-    plan: planning.ReviewPlan  # scenarios, rounds and number of trials
-    names: tuple[str, ...]  # names of the scenarios on the model
+    budget: TrialBudget  # number of trials in each stage
     side_channel_names: tuple[str, ...]  # names of the scenarios on side channels
-    asked: dict[str, int]  # most clients that the strategy asks in a round, for `train` and `evaluate`
-    mentions: tuple[RecordPrivacyMention, ...]  # places where the app mentions record-level privacy
-    unseen: tuple[str, ...]  # parts of the mechanism or claim that could not be loaded or read, with reasons
-    remarks: tuple[str, ...]  # remarks on parts that could not be loaded, used or observed
-    starts: ComparedStarts  # comparison of starts in fresh processes
+    before_trials: ReviewResult  # the review before its first trial, with the names of the scenarios on the model
 
     @property
     def tests_side_channels(self) -> bool:
         """Whether the review tests side channels; it does so only if the adversary is a client."""
-        return self.app.stated.observer is Observer.CLIENT
+        return self.app.app_claim.observer is Observer.CLIENT
 
     @property
     def side_channel_claim(self) -> StatedClaim:
@@ -196,7 +201,7 @@ class _PlannedReview:
         number of clients with which the app starts. The third group tests side channels.
         """
         waiting = _not_begun(self.side_channel_claim, self.side_channel_names) if self.tests_side_channels else None
-        self.keep(self.review_so_far(_not_begun(self.claim, self.names), waiting))
+        self.keep(self.review_so_far(self.before_trials.result, waiting))
         result = self._audit_of_model(waiting)
         early = self._early(lambda _: self.review_so_far(result, waiting))
         if not self.tests_side_channels:
@@ -216,14 +221,14 @@ class _PlannedReview:
 
         `claim_audit` is the audit of side channels, which has not begun, or None without one.
         """
-        of_mechanism, other_names = split(self.names)
+        of_mechanism, other_names = split(self.before_trials.kinds)
         later = _not_begun(self.claim, other_names)
         if not of_mechanism or not other_names:
             return self.run_claim_audit(
                 self.system,
                 self.claim,
-                self.names,
-                self.plan.budget,
+                self.before_trials.kinds,
+                self.budget,
                 _OF_MODEL,
                 lambda came: self.review_so_far(came, claim_audit),
             )
@@ -231,7 +236,7 @@ class _PlannedReview:
             self.system,
             self.claim,
             of_mechanism,
-            self.plan.budget,
+            self.budget,
             _OF_MECHANISM,
             lambda came: self.review_so_far(merged(came, later), claim_audit),
             _CONFIDENCE_OF_MECHANISM,
@@ -254,14 +259,14 @@ class _PlannedReview:
         show whether this breaks the claim. Nothing is run, and there is no remark, if the app cannot start too early.
         """
         app = self.app
-        early = too_few_clients(app.factory.start.strategy, app.stated.clients)
+        early = too_few_clients(app.factory.start.strategy, app.app_claim.clients)
         if early is None:
             return ()
         factory = TrialStrategyFactory(app.factory.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
         system = replace(self.system, strategy=factory.new_strategy, clients=factory.seats)
         came = self.run_claim_audit(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
-        return (early_words(*early, app.stated.clients, came),)
+        return (early_words(*early, app.app_claim.clients, came),)
 
     def run_claim_audit(
         self,
@@ -300,38 +305,19 @@ class _PlannedReview:
         `claim_audit` is the audit of the released model. `beside` is the audit of side channels, or None without one.
         `early` holds remarks on trials with the number of clients with which the app starts.
         """
-        app = self.app
-        captured = self.app.captured
-        stated = self.app.stated
+        before, app_claim = self.before_trials, self.app.app_claim
         results = [claim_audit] if beside is None else [claim_audit, beside]
-        planned = [*self.names, *(self.side_channel_names if self.tests_side_channels else ())]
-        weaker = weaker_than_configured(stated, app.description.config, captured.rounds)
-        of_server = server_verdict(stated, claim_audit, captured.rounds, self.plan.rounds, self.unseen, self.mentions)
-        return ReviewResult(
-            app=app.description.name,
-            stated=stated,
-            verdict=Verdict.VIOLATED if self.starts.repeats else joint_verdict(of_server, stated, app.inside),
-            rounds=captured.rounds,
-            played_rounds=self.plan.rounds,
-            nodes=app.factory.nodes,
-            asked=self.asked,
-            parameters=None if app.own_model is None else template_of(app.own_model).size,
-            kinds=self.names,
-            budget=self.plan.words,
+        planned = [*before.kinds, *(self.side_channel_names if self.tests_side_channels else ())]
+        of_server = server_verdict(
+            app_claim, claim_audit, before.rounds, before.played_rounds, before.unseen, before.of_records
+        )
+        return replace(
+            before,
+            verdict=Verdict.VIOLATED if before.starts.repeats else joint_verdict(of_server, app_claim, before.inside),
             result=claim_audit,
             beside=beside,
             leaks=side_channel_results(results, planned),
-            count_fault=app.count_fault,
             early=early,
-            starts=self.starts,
-            remarks=(*weaker, *app.remarks, *self.remarks),
-            buffers=None if app.own_model is None else planning.buffer_count(app.own_model),
-            of_records=self.mentions,
-            weaker=weaker,
-            asked_for=self.system.metrics,
-            unseen=self.unseen,
-            inside=app.inside,
-            inside_unseen=app.inside_unseen,
         )
 
 

@@ -14,15 +14,20 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     untried_words,
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
-from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
+from fl_audit.app_audits.claim_audit.trial_results import DistinguisherFinding, findings, result_json
 from fl_audit.app_audits.local_training.assessment_messages import assessment_json, report_lines, training_claim_warning
 from fl_audit.app_audits.local_training.assessment_messages import headline as headline_of_clients
 from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt
-from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
-from fl_audit.app_audits.review.review_result import ReviewResult
-from fl_audit.app_audits.review.review_verdict import has_edges_of_flower_alone
-from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of_test, of_mechanism
-from fl_audit.app_audits.review.side_channels import SideChannel, SideChannelResult
+from fl_audit.app_audits.review.privacy_mentions import mentions_phrase
+from fl_audit.app_audits.review.review_result import ReviewResult, has_edges_of_flower_alone
+from fl_audit.app_audits.review.scenario_groups import (
+    ScenarioGroup,
+    SideChannel,
+    SideChannelResult,
+    broken_tests,
+    group_of_test,
+    of_mechanism,
+)
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import capital, uncapital
 
@@ -75,12 +80,12 @@ def _headline_of_verdict(review: ReviewResult) -> str:
 
 
 def _headline_of_trials(review: ReviewResult) -> str:
-    if review.stated.claim is None:
+    if review.app_claim.claim is None:
         return f"{_without_claim(review)} {untried_words(review.result)}".strip()
-    if has_edges_of_flower_alone(review.stated, review.result):
+    if has_edges_of_flower_alone(review.app_claim, review.result):
         return _headline_of_edges(review)
     causes = [finding.cause for finding in found_in(review.result) if finding.test.is_broken]
-    doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
+    doubt = training_doubt(review.app_claim, review.rounds, review.played_rounds)
     if doubt and review.verdict is not Verdict.VIOLATED:
         trials = f"The trials alone: {opening_sentences(review.result)}"
         return f"Inconclusive as to the whole training: {doubt} {trials}"
@@ -108,7 +113,7 @@ def _headline_of_edges(review: ReviewResult) -> str:
         sentences.append(
             f"Inconclusive as to unusual replies, a known edge of Flower's wrapper: {_edge_words(review)}."
         )
-    doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
+    doubt = training_doubt(review.app_claim, review.rounds, review.played_rounds)
     return " ".join((*sentences, *([f"And {doubt}"] if doubt else [])))
 
 
@@ -138,14 +143,14 @@ def _without_claim(review: ReviewResult) -> str:
 
 def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     """Return the lines of a review's first screen, each as (subject, text)."""
-    stated = review.stated
-    claim = epsilon_words(review.stated, review.rounds)
-    source = stated.source
-    if stated.claim is None and review.unseen:
+    app_claim = review.app_claim
+    claim = epsilon_words(review.app_claim, review.rounds)
+    source = app_claim.source
+    if app_claim.claim is None and review.unseen:
         claim = "none that could be seen"
         source = "what was not loaded may hold one"
     inside = review.inside
-    if stated.claim is None and review.of_records and inside is None:
+    if app_claim.claim is None and review.of_records and inside is None:
         claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
     kinds = [name for name in review.kinds if name not in review.result.unplayed]
     broken = [finding for finding in found_in(review.result) if finding.test.is_broken]
@@ -155,12 +160,12 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     lost |= {name for names in not_tried(review.result).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
     holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]
-    warning = stated_claim_warning(stated, review.rounds)
+    warning = stated_claim_warning(app_claim, review.rounds)
     lines = [("Claim", f"{claim} ({source})"), *([] if warning is None else [("Warning", f"{warning}.")])]
     lines.append(("Played", _played_words(review, kinds)))
-    if stated.claim is not None:
+    if app_claim.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
-        is_edge = has_edges_of_flower_alone(stated, review.result)
+        is_edge = has_edges_of_flower_alone(app_claim, review.result)
         by = [] if is_edge else [(finding.words, finding.test) for finding in broken]
         texts = [
             f"{test.distinguisher.kind} ({words}): {test.right / test.trials:.0%} of trials told" for words, test in by
@@ -177,7 +182,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     lines.append(("Fresh starts", review.starts.words))
     lines += [("Begins early", f"{capital(sentence)}.") for sentence in review.early]
     lines += [("Note", f"{capital(remark)}.") for remark in review.remarks]
-    if review.stated.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
+    if review.app_claim.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
         lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
     not_seen = ("Not seen", f"{unseen_of_review(review)}.")
     if inside is None:
@@ -236,7 +241,7 @@ def _leak_words(side_channel: SideChannelResult, review: ReviewResult) -> str:
         )
     if side_channel.is_played:
         names_text = f" ({', '.join(side_channel.names)})" if side_channel.names else ""
-        allowed = "the claim" if review.stated.claim is not None else f"epsilon {review.result.claim.epsilon:g}"
+        allowed = "the claim" if review.app_claim.claim is not None else f"epsilon {review.result.claim.epsilon:g}"
         if side_channel.aside in (SideChannel.METRICS, SideChannel.EVALUATION) and review.beside is not None:
             allowed = f"epsilon {review.beside.claim.epsilon:g}"
         return (
@@ -278,14 +283,14 @@ def _leaking_number_text(side_channel: SideChannelResult, review: ReviewResult) 
 def review_json(review: ReviewResult) -> dict[str, Any]:
     """Return a review as a dictionary of JSON values, keyed by field name."""
     result = review.result
-    claim = review.stated.claim
+    claim = review.app_claim.claim
     return {
         "app": review.app,
         "verdict": str(review.verdict),
-        "claimed": None if claim is None else epsilon_words(review.stated, review.rounds),
-        "guarantee": guarantee_of_stated(review.stated, review.rounds),
-        "source": review.stated.source,
-        "warning": stated_claim_warning(review.stated, review.rounds),
+        "claimed": None if claim is None else epsilon_words(review.app_claim, review.rounds),
+        "guarantee": guarantee_of_stated(review.app_claim, review.rounds),
+        "source": review.app_claim.source,
+        "warning": stated_claim_warning(review.app_claim, review.rounds),
         "rounds": review.rounds,
         "played_rounds": review.played_rounds,
         "nodes": review.nodes,

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.legacy_adapter import layers_of
-from fl_audit.app_audits.black_box.message_tensors import Arrays
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
 from fl_audit.app_audits.review.client_counts import USUAL_NODES, count_asked_clients, nodes_of
-from fl_audit.app_audits.review.options import ReviewOptions
-from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
+from fl_audit.app_audits.review.privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy, capture_strategy
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,9 +37,8 @@ class ReviewedApp:
     mentions: tuple[RecordPrivacyMention, ...]  # places where the code mentions record-level privacy
     inside: "Assessment | None"  # assessment of the clients' training; None if they did not train
     inside_unseen: str  # reason why they could not train; empty if they did, or were not asked to
-    stated: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
+    app_claim: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
     claim: StatedClaim  # claim to test: the stated one, or epsilon `REFERENCE` if nothing is claimed
-    own_model: Arrays | None  # tensors of the app's own model, keyed by name; None if the model was not seen
     # Factory of the strategy for trials: it has the call of `start` without the initial model, and the number of
     # clients that the strategy sees.
     factory: TrialStrategyFactory
@@ -57,15 +55,15 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     nodes_named = options.clients or app.nodes
     captured = capture_strategy(app, nodes_named or USUAL_NODES, stand_ins)
     # One round is enough to detect releases without noise, and to measure the duration of a round.
-    stated = reviewed_claim(captured, options, rounds=1)
+    app_claim = reviewed_claim(captured, options, rounds=1)
     mentions = find_record_privacy_mentions(app.directory)
     inside: Assessment | None = None
     inside_unseen = ""
     uses_opacus = any(mention.what == "Opacus" for mention in mentions)
     if is_inspected and app.client and (options.client_data or uses_opacus):
         inside, inside_unseen = _inspected(app, captured, nodes_named or USUAL_NODES, options)
-    claim = stated.claim or StatedClaim(options.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
-    nodes, on_clients, count_fault = nodes_of(captured.start.strategy, nodes_named, stated.clients)
+    claim = app_claim.claim or StatedClaim(options.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
+    nodes, on_clients, count_fault = nodes_of(captured.start.strategy, nodes_named, app_claim.clients)
     own_model, on_model = planning.own_model(captured.start)
     start = replace(
         captured.start, arguments={k: v for k, v in captured.start.arguments.items() if k != "initial_arrays"}
@@ -77,9 +75,9 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
         captured.mods,
         None,
         factory.seats,
-        stated.norm,
+        app_claim.norm,
         options.is_clipped,
-        stated.observer,
+        app_claim.observer,
         own_model,
         *weights[-1:],
     )
@@ -90,9 +88,8 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
         mentions=mentions,
         inside=inside,
         inside_unseen=inside_unseen,
-        stated=stated,
+        app_claim=app_claim,
         claim=claim,
-        own_model=own_model,
         factory=factory,
         system=system,
         remarks=(*captured.remarks, *on_clients, *on_model),

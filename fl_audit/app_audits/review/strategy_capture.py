@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fl_audit.app_audits.black_box.audited_system import StrategyStartCall, start_of
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, by_position, manager_of
-from fl_audit.app_audits.black_box.message_tensors import record_of
+from fl_audit.app_audits.black_box.trial_messages import record_of
 from fl_audit.app_audits.black_box.trials_after_training import TrialsAfterTrainingStrategy
 from fl_audit.app_audits.review.app_loading import STRATEGY_ALONE, AppDescription, StubImportFinder, loaded
 from fl_audit.app_audits.review.client_mods import MASKED, CapturedMod, client_mods, noted_mods

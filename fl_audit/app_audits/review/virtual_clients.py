@@ -30,8 +30,8 @@ class VirtualClientGrid(DelegatingGrid):
     def __init__(self, room: Grid, nodes: int, seats: int) -> None:
         super().__init__(room)
         self._nodes, self._seats = range(FIRST_NODE, FIRST_NODE + nodes), seats
-        self._asked: dict[str, int] = {}
-        self.most = {"train": 0, "evaluate": 0}
+        self._nodes_of_messages: dict[str, int] = {}
+        self.largest_requests = {"train": 0, "evaluate": 0}
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self._nodes)
@@ -43,21 +43,21 @@ class VirtualClientGrid(DelegatingGrid):
         """Send messages to the simulated clients, one each, and return their IDs; further messages get no reply."""
         sent = list(messages)
         nodes = [message.metadata.dst_node_id for message in sent]
-        for kind in self.most:
+        for kind in self.largest_requests:
             count = sum(message.metadata.message_type.startswith(kind) for message in sent)
-            self.most[kind] = max(self.most[kind], count)
+            self.largest_requests[kind] = max(self.largest_requests[kind], count)
         for index, message in enumerate(sent[: self._seats]):
             message.metadata.dst_node_id = FIRST_NODE + index
         numbers = list(self.grid.push_messages(sent[: self._seats]))
-        self._asked |= dict(zip(numbers, nodes, strict=False))
+        self._nodes_of_messages |= dict(zip(numbers, nodes, strict=False))
         return numbers
 
     def _pulled(self, identities: Collection[str] | None) -> list[Message]:
         """Return the replies of the simulated clients, each under the node ID of the client that the strategy asked."""
         replies = list[Message]()
-        for number in self._asked if identities is None else identities:
+        for number in self._nodes_of_messages if identities is None else identities:
             arrived = self.grid.pull_messages([number])
-            replies += [readdressed(reply, src_node_id=self._asked[number]) for reply in arrived]
+            replies += [readdressed(reply, src_node_id=self._nodes_of_messages[number]) for reply in arrived]
         return replies
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
@@ -71,7 +71,8 @@ class TrialStrategyFactory:
     start: StrategyStartCall  # the app's strategy, and the arguments of its `start`
     nodes: int  # number of clients that the strategy sees
     seats: int  # number of simulated clients
-    most: dict[str, int] = field(default_factory=dict)  # most messages sent at once, for `train` and `evaluate`
+    # Largest number of messages sent at once, for `train` and `evaluate`.
+    largest_requests: dict[str, int] = field(default_factory=dict)
 
     def new_strategy(self) -> Strategy:
         """Return a copy of the app's strategy, whose `start` takes a grid, initial arrays and a number of rounds.
@@ -86,7 +87,7 @@ class TrialStrategyFactory:
 
         def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
             seated = VirtualClientGrid(grid, self.nodes, self.seats)
-            self.most = seated.most
+            self.largest_requests = seated.largest_requests
             return begin(grid=seated, initial_arrays=arrays, num_rounds=num_rounds, **arguments)
 
         fresh.strategy.start = start  # type: ignore[method-assign, assignment]

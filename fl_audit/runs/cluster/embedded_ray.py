@@ -20,9 +20,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fl_audit.errors import FederationError
 from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.process_guard import environment, nothing_outlives
-from fl_audit.strategies.errors import FederationError
 
 _DIRECTORY_VARIABLE = "RAY_TMPDIR"
 """Environment variable with the directory in which Ray makes its own."""

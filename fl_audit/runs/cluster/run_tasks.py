@@ -21,7 +21,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from fl_audit.atomic_files import write_bytes
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.ordinary_files import read_file
 from fl_audit.runs.cluster.call_scheduling import RETRIES
@@ -31,7 +31,6 @@ from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.many_runs import Begin, OnRound, RunOutcome, ScheduledRun, partial_directory, play_run, remove_locks
 from fl_audit.runs.trial_batch_store import make_private
 from fl_audit.sent_modules import sent_modules
-from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import PortableValue
 
 _POLL_SECONDS = 0.5

@@ -13,7 +13,7 @@ from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import atomic_file, write_bytes, write_json
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
-from fl_audit.errors import InputError, require
+from fl_audit.errors import FederationError, InputError, require
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.metric_names import Metric, is_smaller_better
 from fl_audit.privacy.private_selection import SelectionCost, selection_cost_of
@@ -29,7 +29,6 @@ from fl_audit.runs.sweeps.point_execution import play_points
 from fl_audit.runs.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.runs.sweeps.tables import choose_utility, models_table, points_table
 from fl_audit.runs.trial_batch_store import make_private
-from fl_audit.strategies.errors import FederationError
 
 RUNS = "points"
 SELECTION = "challenger/selection.json"

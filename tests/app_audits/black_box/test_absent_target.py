@@ -11,13 +11,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.app_audits.black_box import system_audit
-from fl_audit.app_audits.black_box.audit_config import TargetUpdateKind
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
-from fl_audit.app_audits.black_box.message_tags import TargetAction
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
-from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
-from fl_audit.app_audits.black_box.trial_executor import TrialChunk, TrialExecutor
+from fl_audit.app_audits.black_box.system_audit import TrialChunk, TrialExecutor, audit_system, kinds_of
+from fl_audit.app_audits.black_box.trial_messages import TargetAction
 from fl_audit.app_audits.black_box.trial_models import template
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.randomness import Purpose, generator
@@ -131,4 +129,4 @@ def test_an_app_is_asked_once_whether_it_bears_zero(
     said = json.loads((kept_in(tmp_path) / "probe.json").read_text())["said"]
     assert (said == "") is (error == "")
     assert error in said
-    assert audit.action(False, TargetUpdateKind.OWN, bears_zero=not said) is action
+    assert audit.action(False, TargetAction.OWN, bears_zero=not said) is action

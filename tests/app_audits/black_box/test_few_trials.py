@@ -8,9 +8,8 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.app_audits.black_box.in_app_verdict import _notes_on_rounds
-from fl_audit.app_audits.black_box.message_tags import TargetAction
-from fl_audit.app_audits.black_box.message_tensors import contribution, crafted, flat
 from fl_audit.app_audits.black_box.target_mod import applying_action, held
+from fl_audit.app_audits.black_box.trial_messages import TargetAction, contribution, crafted, flat
 from fl_audit.app_audits.claim_audit import features
 from fl_audit.app_audits.claim_audit.claim import LESSONS, StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_words

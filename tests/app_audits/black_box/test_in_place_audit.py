@@ -389,7 +389,9 @@ def test_the_servers_noise_alone_has_to_keep_the_claim(
     assert "client that knows" in text
     if inner is not FedMedian:
         return
-    monkeypatch.setattr("fl_audit.app_audits.black_box.app_trial_runner.clips_and_adds_noise", lambda strategy: False)
+    monkeypatch.setattr(
+        "fl_audit.app_audits.black_box.trials_after_training.clips_and_adds_noise", lambda strategy: False
+    )
     toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "unheld", trials=120, seed=21, claim=ONE), mods=mods)
     assert verdict_of(tmp_path / "unheld")["verdict"] != "violated"
 

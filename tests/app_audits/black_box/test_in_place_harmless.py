@@ -24,29 +24,28 @@ from torch.utils.tensorboard import SummaryWriter
 from fl_audit.app_audits.black_box import Audit, insider
 from fl_audit.app_audits.black_box.fingerprint import fingerprint
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy
-from fl_audit.app_audits.black_box.message_tags import TargetAction
-from fl_audit.app_audits.black_box.message_tensors import record_of
+from fl_audit.app_audits.black_box.trial_messages import TargetAction, record_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from tests.app_audits.black_box.toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 from tests.builders.strategies import central_noise
 
 _HOOKS = {
     "fl_audit.app_audits.black_box.trials_after_training.fingerprint": "no trials",
-    "fl_audit.app_audits.black_box.app_trial_runner.open_transcript_store": "ended early",
-    "fl_audit.app_audits.black_box.app_trial_runner.WorkingCopy": "no trials",
+    "fl_audit.app_audits.black_box.trials_after_training.open_transcript_store": "ended early",
+    "fl_audit.app_audits.black_box.trials_after_training.WorkingCopy": "no trials",
     "fl_audit.app_audits.black_box.target_mod.client_fingerprint": "no client answered",
     "fl_audit.app_audits.black_box.trials_after_training.linear_sketch_of": "no trials",
     "fl_audit.app_audits.black_box.audited_system.StrategyStartCall.copied": "no trials",
-    "fl_audit.app_audits.black_box.app_trial_runner.AppTrainingRecorder.record_sent": "cannot be heard",
-    "fl_audit.app_audits.black_box.app_trial_runner.AppTrainingRecorder.record_received": "cannot be heard",
-    "fl_audit.app_audits.black_box.app_trial_runner.read_tag": "cannot be heard",
-    "fl_audit.app_audits.black_box.app_trial_runner.taken_answer": "cannot be heard",
+    "fl_audit.app_audits.black_box.trials_after_training.AppTrainingRecorder.record_sent": "cannot be heard",
+    "fl_audit.app_audits.black_box.trials_after_training.AppTrainingRecorder.record_received": "cannot be heard",
+    "fl_audit.app_audits.black_box.trials_after_training.read_tag": "cannot be heard",
+    "fl_audit.app_audits.black_box.trials_after_training.taken_answer": "cannot be heard",
     "fl_audit.app_audits.black_box.target_mod._enter": "replies of clients",
     "fl_audit.app_audits.black_box.target_mod.ClientAnswer": "no client answered",
-    "fl_audit.app_audits.black_box.app_trial_runner.AppTrialRunner.play": "ended early",
-    "fl_audit.app_audits.black_box.app_trial_runner.recorded_trial": "ended early",
+    "fl_audit.app_audits.black_box.trials_after_training.AppTrialRunner.play": "ended early",
+    "fl_audit.app_audits.black_box.trials_after_training.recorded_trial": "ended early",
     "fl_audit.app_audits.black_box.transcript_store.TranscriptStore.add": "ended early",
-    "fl_audit.app_audits.black_box.app_trial_runner.finish": "ended early",
+    "fl_audit.app_audits.black_box.trials_after_training.finish": "ended early",
 }
 
 

@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader, SequentialSampler, Subset, TensorDatase
 
 from fl_audit.app_audits.black_box import StatedClaim, held, insider
 from fl_audit.app_audits.black_box.dataset_subsets import data_set_of
-from fl_audit.app_audits.black_box.message_tags import Observer, TargetAction, TrialTag
 from fl_audit.app_audits.black_box.recorder import FAILED, TrialRecorder
 from fl_audit.app_audits.black_box.target_mod import applying_action
+from fl_audit.app_audits.black_box.trial_messages import Observer, TargetAction, TrialTag
 from fl_audit.errors import InputError
 from fl_audit.strategies.flower_grids import make_messages_for
 from tests.app_audits.black_box.toy_app import kept_in, toy_audit, toy_run

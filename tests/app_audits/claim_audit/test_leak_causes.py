@@ -13,9 +13,8 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialErrorShares
 from fl_audit.app_audits.claim_audit.features import ROUNDED
-from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.claim_audit.leak_causes import cause_of
-from fl_audit.app_audits.claim_audit.trial_results import strategy_result
+from fl_audit.app_audits.claim_audit.trial_results import findings, strategy_result
 from fl_audit.app_audits.page import write_strategy_page
 from tests.app_audits.claim_audit.made_up_trials import Bits, gaussian, result_of, trials_of
 

@@ -7,8 +7,8 @@ import pytest
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
-from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
+from fl_audit.app_audits.claim_audit.trial_results import findings
 from fl_audit.app_audits.review.scenario_groups import (
     ScenarioGroup,
     broken_tests,

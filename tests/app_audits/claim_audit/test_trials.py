@@ -19,9 +19,8 @@ from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, OutOfTimeError, TrialBudget
 from fl_audit.app_audits.claim_audit.distinguishers import METHODS, find_distinguishers, least_shift
 from fl_audit.app_audits.claim_audit.features import COARSE, FINEST
-from fl_audit.app_audits.claim_audit.findings import result_json
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
-from fl_audit.app_audits.claim_audit.trial_results import strategy_result
+from fl_audit.app_audits.claim_audit.trial_results import result_json, strategy_result
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.claim_audit.made_up_trials import Bits, gaussian, result_of, trials_of

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fl_audit.app_audits.local_training.assessment import Assessment
 from fl_audit.app_audits.local_training.assessment_messages import assessment_json, headline, report_lines
-from fl_audit.app_audits.local_training.noise_independence import dependence_p_value, dependent_tensors
+from fl_audit.app_audits.local_training.gradient_statistics import dependence_p_value, dependent_tensors
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.array_types import Floats

@@ -8,8 +8,7 @@ from fl_audit.app_audits.local_training.assessment import assess
 from fl_audit.app_audits.local_training.patches import recorded
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import ReplayPlan
-from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, RecordedTraining
+from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, RecordedTraining, ReplayPlan
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec

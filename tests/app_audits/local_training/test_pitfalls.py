@@ -10,15 +10,15 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from fl_audit.app_audits.local_training.assessment import Assessment, assess
+from fl_audit.app_audits.local_training.assessment import CHECKS, Assessment, assess
 from fl_audit.app_audits.local_training.assessment_messages import report_lines
-from fl_audit.app_audits.local_training.checks import CHECKS
 from fl_audit.app_audits.local_training.patches import recorded
-from fl_audit.app_audits.local_training.pitfalls import ABOUT, FoundPitfall, Pitfall, Severity
+from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Pitfall, Severity
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
 from fl_audit.app_audits.local_training.training_facts import TrainingOutputs
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
+from fl_audit.report.template_files import template_texts
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.records import labelled_records
 from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST, PLANTED, Example, made
@@ -67,7 +67,7 @@ def test_every_planted_pitfall_is_named(pitfall: Pitfall, example: Example) -> N
 
 def test_every_pitfall_is_planted_somewhere() -> None:
     assert set(PLANTED) | FEDERATED | OF_SIZE == set(Pitfall)
-    assert set(ABOUT) == set(Pitfall)
+    assert list(template_texts("pitfall_fixes.md")) == [str(pitfall) for pitfall in Pitfall]
     assert len(PLANTED) >= 25
 
 

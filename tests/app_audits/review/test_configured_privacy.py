@@ -9,11 +9,11 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.app_audits.review.claims import stated_by
-from fl_audit.app_audits.review.configured_privacy import weaker_than_configured
-from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.review.privacy_mentions import weaker_than_configured
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review
-from fl_audit.app_audits.review.side_channels import SideChannel
+from fl_audit.app_audits.review.scenario_groups import SideChannel
+from fl_audit.app_audits.trial_options import ReviewOptions
 from tests.app_audits.review.apps import CLIENT, with_strategy, write_app
 
 WRAPPED = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.25, 1.0, 10)

@@ -10,9 +10,9 @@ from fl_audit.app_audits.launchers import review_launcher
 from fl_audit.app_audits.launchers.isolated_process import ProcessResult
 from fl_audit.app_audits.launchers.review_launcher import reviewed, start_limit
 from fl_audit.app_audits.review.fresh_starts import StartTrace, compared_starts, repeated_noise, trace_of_clients
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import trace_start
 from fl_audit.app_audits.review.reviewed_app import read_reviewed_app
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.generator_states import seed_generators, spared_generators
 from tests.app_audits.review.apps import CLIENT, write_app
 
@@ -93,13 +93,13 @@ def test_noise_that_two_starts_share_is_found_and_other_seeds_are_not_accused(
     app = write_app(tmp_path / "app", name, server, f"import numpy\nnumpy.random.seed(3)\n{CLIENT}")
     first, second = _trace(app, name), _trace(app, name)
     assert (repeated_noise(first, second) != "") is is_repeated
-    stated = read_reviewed_app(app, ReviewOptions(), is_inspected=False).stated
+    stated = read_reviewed_app(app, ReviewOptions(), is_inspected=False).app_claim
     assert (compared_starts(stated, (first, second)).repeats != "") is is_repeated
 
 
 def test_a_start_that_fails_is_unseen(tmp_path: Path) -> None:
     app = write_app(tmp_path / "app", "fresh_stated", SERVER.format(module="", init="pass", main="pass", noise="0"))
-    stated = read_reviewed_app(app, ReviewOptions(), is_inspected=False).stated
+    stated = read_reviewed_app(app, ReviewOptions(), is_inspected=False).app_claim
     found = compared_starts(stated, (StartTrace(), StartTrace(failure="it ended")))
     assert "it ended" in found.unseen[0]
     assert "it ended" in found.words

@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.black_box.audited_system import with_mods
 from fl_audit.app_audits.black_box.legacy_adapter import LegacyAdapter
-from fl_audit.app_audits.black_box.message_tags import Observer
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.black_box.trial_models import template_of, update_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialBudget
@@ -34,16 +34,15 @@ from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
 from fl_audit.app_audits.review.client_counts import count_asked_clients, nodes_of, too_few_clients
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.plan import plan_of, relevant_scenarios, smallest_budget
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
-from fl_audit.app_audits.review.review_result import ReviewResult
-from fl_audit.app_audits.review.review_verdict import server_verdict
+from fl_audit.app_audits.review.review_result import ReviewResult, server_verdict
 from fl_audit.app_audits.review.reviewed_app import reviewed_claim
-from fl_audit.app_audits.review.side_channels import SideChannel
+from fl_audit.app_audits.review.scenario_groups import SideChannel
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.app_audits.review.virtual_clients import VirtualClientGrid
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.cli.main import app as command
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
@@ -380,7 +379,7 @@ def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
         assert [node for number, node in heard if number == round_of[0]] == list(range(FIRST_NODE, FIRST_NODE + 5))
         asked |= set(nodes)
     assert len(asked) > 5
-    assert seated.most == {"train": 5, "evaluate": 0}
+    assert seated.largest_requests == {"train": 5, "evaluate": 0}
 
 
 def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
@@ -529,7 +528,7 @@ app = ServerApp()""",
     )
     wishes = ReviewOptions(processes=1, seconds=30 if in_full else 300, rounds=1, clients=4, is_quick=not in_full)
     found = review(write_app(tmp_path, f"noisy_app_{verdict}_{in_full}", server), wishes)
-    assert found.stated.source == "Own: noise_multiplier = 1, clip_norm = 2"
+    assert found.app_claim.source == "Own: noise_multiplier = 1, clip_norm = 2"
     assert str(found.verdict) == verdict
 
 

@@ -25,22 +25,17 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     TrialBudget,
 )
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
-from fl_audit.app_audits.claim_audit.findings import findings
+from fl_audit.app_audits.claim_audit.trial_results import findings
 from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review import client_mods
 from fl_audit.app_audits.review.claims import StatedAppClaim
-from fl_audit.app_audits.review.options import ReviewOptions
-from fl_audit.app_audits.review.probe_trials import probed
-from fl_audit.app_audits.review.record_privacy_mentions import (
-    find_record_privacy_mentions,
-    mentions_phrase,
-    of_settings,
-)
+from fl_audit.app_audits.review.plan import probed
+from fl_audit.app_audits.review.privacy_mentions import find_record_privacy_mentions, mentions_phrase, of_settings
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
-from fl_audit.app_audits.review.review_result import ReviewResult
-from fl_audit.app_audits.review.review_verdict import server_verdict
-from fl_audit.app_audits.review.side_channels import SideChannel, side_channel_results
+from fl_audit.app_audits.review.review_result import ReviewResult, server_verdict
+from fl_audit.app_audits.review.scenario_groups import SideChannel, side_channel_results
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.verdict.verdict import Verdict
@@ -321,9 +316,9 @@ class Looking(FedAvg):
 @pytest.mark.parametrize("how", ["[]", "get", "in", "in keys", "unbearable", "nothing"])
 def test_numbers_are_offered_however_a_strategy_looks_for_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Looking, "how", how)
-    system, *_, unoffered = probed(AuditedSystem(Looking), CLAIM)
-    assert system.metrics == (("acc",) if how not in ("nothing", "unbearable") else ())
-    assert unoffered == (("acc",) if how == "unbearable" else ())
+    probe = probed(AuditedSystem(Looking), CLAIM)
+    assert probe.system.metrics == (("acc",) if how not in ("nothing", "unbearable") else ())
+    assert probe.unoffered == (("acc",) if how == "unbearable" else ())
 
 
 @pytest.mark.long
@@ -333,7 +328,7 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
         return {"one": np.float32(values[0]), "all": values, "by": {"first": values[0]}, "n": len(values)}
 
     strategy = OldFedAvg(fit_metrics_aggregation_fn=added, initial_parameters=ndarrays_to_parameters([np.ones(3)]))
-    system, *_ = probed(AuditedSystem(lambda: strategy), CLAIM)
+    system = probed(AuditedSystem(lambda: strategy), CLAIM).system
     assert system.metrics == ("acc",)
     few = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
     result = audit_system(system, CLAIM, budget=few, include=["metrics"])

@@ -18,14 +18,12 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tria
 from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
-from fl_audit.app_audits.review.configured_privacy import named_in
-from fl_audit.app_audits.review.options import ReviewOptions
-from fl_audit.app_audits.review.record_privacy_mentions import find_record_privacy_mentions
+from fl_audit.app_audits.review.privacy_mentions import find_record_privacy_mentions, named_in
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
-from fl_audit.app_audits.review.review_result import ReviewResult
-from fl_audit.app_audits.review.review_verdict import mentions_and_unseen, server_verdict
-from fl_audit.app_audits.review.side_channels import SideChannel
+from fl_audit.app_audits.review.review_result import ReviewResult, mentions_and_unseen, server_verdict
+from fl_audit.app_audits.review.scenario_groups import SideChannel
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
 from fl_audit.user_modules import collision_words
 from fl_audit.verdict.verdict import Verdict

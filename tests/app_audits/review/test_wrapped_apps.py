@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fl_audit.app_audits.launchers.review_launcher import reviewed
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.reviewed_app import read_reviewed_app
+from fl_audit.app_audits.trial_options import ReviewOptions
 from tests.app_audits.review.apps import with_strategy, write_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
@@ -33,7 +33,7 @@ def _half_of_the_noise(directory: Path, name: str) -> Path:
 
 def test_an_app_without_a_number_of_clients_has_as_many_as_its_wrapper_is_made_for(tmp_path: Path) -> None:
     app = read_reviewed_app(_half_of_the_noise(tmp_path, "counted"), ReviewOptions(), is_inspected=False)
-    assert (app.factory.nodes, app.count_fault, app.stated.clients) == (4, "", 4)
+    assert (app.factory.nodes, app.count_fault, app.app_claim.clients) == (4, "", 4)
 
 
 @pytest.mark.long

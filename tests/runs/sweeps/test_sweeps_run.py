@@ -17,7 +17,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fl_audit.cli.main import main
-from fl_audit.errors import InputError
+from fl_audit.errors import FederationError, InputError
 from fl_audit.learning.metric_names import Metric
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.released_model.normal_fit_tests import FIT
@@ -40,7 +40,6 @@ from fl_audit.runs.sweeps.page import (
 from fl_audit.runs.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.runs.sweeps.sweep import SweepResults, run_sweep
 from fl_audit.runs.sweeps.tables import UNTRAINED, choose_utility, models_table, points_table
-from fl_audit.strategies.errors import FederationError
 from fl_audit.words import number_text
 from tests.builders.runs import run_locally
 from tests.builders.settings import small_settings

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 
-from fl_audit.app_audits.black_box import scenario, scenarios, system_audit, trial_executor, trial_models
+from fl_audit.app_audits.black_box import scenario, scenarios, system_audit, trial_models
 from fl_audit.app_audits.claim_audit import (
     claim_audit_procedure,
     claim_audit_results,
@@ -61,10 +61,7 @@ def rule_of(budgets: Sequence[TrialBudget]) -> str:
     distinguishers.
     """
     judging = (features, distinguishers, distinguisher_search, claim_audit_procedure, claim_audit_results)
-    code = [
-        inspect.getsource(module)
-        for module in (*judging, system_audit, trial_executor, scenario, scenarios, trial_models)
-    ]
+    code = [inspect.getsource(module) for module in (*judging, system_audit, scenario, scenarios, trial_models)]
     return sha256("\n".join([repr(budgets), *code]).encode()).hexdigest()[:8]
 
 

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from fl_audit.app_audits.local_training.assessment import Assessment
-from fl_audit.app_audits.local_training.pitfalls import ABOUT, Pitfall, Severity
+from fl_audit.app_audits.local_training.pitfalls import Pitfall, Severity, severity_of
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.verdict.verdict import Verdict
@@ -71,7 +71,7 @@ def _problem(case: _Case, found: Assessment) -> str:
         return ""
     if planted not in named:
         return f"{case.name}: not named; the verdict is {found.verdict}"
-    is_wrong = ABOUT[planted].weight is Severity.BREAKS and found.verdict is not Verdict.VIOLATED
+    is_wrong = severity_of(planted) is Severity.BREAKS and found.verdict is not Verdict.VIOLATED
     return f"{case.name}: the verdict is {found.verdict}" if is_wrong else ""
 
 

@@ -1,23 +1,10 @@
-"""Pages of the site from the notebooks: cells as they stand, with the outputs that are stored in them.
-
-    python docs/hooks/notebooks.py
-
-writes the pages beside the notebooks, for builders of sites other than MkDocs. MkDocs does so by itself.
-"""
+"""Pages of the site from the notebooks: cells as they stand, with the outputs that are stored in them."""
 
 import base64
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from mkdocs.config.defaults import MkDocsConfig
-
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-
-
-def on_pre_build(config: MkDocsConfig, **_: Any) -> None:
-    """Write the pages before the files of the site are collected; called by MkDocs."""
-    write_pages(Path(config.docs_dir) / NOTEBOOKS.name)
 
 
 def write_pages(directory: Path) -> None:
@@ -57,7 +44,3 @@ def _shown(output: Any, name: str, pictures: dict[str, bytes]) -> str:
         # A blank line would end the block of HTML.
         return "\n".join(line for line in data["text/html"].splitlines() if line.strip())
     return f"```text\n{data['text/plain']}\n```"
-
-
-if __name__ == "__main__":
-    write_pages(NOTEBOOKS)

@@ -1,6 +1,6 @@
 """Draws the pictures of the documentation from runs, and says when they are of another version.
 
-    python docs/hooks/pictures.py [--runs DIR] [NAME ...]
+    python docs/generation/pictures.py [--runs DIR] [NAME ...]
 
 Runs are kept in DIR, so that a second call draws what is left. Pages are photographed by Chromium.
 """
@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 MADE = PICTURES / "made.json"
 """The values that the pictures were made of: see `page_schema`."""
-COMMAND = "python docs/hooks/pictures.py"
+COMMAND = "python docs/generation/pictures.py"
 _DEMO = ROOT / "experiments" / "configs" / "demo.toml"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (

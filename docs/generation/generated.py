@@ -1,28 +1,21 @@
-"""The parts that MkDocs fills in when it builds the site: the pages that the code itself can write."""
+"""The parts of pages that the code itself can write."""
 
 import inspect
 import json
 import re
-import subprocess
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import pandas as pd
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.plugins import get_plugin_logger
-from mkdocs.structure.files import Files
 from typer.main import get_command
 
 if TYPE_CHECKING:
-    from mkdocs.structure.pages import Page
-
     from fl_audit.runs.config.settings_reference import Setting
 
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?<!-- end: \1 -->)?", re.DOTALL)
@@ -30,9 +23,13 @@ ROWS = re.compile(r"\[All rows\]\(([\w/]+\.csv)\)\.")
 """The link to the rows of a table or figure of a paper."""
 TABLES = re.compile(r"\[Table\]\(([\w-]+\.csv)\)\.")
 """The link to a table of the reference that is a CSV file."""
-COPIED = ("reference/commands", "reference/settings", "reference/run-directory", "how-to/membership-attacks")
-"""Pages that hold what is generated, so that they can be read in the repository."""
-LOGGER = get_plugin_logger("generated")
+COPIED = {
+    "settings": "reference/settings",
+    "overview": "reference/commands",
+    "run-directory": "reference/run-directory",
+    "attacks": "how-to/membership-attacks",
+}
+"""Parts that stand in the repository too, so that they can be read there, each with its page."""
 WIDTH = 84
 """Columns of the help of a command."""
 SHARED_BY = 3
@@ -44,60 +41,22 @@ UNBOUNDED = " to 1000000000"
 ROOT = Path(__file__).parents[2]
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Say on every page which version it is of, and where the repository is that it was built in; called by MkDocs."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    config.copyright = f"fl_audit {version}"
-    command = ["git", "remote", "get-url", "origin"]
-    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    # A remote of another kind is nothing that a reader could open.
-    if config.repo_url is None and (address := asked.stdout.strip()).startswith("https://"):
-        config.repo_url = address.removesuffix(".git")
-    return config
-
-
-def on_files(files: Files, **_: Any) -> Files:
-    """Warn of published tables and figures of papers that were made with other settings; called by MkDocs.
-
-    Parameters
-    ----------
-    files
-        What the site is made of.
-
-    Returns
-    -------
-    Files
-        The same.
-    """
-    from fl_audit.experiments.papers.publish import stale_pages
-
-    for line in stale_pages(ROOT / "docs" / "papers"):
-        LOGGER.warning("papers: %s; reproduce and publish it again", line)
-    return files
-
-
-def on_page_markdown(markdown: str, page: "Page | None" = None, **_: Any) -> str:
-    """Replace every marker of a page by what the code says, and show rows of tables and figures; called by MkDocs.
+def complete_page(markdown: str, directory: Path) -> str:
+    """Return a page with what the code says in place of its markers, and tables under its links to rows.
 
     Parameters
     ----------
     markdown
-        Text of a page.
-    page
-        The page; None where no file is linked.
-
-    Returns
-    -------
-    str
-        The text with its generated parts.
+        Text of the page.
+    directory
+        Directory at which relative links of the page begin.
 
     Raises
     ------
     KeyError
         If a marker names a part that there is not.
     """
-    text = MARKER.sub(lambda marker: PARTS[marker[1]](), markdown)
-    return text if page is None else with_rows(text, (ROOT / "docs" / page.file.src_uri).parent)
+    return with_rows(MARKER.sub(lambda marker: PARTS[marker[1]](), markdown), directory)
 
 
 def with_rows(markdown: str, directory: Path) -> str:
@@ -124,10 +83,12 @@ def csv_table(path: Path) -> str:
 
 
 def with_copies(markdown: str) -> str:
-    """Return a page with its generated parts between their marker and an end, as it stands in the repository."""
-    return MARKER.sub(
-        lambda marker: f"<!-- generated: {marker[1]} -->\n\n{PARTS[marker[1]]()}\n\n<!-- end: {marker[1]} -->", markdown
-    )
+    """Return a page as it stands in the repository, with each copied part between its marker and an end."""
+    return MARKER.sub(lambda marker: _with_copy(marker[1]) if marker[1] in COPIED else marker[0], markdown)
+
+
+def _with_copy(part: str) -> str:
+    return f"<!-- generated: {part} -->\n\n{PARTS[part]()}\n\n<!-- end: {part} -->"
 
 
 def page_of(name: str) -> Path:
@@ -137,7 +98,7 @@ def page_of(name: str) -> Path:
 
 def main() -> None:
     """Write what is generated into the pages of the repository that hold it."""
-    for path in map(page_of, COPIED):
+    for path in map(page_of, COPIED.values()):
         path.write_text(with_copies(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
@@ -196,25 +157,33 @@ def _setting_row(setting: "Setting") -> str:
     return f"<dt id='{name}'><code>{escape(key)}</code>{default}</dt>\n<dd>{explanation}</dd>\n{accepted}"
 
 
+def overview() -> str:
+    """Return the help of `fl-audit`: its commands, and the status with which they end."""
+    return _help(_program(), "fl-audit")
+
+
 @cache
 def commands() -> str:
-    """Return the options that many commands have, and the help of `fl-audit` and of each command without them."""
-    from fl_audit.cli.main import app
-
-    program = get_command(app)
-    assert isinstance(program, click.Group), "fl-audit has commands"
+    """Return the options that many commands have, and the help of each command without them."""
+    program = _program()
     shared = shared_options(program.commands.values())
     common = copy(next(iter(program.commands.values())))
     common.params = list(map(_without_panel, shared))
-    # The sections below name the commands and the groups of options.
-    overview = re.sub(r"\nCommands:\n.*?\n\n", "\n", _help(program, "fl-audit"), flags=re.DOTALL)
     options = _help(common, "").partition("\nOptions:\n")[2]
-    parts = [overview, "## Options of several commands", f"```text\n{options}"]
+    parts = ["## Options of several commands", f"```text\n{options}"]
     parts += [
         f"## {name}\n\n{_help(_without(command, shared), f'fl-audit {name}')}"
         for name, command in program.commands.items()
     ]
     return "\n\n".join(parts)
+
+
+def _program() -> click.Group:
+    from fl_audit.cli.main import app
+
+    program = get_command(app)
+    assert isinstance(program, click.Group), "fl-audit has commands"
+    return program
 
 
 def shared_options(commands: Iterable[click.Command]) -> list[click.Parameter]:
@@ -259,21 +228,21 @@ def attacks() -> str:
 
 
 def modules_of_noises() -> str:
-    """Return the modules of the registered noises, which MkDocs fills in."""
+    """Return the modules of the registered noises, which mkdocstrings fills in."""
     from fl_audit.mechanisms.noises.registry import NOISES
 
     return _modules_of(NOISES.values())
 
 
 def modules_of_participations() -> str:
-    """Return the modules of the registered rules of participation, which MkDocs fills in."""
+    """Return the modules of the registered rules of participation, which mkdocstrings fills in."""
     from fl_audit.mechanisms.participations.registry import PARTICIPATIONS
 
     return _modules_of(PARTICIPATIONS.values())
 
 
 def modules_of_attacks() -> str:
-    """Return the modules of the registered membership attacks, which MkDocs fills in."""
+    """Return the modules of the registered membership attacks, which mkdocstrings fills in."""
     from fl_audit.audits.membership.attacks.registry import ATTACKS
 
     return _modules_of(map(type, ATTACKS.values()))
@@ -286,6 +255,7 @@ def _modules_of(kinds: Iterable[type]) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
+    "overview": overview,
     "commands": commands,
     "run-directory": columns,
     "attacks": attacks,
