@@ -28,7 +28,7 @@ from fl_audit.clients.owner_contributions import contribute, contribute_as_victi
 from fl_audit.clients.request import Request, trained_together
 from fl_audit.clients.request import announce_calls as announce_calls
 from fl_audit.errors import InputError
-from fl_audit.federation.local_dpsgd_updates import private_steps, trained_privately
+from fl_audit.federation.local_dpsgd import private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.glibc_allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory

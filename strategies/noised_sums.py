@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.mechanisms.noise_addition import add_noise
+from fl_audit.mechanisms.noise_draws import add_noise
 from fl_audit.mechanisms.noises.mechanism_noise import Normals, ServerNoiseDraws
 from fl_audit.strategies.sums_with_noise import is_sum_with_noise
 from fl_audit.trial_batches import TrialBatch
@@ -98,21 +98,10 @@ class RecordedDraws:
     drawn: list[Tensor] = field(default_factory=list)
     deviations: list[Floats] = field(default_factory=list)  # standard deviations of the noise made of the draws
 
-    def next(self, normals: Normals, server_round: int) -> Tensor:
+    def __call__(self, normals: Normals, server_round: int) -> Tensor:
         """Return the next draws, and remember them."""
-        self.drawn.append(self.draws.next(normals, server_round))
+        self.drawn.append(self.draws(normals, server_round))
         return self.drawn[-1]
-
-
-@dataclass(frozen=True)
-class _NoNoise:
-    """Draws of 0, which leave sums as they are."""
-
-    shape: tuple[int, int]
-
-    def next(self, normals: Normals, server_round: int) -> Tensor:
-        """Return zeros, float32 (trials, parameters)."""
-        return torch.zeros(self.shape)
 
 
 @dataclass(frozen=True)
@@ -143,7 +132,10 @@ class StepReplay:
         secrets
             Secrets of the trials, int (trials, secrets); None for no replay with exchanged trials.
         """
-        silent = _NoNoise((batch.count, server.parameters))
+
+        def silent(normals: Normals, server_round: int) -> Tensor:
+            return torch.zeros((batch.count, server.parameters))
+
         if secrets is None:
             return StepReplay(copy_of(server, batch, silent))
         plain, exchanged, within = (copy_of(server, batch, silent) for _ in range(3))

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.observed_rounds import InsiderView
-from fl_audit.mechanisms.noise_addition import add_noise
+from fl_audit.mechanisms.noise_draws import add_noise
 from fl_audit.mechanisms.noises.mechanism_noise import ServerNoiseDraws
+from fl_audit.mechanisms.threat_model import InsiderView
 from fl_audit.strategies.noised_sums import (
     NoisedSums,
     NoisingServer,
@@ -61,7 +61,7 @@ class ReleaseSteps(Strategy):
         draws = self.noise_draws[batch.name]
         if isinstance(draws, RecordedDraws):
             draws.deviations.append(sigma)
-        return add_noise(total, draws.next(normals, server_round), sigma)
+        return add_noise(total, draws(normals, server_round), sigma)
 
     def post_process_sums(self, batch: TrialBatch, server_round: int, noised: Tensor) -> Tensor:
         """Return what the server releases of noised sums; a subclass may round, clamp or project them.

@@ -18,11 +18,11 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import ServerRound
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState, step
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.strategies.aggregation import BatchAggregation
 from fl_audit.strategies.exact_checks import ExactChecks

@@ -27,7 +27,7 @@ OPEN = {
     "fl_audit/app_audits/local_training/output_tracing.py": "what a training returned",
     "strategies/simulated_grid.py": "what a client app returned",
     "fl_audit/runs/trial_batch_store.py": "what a worker found: a single pattern that takes it apart",
-    "fl_audit/data/conversion_to_csv.py": "values of the cells of a workbook",
+    "fl_audit/data/table_text.py": "values of the cells of a workbook",
     "fl_audit/api/running.py": "what a user gave",
     "fl_audit/app_audits/local_training/edited_datasets.py": "data sets and items of any kind",
     "fl_audit/app_audits/local_training/opacus_introspection.py": "samplers of any loader",

@@ -10,7 +10,7 @@ from fl_audit.audits.membership.attacks.registry import attacks_named, attacks_o
 from fl_audit.audits.registry import audit_named, audit_of
 from fl_audit.data.attribute_to_infer import choose_attribute
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.data_paths import data_directory
+from fl_audit.data.data_files import data_directory
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.partition import users_of
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges

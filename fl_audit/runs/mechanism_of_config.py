@@ -13,8 +13,7 @@ from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.losses import TrainingLoss
-from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.learning.rate_decay import CosineDecay, ExponentialDecay, RateDecay, share_of_rate
+from fl_audit.learning.optimizers import CosineDecay, ExponentialDecay, RateDecay, ServerOptimizer, share_of_rate
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseSettings

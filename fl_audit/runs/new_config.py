@@ -17,7 +17,7 @@ from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
+from fl_audit.learning.training_enums import MEAN_EMBEDDING
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.federation_of_config import data_spec

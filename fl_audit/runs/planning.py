@@ -11,9 +11,7 @@ from fl_audit.data.partition import owners_of
 from fl_audit.data.record_selection import Split, select_records
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.federation.federation_enums import EpsilonStarLocation
-from fl_audit.federation.model_check_records import probe_records
-from fl_audit.federation.record_tensors import model_for
+from fl_audit.federation.record_tensors import model_for, probe_records
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.metric_names import metrics_of_task
 from fl_audit.learning.metrics import require_metrics
@@ -26,6 +24,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
+from fl_audit.released_model.star_methods import EpsilonStarLocation
 from fl_audit.runs import mechanism_of_config
 from fl_audit.runs.config import RunConfig
 from fl_audit.runs.epsilon_by_round import rounds_within

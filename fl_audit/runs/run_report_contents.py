@@ -9,8 +9,7 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconst
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.crafted_records import CraftedMeasures, measure_crafted_record
 from fl_audit.federation.findings import Findings
-from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.group_sizes import GroupSizes, group_sizes
+from fl_audit.federation.finished_run import FinishedRun, GroupSizes, group_sizes
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.locally_randomised_records import record_claim

@@ -12,13 +12,13 @@ from typing import cast
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from fl_audit.array_files import open_tensors, read_tensors
 from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import InputError, require
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_initialisation import model_template
 from fl_audit.learning.stacked_layers import ParameterLayout
-from fl_audit.tensor_files import open_tensors, read_tensors
 
 MOST_KEPT_SCALARS = 2**28
 """Most numbers in the final models, or in the releases, that a run keeps without being asked: a gigabyte."""

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fl_audit.array_files import read_tensors
 from fl_audit.atomic_files import atomic_file, write_json
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_file, sha256_of
@@ -28,7 +29,6 @@ from fl_audit.parquet_files import read_frame
 from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.runs.stored_models import MODELS, TRIALS, are_final_models_kept, checkpoint_name
 from fl_audit.server.trial_batch_results import BatchResult
-from fl_audit.tensor_files import read_tensors
 from fl_audit.trial_batches import TrialBatch, remaining_batches
 
 _MANIFEST = "manifest.json"

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from fl_audit.data import conversion_to_csv
+from fl_audit.data import table_text
 from fl_audit.data.file_format_detection import file_format_phrase
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.numpy_archives import load_npz
@@ -104,10 +104,10 @@ def test_lists_in_parquet_are_refused_unless_they_are_dropped() -> None:
 
 def test_a_workbook_without_its_reader_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     write_workbook(Path("t.xlsx"), {"Data": rows()})
-    monkeypatch.setattr(conversion_to_csv, "find_spec", lambda name: None)
+    monkeypatch.setattr(table_text, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"t\.xlsx is .*Excel.*pip install 'fl-audit\[excel\]'"):
         load("t.xlsx")
-    assert "\n" not in conversion_to_csv._INSTALL
+    assert "\n" not in table_text._INSTALL
 
 
 def test_settings_that_do_not_fit_a_kind_of_file_are_refused() -> None:

@@ -10,8 +10,7 @@ from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data import dissimilarity as module
 from fl_audit.data import dissimilarity_ranking
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
-from fl_audit.data.dissimilarity_totals import approximate_totals, total_dissimilarity
+from fl_audit.data.dissimilarity_ranking import approximate_totals, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.neighbours import NeighbourChoice, NeighbourRule, choose_neighbour, ranked_neighbours
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError

@@ -7,15 +7,13 @@ import pytest
 
 from fl_audit.adjacency import CraftedRecord
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.crafted_records import encoded_record, single_record, with_crafted
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.dissimilarity_ranking import ranked_pairs
-from fl_audit.data.dissimilarity_totals import total_dissimilarity
+from fl_audit.data.dissimilarity_ranking import ranked_pairs, total_dissimilarity
 from fl_audit.data.neighbours import NeighbourRule, choose_client, replacement_positions
 from fl_audit.data.packed_graphs import pack_graph
 from fl_audit.data.partition import PartitionScheme, partition_records
 from fl_audit.data.record_selection import select_records
-from fl_audit.data.records import Records
+from fl_audit.data.records import Records, encoded_record, single_record, with_crafted
 from tests.builders.refusals import Refusal, assert_refused, refusals
 from tests.builders.tables import load_csv
 from tests.data import test_data_owners as data_owners

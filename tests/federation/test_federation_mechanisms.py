@@ -30,7 +30,7 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.mechanisms.contribution import AdaptiveClipping, LocalTraining, PoissonSampling, RotatingCohorts
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery

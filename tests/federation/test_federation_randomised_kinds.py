@@ -17,7 +17,7 @@ from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness
+from fl_audit.federation.local_dpsgd import ClientRandomness
 from fl_audit.federation.locally_randomised_records import randomised_records, randomised_shard, record_pair
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.identifiability_bounds import response_advantage

@@ -11,7 +11,7 @@ from fl_audit.learning.local_training import LocalSchedule, clip_updates
 from fl_audit.learning.losses import TrainingLoss
 from fl_audit.learning.model_checks import check_module
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.learning.rate_decay import ExponentialDecay
+from fl_audit.learning.optimizers import ExponentialDecay
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.trial_batches import remaining_batches
 from tests.builders.refusals import Refusal, assert_refused, refusals

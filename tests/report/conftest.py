@@ -17,7 +17,6 @@ from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.observed_rounds import InsiderView
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import RunTables, Timing
 from fl_audit.learning.local_training import LocalSchedule
@@ -40,7 +39,7 @@ from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.participations.everybody import Everybody
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
-from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, InsiderView, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.claim import Claim

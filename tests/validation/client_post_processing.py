@@ -14,7 +14,7 @@ from torch import Tensor
 from fl_audit.array_packing import pack, unpack
 from fl_audit.clients.app import answer_loss_moments, answer_loss_range, build_app, honest_reply, identify, observe
 from fl_audit.federation.federation import Federation
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from tests.validation.post_processing import Rule
 

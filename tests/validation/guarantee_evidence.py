@@ -12,7 +12,7 @@ from fl_audit.audits.common.sections_client_guarantees import ClientGuarantees
 from fl_audit.audits.identifiability.sections_roc import ScoreAucFinding
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
+from fl_audit.mechanisms.mechanism import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution

@@ -1,4 +1,5 @@
-"""What several audits share. A `sections_*` module has a finding (the numbers of one analysis) and its report section.
+"""Findings and report sections of several audits.
 
-A finding that several sections show is in a module `findings_*`.
+A module `sections_*` has a finding (the numbers of one analysis) and the section that shows it. A finding that several
+sections show is in a module `findings_*`.
 """

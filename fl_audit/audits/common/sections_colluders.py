@@ -9,7 +9,7 @@ from fl_audit.array_types import finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
+from fl_audit.mechanisms.mechanism import effective_noise_multiplier
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
 from fl_audit.privacy.accounting import account

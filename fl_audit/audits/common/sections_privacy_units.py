@@ -7,9 +7,8 @@ from typing import Any
 from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EmpiricalEpsilonFinding
 from fl_audit.federation.findings import Findings, json_of
-from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.group_sizes import GroupSizes
-from fl_audit.privacy.group_privacy import group_epsilon
+from fl_audit.federation.finished_run import FinishedRun, GroupSizes
+from fl_audit.privacy.accounting import group_epsilon
 from fl_audit.report.report_elements import ReportContents, Section, Table
 from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
 from fl_audit.words import number_text

@@ -22,7 +22,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.statistics.advantage import clopper_pearson
-from fl_audit.statistics.significance_levels import READING_LEVEL
+from fl_audit.statistics.claim_comparisons import READING_LEVEL
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.words import is_certainty, limit_text, percent
 

@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 from fl_audit.audits.membership.attacks.registry import ATTACKS, attacks_named, names_of_attacks
 from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.data_setting_enums import RANKED, Dissimilarity, NeighbourChoice
-from fl_audit.federation.federation_enums import EpsilonStarLocation, InsiderView
-from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
+from fl_audit.mechanisms.threat_model import Adversary, InsiderView, TargetsParticipation
+from fl_audit.released_model.star_methods import EpsilonStarLocation
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, OneOr, OwnName, RegisteredOrOwn
 from fl_audit.words import name_list

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 from fl_audit.learning.metric_names import Metric
-from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
+from fl_audit.learning.training_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, NamesInSchema, OneOr, RegisteredOrOwn, Size

@@ -1,4 +1,4 @@
-"""Names that configurations use for client optimizers, server optimizers and the built-in text model."""
+"""Names that configurations use for optimizers, initial weights and the built-in text model."""
 
 from enum import StrEnum
 
@@ -18,6 +18,13 @@ class ServerOptimizerKind(StrEnum):
     ADAM = "adam"
     YOGI = "yogi"
     ADAGRAD = "adagrad"
+
+
+class InitialWeightsSource(StrEnum):
+    """Kinds of initial weights: drawn anew for each trial, or pretrained on public records."""
+
+    DRAWN = "drawn"
+    PRETRAINED = "pretrained"
 
 
 MEAN_EMBEDDING = "mean-embedding"
