@@ -22,9 +22,8 @@ from fl_audit.federation.federation import Federation
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
-from fl_audit.strategies.noised_sums import _exchanged, _moved_within
+from fl_audit.strategies.noised_sums import _exchanged, _moved_within, is_sum_with_noise
 from fl_audit.strategies.received_contributions import UnnoisedRoundSum
-from fl_audit.strategies.sums_with_noise import is_sum_with_noise
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import ExactAnswer, ExactQuestion
