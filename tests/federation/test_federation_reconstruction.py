@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr, softmax
 
 from fl_audit.audits.membership.insider_increments import increments
-from fl_audit.audits.reconstruction.candidate_ranks import true_candidates
+from fl_audit.audits.reconstruction.candidate_hits import true_candidates
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.target_membership import MembershipScheme

@@ -28,10 +28,11 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.audits.membership.attacks.lira import LiraForm, LiraSpread, lira_scores
-from fl_audit.audits.membership.attacks.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.rmia import RmiaSettings, rmia_scores
 from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
+from fl_audit.audits.membership.shadow_sums import ShadowForm
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
@@ -122,7 +123,7 @@ class Package(NamedTuple):
     comparisons: tuple[PackageComparison, ...]
 
 
-def _lira(form: LiraForm = LiraForm.ONLINE, spread: LiraSpread = LiraSpread.EACH) -> Scores:
+def _lira(form: ShadowForm = ShadowForm.ONLINE, spread: LiraSpread = LiraSpread.EACH) -> Scores:
     return lambda trained: lira_scores(trained.confidences, trained.membership, form, spread)
 
 
@@ -182,13 +183,13 @@ PACKAGES = (
             _NAME_SHARED, "lira median shared", _SHARED, "theirs takes medians for means, and the divisor is another",
             _changed_lira(median=True, shared=True),
         ),
-        _must_equal("RMIA, online", "rmia online", _rmia(RmiaSettings(RmiaForm.ONLINE))),
+        _must_equal("RMIA, online", "rmia online", _rmia(RmiaSettings(ShadowForm.ONLINE))),
         _must_equal("RMIA, offline, a = 1", "rmia offline", _rmia(RmiaSettings(slope=1.0))),
     )),
     Package("privacy-tests", "TensorFlow Privacy", PRIVACY_TESTS_SCRIPT, (
         *_MEAN,
         PackageComparison(
-            "LiRA, offline", "lira density of out", _lira(LiraForm.OFFLINE),
+            "LiRA, offline", "lira density of out", _lira(ShadowForm.OFFLINE),
             "theirs is the density of the value among others, where the paper has a one-sided test",
             _changed_lira(density=True),
         ),

@@ -3,7 +3,7 @@
     python -m tests.validation llr_distribution [--data-dir DIR] [--trials N] [--wrong-trials N] [--only NAME]
 
 The innovations of an honest run are independent standard normal draws, whatever the data, the model, the optimizer
-and the sensitivity (see `fl_audit.audits.identifiability.llr_distribution`). Each wrong insider reads the same
+and the sensitivity (see `fl_audit.audits.identifiability.sections_innovations`). Each wrong insider reads the same
 releases, so the same check must fail for it: one believes in 5 % more noise, one takes D for D', one uses the weights
 of the round before. The advantage is compared with its exact value within three standard errors where the final
 distribution is exact (local sensitivity), and otherwise with that value as its upper limit.
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
-from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
+from fl_audit.audits.identifiability.sections_innovations import LlrIncrementTest, check_scores
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of

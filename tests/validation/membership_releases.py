@@ -11,14 +11,14 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.lira import LiraForm, LiraSpread, lira_scores
-from fl_audit.audits.membership.attacks.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.rmia import RmiaSettings, rmia_scores
 from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.attribute_inference import attribute_guesses, sampled_distribution
 from fl_audit.audits.membership.roc_metrics import RocSummary, membership_rates
-from fl_audit.audits.membership.white_box import known_halves, white_box_scores
+from fl_audit.audits.membership.shadow_sums import ShadowForm
+from fl_audit.audits.membership.white_box import WhiteBoxSettings, known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.audits.membership.white_box_networks import WhiteBoxSettings
 from fl_audit.audits.membership.yeom_attack import active_scores, loss_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
@@ -123,7 +123,7 @@ if None.
 """
 
 
-def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
+def _lira(form: ShadowForm, spread: LiraSpread) -> Attack:
     return lambda release, shadows: lira_scores(release.confidences, release.membership, form, spread, shadows)
 
 
@@ -181,13 +181,13 @@ def _guessed_right(release: CoinAnswers, distribution: Callable[[Floats], Floats
 
 ATTACKS: dict[str, Attack] = {
     "loss": lambda release, shadows: loss_scores(release.losses),
-    "LiRA, online": _lira(LiraForm.ONLINE, LiraSpread.EACH),
-    "LiRA, online, shared spread": _lira(LiraForm.ONLINE, LiraSpread.SHARED),
-    "LiRA, offline": _lira(LiraForm.OFFLINE, LiraSpread.EACH),
-    "LiRA, offline, shared spread": _lira(LiraForm.OFFLINE, LiraSpread.SHARED),
-    "RMIA, online": _rmia(RmiaSettings(RmiaForm.ONLINE)),
-    "RMIA, offline": _rmia(RmiaSettings(RmiaForm.OFFLINE)),
-    "RMIA, offline, gamma 2": _rmia(RmiaSettings(RmiaForm.OFFLINE, gamma=2.0)),
+    "LiRA, online": _lira(ShadowForm.ONLINE, LiraSpread.EACH),
+    "LiRA, online, shared spread": _lira(ShadowForm.ONLINE, LiraSpread.SHARED),
+    "LiRA, offline": _lira(ShadowForm.OFFLINE, LiraSpread.EACH),
+    "LiRA, offline, shared spread": _lira(ShadowForm.OFFLINE, LiraSpread.SHARED),
+    "RMIA, online": _rmia(RmiaSettings(ShadowForm.ONLINE)),
+    "RMIA, offline": _rmia(RmiaSettings(ShadowForm.OFFLINE)),
+    "RMIA, offline, gamma 2": _rmia(RmiaSettings(ShadowForm.OFFLINE, gamma=2.0)),
     "shadow, logistic": _shadow(AttackClassifierKind.LOGISTIC),
     "shadow, trees": _shadow(AttackClassifierKind.TREES),
     "shadow, network": _shadow(AttackClassifierKind.NETWORK),

@@ -18,9 +18,8 @@ from fl_audit.array_packing import pack, unpack
 from fl_audit.errors import FederationError
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
-from fl_audit.strategies.noised_sums import _exchanged, _moved_within
+from fl_audit.strategies.noised_sums import _exchanged, _moved_within, is_sum_with_noise
 from fl_audit.strategies.received_contributions import UnnoisedRoundSum
-from fl_audit.strategies.sums_with_noise import is_sum_with_noise
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import ExactAnswer, ExactQuestion
