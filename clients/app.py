@@ -201,7 +201,7 @@ def answer_loss_range(message: Message, context: Context) -> Message:
     """Return a data owner's reply with the number, minimum and maximum of its losses under each trial's model."""
     request = Request(message, context)
     joint_range = moments.joint_range(
-        [moments.range_of(losses).where(is_member) for losses, is_member in request.losses()]
+        [moments.where_trained(moments.range_of(losses), is_member) for losses, is_member in request.losses()]
     )
     return request.reply({Key.COUNT: joint_range.count, Key.LOW: joint_range.low, Key.HIGH: joint_range.high})
 
@@ -210,7 +210,10 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
     """Return a data owner's reply with the moments of its scores, transformed losses, under each trial's model."""
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)
-    owner_moments = [moments.moments_of(losses, low, high).where(is_member) for losses, is_member in request.losses()]
+    owner_moments = [
+        moments.where_trained(moments.moments_of(losses, low, high), is_member)
+        for losses, is_member in request.losses()
+    ]
     joint_moments = moments.joint_moments(owner_moments)
     summary: dict[str, Floats | None] = {
         Key.COUNT: joint_moments.count,

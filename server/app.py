@@ -17,7 +17,7 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attacks.registry import attacks_named
-from fl_audit.audits.membership.attribute_of_plan import attribute_of
+from fl_audit.audits.membership.attribute_inference import attribute_of
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import ClientReplay
 from fl_audit.clients.app import app as honest_client_app

@@ -38,7 +38,7 @@ from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin
 from fl_audit.strategies.received_contributions import UnnoisedRoundSum
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
-from fl_audit.verdict.exact_rows import MODELS, WHOLE, ExactRow, ExactRowKind
+from fl_audit.verdict.exact_questions import MODELS, WHOLE, ExactRow, ExactRowKind
 
 _EVERY = 150  # one trial-round of so many is checked, which costs about 2 % of the time of a run
 _MOST = 6  # most trial-rounds of one batch that are checked

@@ -140,8 +140,8 @@ class ReleaseSteps(Strategy):
     def _log_origin(
         self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int, of_models: bool = False
     ) -> None:
-        if self.opening is not None:
-            self.opening.log_origin(batch, server_round, origin, changed, of_models)
+        if self.opening is not None and self.opening.exact is not None:
+            self.opening.exact.note_origin(batch, server_round, origin, changed, of_models)
 
     def _post_processed(self, batch: TrialBatch, server_round: int, noised: NoisedSums) -> NoisedSums:
         """Return the release that `post_process_sums` makes of noised sums, beside the sums that the tests look at."""

@@ -300,3 +300,8 @@ def insider_text(plan: RunPlan) -> str:
         beside.append(f"is told in which rounds that {unit_words(plan.adjacency).one} takes part")
     joint = "," if len(beside) > 1 else " and"
     return f"a participant who already knows everything except that one answer{joint} {phrase_list(beside)}"
+
+
+def at_delta(delta: float | None) -> str:
+    """Return a phrase such as ", at delta = 1e-05", to be appended to a number's description; empty for None."""
+    return "" if delta is None else f", at delta = {delta:g}"

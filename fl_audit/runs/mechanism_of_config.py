@@ -109,8 +109,8 @@ def _decay(config: RunConfig) -> RateDecay | None:
     rate = training.local_learning_rate if _clients_train(config) else training.learning_rate
     assert rate is not None, "the configuration fills it in"
     last = rate * share_of_rate(decay, rounds)
-    found = f"learning-rate-decay is {training.learning_rate_decay}, which leaves a step size of {last:.3g} in round"
-    require(last >= SMALLEST_SIZE, f"{found} {rounds}: accepted are step sizes from {SMALLEST_SIZE:g}")
+    problem = f"learning-rate-decay is {training.learning_rate_decay}, which leaves a step size of {last:.3g} in round"
+    require(last >= SMALLEST_SIZE, f"{problem} {rounds}: accepted are step sizes from {SMALLEST_SIZE:g}")
     return decay
 
 
@@ -124,8 +124,8 @@ def _loss(training: TrainingSection, records: Records) -> TrainingLoss:
                 not value,
                 f"{name} is set, and the labels are quantities: accepted with it are labels that name classes",
             )
-    found = f"class-weights has length {len(weights)}, and the labels have {records.classes} classes"
-    require(len(weights) in (0, records.classes), f"{found}: accepted is a number for each class")
+    problem = f"class-weights has length {len(weights)}, and the labels have {records.classes} classes"
+    require(len(weights) in (0, records.classes), f"{problem}: accepted is a number for each class")
     return TrainingLoss(weights, smoothing)
 
 

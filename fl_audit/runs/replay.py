@@ -96,9 +96,9 @@ def replay(directory: Path) -> ReplayedLogOdds:
     require(public.mechanism.knows_llr, f"{problem} whose insider has scores and no log-odds: {accepted}")
     torch.set_num_threads(public.threads)
     federation = load_federation(public)
-    place = directory / "public"
-    files = sorted(place.glob("releases-*.safetensors"))
-    require(len(files) > 0, f"{place} holds no releases: accepted is a run with keep-releases of 1 and more")
+    public_directory = directory / "public"
+    files = sorted(public_directory.glob("releases-*.safetensors"))
+    require(len(files) > 0, f"{public_directory} holds no releases: accepted is a run with keep-releases of 1 and more")
     odds = [_replay_batch(federation, read_tensors(path)) for path in files]
     names = ("trials", "log_odds", "sigma", "measured_sigma")
     return ReplayedLogOdds(*(np.concatenate([getattr(odds, name) for odds in odds]) for name in names))

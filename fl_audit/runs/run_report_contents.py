@@ -18,8 +18,8 @@ from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTa
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.report.report_elements import ReportContents, SectionError
-from fl_audit.runs.data_warnings import most_records, report_lines
 from fl_audit.runs.neighbour_pairs import trials_to_craft_on
+from fl_audit.runs.plan_warnings import most_records, report_lines
 
 
 def summarise(

@@ -81,12 +81,12 @@ def final_models(directory: Path) -> dict[int, Tensor]:
     Where those of all trials take more than a gigabyte, there is that of trial 0 alone. `StackedModel` takes rows of
     this form.
     """
-    found = dict[int, Tensor]()
+    models = dict[int, Tensor]()
     for path in sorted((directory / "public").glob("models-batch-*.safetensors")):
         tensors = read_tensors(path)
-        found |= dict(zip(tensors[TRIALS].tolist(), tensors[MODELS], strict=True))
-    require(len(found) > 0, f"{directory} holds no final models: accepted is the directory of a finished run")
-    return dict(sorted(found.items()))
+        models |= dict(zip(tensors[TRIALS].tolist(), tensors[MODELS], strict=True))
+    require(len(models) > 0, f"{directory} holds no final models: accepted is the directory of a finished run")
+    return dict(sorted(models.items()))
 
 
 def _names_of_parameters(module: nn.Module) -> list[list[str]]:

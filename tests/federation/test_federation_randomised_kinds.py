@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fl_audit.audits.common.findings_record_guarantee import advantage_of, measured_advantage
+from fl_audit.audits.common.sections_record_guarantee import advantage_of, measured_advantage
 from fl_audit.data.packed_graphs import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.common.findings_guarantee import AdaptiveClippingFinding, ColludersFinding
+from fl_audit.audits.common.sections_clipping import AdaptiveClippingFinding
+from fl_audit.audits.common.sections_colluders import ColludersFinding
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.page.engineer_part import facts_of

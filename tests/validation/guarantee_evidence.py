@@ -8,8 +8,8 @@ from scipy.special import chdtr, chdtrc
 from scipy.stats import binom, kstest, norm
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees
-from fl_audit.audits.identifiability.findings_roc import ScoreAucFinding
+from fl_audit.audits.common.sections_client_guarantees import ClientGuarantees
+from fl_audit.audits.identifiability.sections_roc import ScoreAucFinding
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.mechanism import effective_noise_multiplier
@@ -122,15 +122,7 @@ Evidence = ShownLoss | Scored  # the evidence on a combination that is offered
 
 
 def evidence_of(plan: RunPlan, contents: ReportContents) -> Evidence:
-    """Return the evidence of a run.
-
-    Parameters
-    ----------
-    plan
-        Plan of the run.
-    contents
-        The finished run.
-    """
+    """Return the evidence of a run."""
     return _found(plan, contents.run) if plan.federation.mechanism.knows_llr else _scored(plan, contents)
 
 

@@ -123,12 +123,12 @@ class AuditSection(ConfigSection):
             problem = f"and they are {name_list(self.attacks or ()) or 'none'}"
             raise ValueError(f"{self.named(('attribute',))} needs {guessing} among attacks, {problem}")
         if self.trials < FEWEST_SHADOWS and shadowed:
-            said = f"trials = {self.trials} are too few to be shadow models of each other"
-            raise ValueError(f"{said}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
+            too_few = f"trials = {self.trials} are too few to be shadow models of each other"
+            raise ValueError(f"{too_few}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
         learning = [attack.name for attack in attacks if attack.sees_gradients]
         if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:
-            said = f"targets = {self.targets} are too few to learn from half of them"
-            raise ValueError(f"{said}: accepted with {name_list(learning)} are {FEWEST_KNOWN} and more")
+            too_few = f"targets = {self.targets} are too few to learn from half of them"
+            raise ValueError(f"{too_few}: accepted with {name_list(learning)} are {FEWEST_KNOWN} and more")
         return self
 
     @model_validator(mode="after")

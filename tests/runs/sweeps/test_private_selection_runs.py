@@ -29,9 +29,10 @@ from fl_audit.runs.sweeps.selection import (
     SelectionRule,
     best_of,
     drawn_points,
+    outcome_text,
     run_selection,
+    selection_page,
 )
-from fl_audit.runs.sweeps.selection_page import outcome_text, selection_page
 from fl_audit.runs.sweeps.sweep import run_sweep
 from tests.builders.settings import small_settings
 
