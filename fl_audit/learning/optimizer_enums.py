@@ -19,6 +19,15 @@ class ServerOptimizerKind(StrEnum):
     YOGI = "yogi"
     ADAGRAD = "adagrad"
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether its steps have about the size of the learning rate, whatever the gradients are."""
+        match self:
+            case ServerOptimizerKind.SGD | ServerOptimizerKind.MOMENTUM:
+                return False
+            case ServerOptimizerKind.ADAM | ServerOptimizerKind.YOGI | ServerOptimizerKind.ADAGRAD:
+                return True
+
 
 MEAN_EMBEDDING = "mean-embedding"
 """Name of the built-in model of texts: a vector for each token, the mean of these vectors, and a dense layer."""

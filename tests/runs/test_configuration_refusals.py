@@ -122,6 +122,8 @@ REFUSALS = [
         ({"learning-rate-decay": 1e-9}, "which leaves a step size of 1e-27 in round 4"),
         ({"learning-rate-decay": 0.5, "strategy": "dp-sgd-clients"}, "needs strategy = dp-fedsgd or dp-fedavg"),
         ({"learning-rate-decay": 0.5, "aggregation": "fedadam"}, "learning-rate-decay = 0.5 has no effect"),
+        ({"momentum": 0.5}, "momentum = 0.5 needs optimizer = momentum, and optimizer is sgd"),
+        ({"momentum": 0.5, "optimizer": "adam"}, "momentum = 0.5 needs optimizer = momentum, and optimizer is adam"),
     ),
     # What is not weighed under laplace noise is refused.
     Refusal(
