@@ -18,7 +18,7 @@ from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.numpy_archives import load_npz
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
-from tests.builders.tables import load_table
+from tests.builders.tables import archive, load_table
 from tests.builders.workbooks import write_workbook
 
 ROWS = 30
@@ -183,11 +183,6 @@ def test_bytes_of_no_kind_are_no_text() -> None:
 
 DRAW = np.random.default_rng(0)
 X, Y = DRAW.normal(size=(40, 5, 3)).astype(np.float32), np.arange(40) % 4
-
-
-def archive(**arrays: object) -> str:
-    np.savez("a.npz", **arrays)  # type: ignore[arg-type]
-    return "a.npz"
 
 
 def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:

@@ -48,15 +48,18 @@ FLAT = [measure for measure in Dissimilarity if measure is not Dissimilarity.SSI
 TIED = [measure for measure in FLAT if measure is not Dissimilarity.COSINE]
 
 
+PAIRS = {
+    "inside": rows,
+    "outside": rows,
+    "measure": st.sampled_from(TIED),
+    "farthest": st.booleans(),
+    "share": st.floats(0, 1),
+    "block": st.integers(1, 400),
+}
+
+
 @settings(max_examples=examples(200), deadline=None)
-@given(
-    inside=rows,
-    outside=rows,
-    measure=st.sampled_from(TIED),
-    farthest=st.booleans(),
-    share=st.floats(0, 1),
-    block=st.integers(1, 400),
-)
+@given(**PAIRS)
 def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
     inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int
 ) -> None:
@@ -70,15 +73,7 @@ def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(
-    inside=rows,
-    outside=rows,
-    measure=st.sampled_from(TIED),
-    farthest=st.booleans(),
-    share=st.floats(0, 1),
-    block=st.integers(1, 400),
-    kept=st.integers(1, 9),
-)
+@given(**PAIRS, kept=st.integers(1, 9))
 def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
     inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int, kept: int
 ) -> None:

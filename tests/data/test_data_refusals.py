@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from fl_audit.adjacency import CraftedRecord
 from fl_audit.data.catalogue import DataSpec, load_source
@@ -14,7 +13,7 @@ from fl_audit.data.packed_graphs import pack_graph
 from fl_audit.data.partition import PartitionScheme, partition_records
 from fl_audit.data.record_selection import select_records
 from fl_audit.data.records import Records, encoded_record, single_record, with_crafted
-from tests.builders.refusals import Refusal, assert_refused, refusals
+from tests.builders.refusals import Refusal, refusal_test, refusals
 from tests.builders.tables import load_csv
 from tests.data import test_data_owners as data_owners
 from tests.data import test_data_shokri_tables as data_shokri_tables
@@ -232,8 +231,4 @@ REFUSALS = [
     ),
 ]
 
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=[str(refusal.named) for refusal in REFUSALS])
-def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_refused(refusal)
+test_it_is_refused = refusal_test(REFUSALS)

@@ -49,9 +49,18 @@ from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.verdict.noise_statistics import NoiseStatistics, stride_sizes
+from fl_audit.verdict.verdict import Verdict
 
 MakeContents = Callable[..., ReportContents]
 
+KINDS: dict[Verdict, dict[str, Any]] = {
+    Verdict.CONSISTENT: {"exact": False},
+    Verdict.VIOLATED: {"exact": False, "noise": 0.5, "trials": 800},
+    Verdict.INCONCLUSIVE: {"exact": False, "trials": 1},
+    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
+    Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
+}
+"""Arguments of `make_contents` that give each verdict."""
 DELTA = 0.00123
 CLIPPING_NORM = 3.0
 CLIENTS = 5

@@ -22,14 +22,8 @@ from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_verdict import WEAK, banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import one_in
+from tests.report.conftest import KINDS
 
-KINDS = {
-    Verdict.CONSISTENT: {"exact": False},
-    Verdict.VIOLATED: {"exact": False, "noise": 0.5, "trials": 800},
-    Verdict.INCONCLUSIVE: {"exact": False, "trials": 1},
-    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
-    Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
-}
 STANDINGS = {Verdict.CONSISTENT: ClaimStanding.HELD, Verdict.VIOLATED: ClaimStanding.REFUTED}
 LIMITS = ("epsilon and delta", "gaussian mu", "surer than", "advantage over", "named right", "found as a member")
 MECHANISM = "The mechanism and its implementation"

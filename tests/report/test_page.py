@@ -30,6 +30,7 @@ from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, title_of
 from fl_audit.words import number_text
 from tests.builders.pages import console_text, text_of
+from tests.report.conftest import KINDS
 from tests.report.undrawn_pages import undrawn
 
 
@@ -38,13 +39,6 @@ def opening_of(contents):
     return " ".join(paragraphs(contents))
 
 
-KINDS = {
-    Verdict.CONSISTENT: {"exact": False},
-    Verdict.VIOLATED: {"exact": False, "noise": 0.5},
-    Verdict.INCONCLUSIVE: {"exact": False, "trials": 1},
-    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
-    Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
-}
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
 

@@ -71,23 +71,7 @@ class Trained:
 def train(data: DataSpec, trials: int, targets: int, steps: int, seed: int = 0) -> Trained:
     """Train one model a trial on the targets that its coins chose, by Adam on all of them at once.
 
-    Parameters
-    ----------
-    data
-        Source of the records, which has at least twice as many records as there are targets.
-    trials
-        Number of models.
-    targets
-        Number of targets of each model.
-    steps
-        Number of steps.
-    seed
-        Seed of records, coins and initial weights.
-
-    Raises
-    ------
-    InputError
-        If the source has fewer records.
+    The source needs at least twice as many records as there are targets, or `InputError` is raised.
     """
     pool, draw = load_source(data).pool, np.random.default_rng(seed)
     records, needed = len(pool.labels), 2 * targets
@@ -247,19 +231,7 @@ class AttackRow:
 
 
 def compared(package: str, comparison: PackageComparison, trained: Trained, theirs: Floats) -> AttackRow:
-    """Return a line of the table from the package's scores.
-
-    Parameters
-    ----------
-    package
-        Name of the package.
-    comparison
-        The compared attack and its counterpart in the package.
-    trained
-        The models and targets that both attack.
-    theirs
-        Scores by the package.
-    """
+    """Return a line of the table from the package's scores."""
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
     ours, other, is_in = ours[attacked], theirs[attacked], trained.is_in[attacked]
@@ -283,14 +255,7 @@ def compare(
 ) -> list[AttackRow]:
     """Return the lines of all packages with an interpreter.
 
-    Parameters
-    ----------
-    trained
-        The outputs of the models.
-    interpreters
-        Path of an interpreter for each package, keyed by the package's option; None skips the package.
-    packages
-        The packages.
+    `interpreters` has a path for each package, keyed by the package's option; None skips it.
     """
     rows = list[AttackRow]()
     for package in packages:

@@ -75,12 +75,7 @@ def _mod(rule: ClientRule, share: float) -> Mod:
 def clients_changing(rule: ClientRule, share: float = 1.0) -> ClientApp:
     """Return an app whose clients send a function of their noised contributions.
 
-    Parameters
-    ----------
-    rule
-        What they do to the noised contributions.
-    share
-        Share of the claimed noise that they add; with 1 the guarantee is kept.
+    They add that share of the claimed noise; with 1 the guarantee is kept.
     """
     return build_app(mods=[_mod(rule, share)])
 

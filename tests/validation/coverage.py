@@ -191,14 +191,7 @@ def _covers(play: Play, draw: np.random.Generator) -> bool:
 def measured(statement: Statement, runs: int, search_runs: int) -> list[CoverageLine]:
     """Return the lines of the settings with the worst coverage of a statement, found with draws that are not counted.
 
-    Parameters
-    ----------
-    statement
-        The statement.
-    runs
-        Number of runs of the settings with the worst coverage.
-    search_runs
-        Number of runs of every setting in the search.
+    Every setting of the search has `search_runs`, those with the worst coverage have `runs`.
     """
     plays, key = statement.plays(), list(statement.name.encode())
     numbered = dict(enumerate(plays))

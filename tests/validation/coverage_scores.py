@@ -129,12 +129,7 @@ def cosines(draw: np.random.Generator, canaries: int, mu: float, dimension: int 
 def single_runs(method: OneRunMethod, kind: str) -> Plays:
     """Return plays of a one-run bound where the assumption of its method holds.
 
-    Parameters
-    ----------
-    method
-        Method of the bound.
-    kind
-        Bounded number, "epsilon" or "mu".
+    `kind` is the bounded number, "epsilon" or "mu".
     """
     distributions = [
         (releases.gaussian_mean(mu), mu if kind == "mu" else gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.5, 1.0)

@@ -122,15 +122,7 @@ Evidence = ShownLoss | Scored  # the evidence on a combination that is offered
 
 
 def evidence_of(plan: RunPlan, contents: ReportContents) -> Evidence:
-    """Return the evidence of a run.
-
-    Parameters
-    ----------
-    plan
-        Plan of the run.
-    contents
-        The finished run.
-    """
+    """Return the evidence of a run."""
     return _found(plan, contents.run) if plan.federation.mechanism.knows_llr else _scored(plan, contents)
 
 

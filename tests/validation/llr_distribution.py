@@ -59,14 +59,8 @@ class LlrCheckResult(NamedTuple):
 def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) -> RunPlan:
     """Return the plan of a setting that comes with the package.
 
-    Parameters
-    ----------
-    setting
-        Name of the setting, and where data sets lie.
-    data_dir
-        Directory of the data sets; None is the default place.
-    overrides
-        Settings that differ, each `section.key=value`.
+    `overrides` are settings that differ, each `section.key=value`; without `data_dir` data sets lie in the default
+    place.
     """
     with resources.as_file(resources.files("fl_audit.experiments") / "configs" / f"{setting}.toml") as path:
         return plan_run(load_config(path, list(overrides), str(data_dir) if data_dir else None))
@@ -96,16 +90,7 @@ def study(
 ) -> list[LlrCheckResult]:
     """Run one setting and check the honest insider and the wrong ones.
 
-    Parameters
-    ----------
-    plan
-        Plan of the setting.
-    wrong_trials
-        Number of trials that the wrong insiders read, whose releases are kept; None means all.
-    directory
-        The directory of the run, which must be new.
-    progress
-        The progress display of the run.
+    The wrong insiders read so many trials, whose releases are kept; None means all. The directory must be new.
     """
     kept = min(plan.config.audit.trials, wrong_trials or plan.config.audit.trials)
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})

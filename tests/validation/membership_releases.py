@@ -61,17 +61,8 @@ class CoinMechanism:
     def release(self, draw: np.random.Generator, trials: int, targets: int, shared: float = 0.0) -> CoinAnswers:
         """Return the release, moved by a place of each record's own.
 
-        Parameters
-        ----------
-        draw
-            Generator of coins, places and noise.
-        trials
-            Number of trials, at least 1.
-        targets
-            Number of targets of each trial, at least 1.
-        shared
-            Standard deviation of a shift of all of a trial's confidences together: it makes records of one trial
-            depend on each other and tells nothing of any coin.
+        `shared` is the standard deviation of a shift of all of a trial's confidences together: it makes records of one
+        trial depend on each other and tells nothing of any coin.
         """
         is_in = draw.random((trials, targets)) < 0.5
         place = draw.normal(0, _PLACES, (2, targets))
@@ -110,13 +101,6 @@ def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
     """Return randomised response that reveals a coin, and says so, with probability delta.
 
     No other mechanism with (epsilon, delta)-DP has a larger TPR at any FPR (Kairouz, Oh & Viswanath 2017, section 3).
-
-    Parameters
-    ----------
-    epsilon
-        Epsilon of the response, at least 0.
-    delta
-        Probability with which the coin is revealed, from 0 to 1.
     """
     up = np.exp(epsilon)
 
@@ -233,19 +217,9 @@ def rates_without_leak(
 ) -> RocSummary:
     """Return the rates of an attack on 24 trials whose releases do not depend on coins, and are far from independent.
 
-    Parameters
-    ----------
-    attack
-        Name of the attack, one of `MADE_UP_AUDITS`.
-    apart
-        Whether some trials are kept apart from the shadows. If a target then has too few shadows for the attack,
-        another trial is played.
-    targets
-        Number of targets of each trial. One attack learns from half of them and gets at least 40.
-    confidence
-        Confidence of all intervals together.
-    draw
-        Generator of coins and releases.
+    `attack` is one of `MADE_UP_AUDITS`. With `apart` some trials are kept apart from the shadows; if a target then has
+    too few shadows for the attack, another trial is played. An attack that learns from half of the targets gets at
+    least 40. `confidence` is that of all intervals together.
     """
     targets = max(targets, 40) if attack == "white-box" else targets
     shadows = np.arange(48) >= 24 if apart else None
