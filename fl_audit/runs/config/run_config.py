@@ -120,9 +120,9 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
 def _has_adaptive_steps(training: _Table) -> bool:
     """Return whether the server's steps have about the size of its learning rate, whatever clients send."""
     aggregation = training.get("aggregation")
-    named = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else None
+    aggregation_kind = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else None
     adaptive = [kind for kind in ServerOptimizerKind if kind.is_adaptive]
-    return training.get("optimizer") in adaptive or (named is not None and named.is_adaptive)
+    return training.get("optimizer") in adaptive or (aggregation_kind is not None and aggregation_kind.is_adaptive)
 
 
 _MISSING = f"it names what is claimed ({name_list(PRIVACY_TARGETS, 'or')})"
