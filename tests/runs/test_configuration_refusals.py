@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
-from fl_audit.runs.run import require_runnable
+from fl_audit.runs.run_requirements import require_runnable
 from fl_audit.runs.signed_statement import new_key
 from fl_audit.runs.sweeps.grid import Axis, grid, parse_axis
 from tests.builders.refusals import Refusal, refusal_test, refusals
