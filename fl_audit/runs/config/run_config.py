@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
-from fl_audit.learning.optimizer_enums import ServerOptimizerKind
+from fl_audit.learning.training_enums import ServerOptimizerKind
 from fl_audit.runs.config.audit_section import AuditSection
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.data_section import DataSection
