@@ -12,7 +12,7 @@ from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, ne
 from fl_audit.words import capital, phrase_list
 
 
-def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data: Sequence[str] = ()) -> ItemResult:
+def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str], data: Sequence[str]) -> ItemResult:
     """Return a table and a figure of claims: measured number, interval and verdict of each claim."""
     finite_claims = [claim for claim in claims if isfinite(claim.interval.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(finite_claims))
@@ -82,7 +82,8 @@ def _draw(axes: Axes, claims: Sequence[PaperClaim], limit: float) -> None:
     low_end = min(-0.05 * limit, *filter(isfinite, numbers))
     high_end = max(limit, *filter(isfinite, numbers))
     for index, claim in enumerate(claims):
-        low, high = max(claim.lowest, low_end), min(claim.highest, high_end)
+        low = max(claim.lowest, low_end)
+        high = min(claim.highest, high_end)
         axes.barh(
             index,
             max(high - low, 0.004 * (high_end - low_end)),

@@ -14,7 +14,7 @@ from fl_audit.array_types import Floats, Floats32
 from fl_audit.data import remedies
 from fl_audit.data.label_leaks import label_leak_warnings
 from fl_audit.data.loaded_dataset import DataWarning, first_names_text
-from fl_audit.data.missing_value_words import USUAL_WORDS, is_usual
+from fl_audit.data.missing_values import USUAL_WORDS, is_usual
 from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number
 
 _NINES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
@@ -148,7 +148,8 @@ def _sentinels_of(numbers: Floats) -> list[float]:
     other_numbers = numbers[~np.isin(numbers, present)] if present else numbers[:0]
     if not other_numbers.size or len(np.unique(other_numbers)) < _FEWEST_OTHERS:
         return []
-    low, high = other_numbers.min(), other_numbers.max()
+    low = other_numbers.min()
+    high = other_numbers.max()
     return [sentinel for sentinel in present if sentinel < 0 <= low or sentinel > 3 * high > 0]
 
 
@@ -168,7 +169,8 @@ def _label_warnings(table: ReadTable) -> Iterator[DataWarning]:
 
 
 def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
-    low, high = int(counts.index.min()), int(counts.index.max())
+    low = int(counts.index.min())
+    high = int(counts.index.max())
     if len(counts) > _MOST_DIGITS and high - low < 3 * len(counts):
         text = f"the labels are {len(counts)} whole numbers from {low} to {high}, each of which is a class of its own"
         remedy = remedies.task()

@@ -10,8 +10,9 @@ import numpy as np
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.federation.crafted_records import CraftedMeasures
+from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.findings import Findings, Numbers
-from fl_audit.federation.group_sizes import GroupSizes
+from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.locally_randomised_records import LocalRandomizerGuarantee
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
@@ -22,9 +23,39 @@ from fl_audit.privacy.log_odds_distribution import (
     log_odds_distribution,
 )
 
-Made = TypeVar("Made")
-
 _ROUNDING = 1e-5  # relative difference between two sensitivities that float32 rounding explains
+
+
+@dataclass(frozen=True)
+class GroupSizes:
+    """Sizes of the largest groups in D, e.g. the largest number of records that one client has.
+
+    Sizes that concern users are None if no column identifies users.
+    """
+
+    records_of_client: int
+    records_of_user: int | None = None
+    users_of_client: int | None = None
+    clients_of_user: int | None = None
+    # Number of users in the population sample, with whom users in D are compared; None if it has no users.
+    users_outside: int | None = None
+
+
+def group_sizes(federation: LoadedFederation) -> GroupSizes:
+    """Return the largest number of records per client, records per user, users per client, and clients per user."""
+    outside = federation.population_records.user
+    user = split_of(federation.public).inside.user
+    records = max(len(shard) for shard in federation.shards)
+    if user is None:
+        return GroupSizes(records)
+    users_held = [np.unique(user[shard[shard < len(user)]]) for shard in federation.shards]
+    _, clients = np.unique(np.concatenate(users_held), return_counts=True)
+    users_outside = None if outside is None else len(np.unique(outside))
+    of_user = int(np.unique(user, return_counts=True)[1].max())
+    return GroupSizes(records, of_user, max(map(len, users_held)), int(clients.max()), users_outside)
+
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -120,7 +151,8 @@ class FinishedRun:
         Delta_i is the local sensitivity, and sigma_i the scale of the noise. The ratio is 0 where Delta_i
         is 0.
         """
-        sensitivity, sigma = self.by_trial("local_sensitivity"), self.by_trial("sigma")
+        sensitivity = self.by_trial("local_sensitivity")
+        sigma = self.by_trial("sigma")
         return np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
 
     @cached_property
@@ -153,13 +185,12 @@ class FinishedRun:
         With adaptive clipping it covers the quantile bits too, which tell how many units were within the clipping norm.
         Otherwise it equals `signal`.
         """
-        mechanism, threat_model = self.plan.federation.mechanism, self.plan.federation.threat_model
+        mechanism = self.plan.federation.mechanism
+        threat_model = self.plan.federation.threat_model
         if not mechanism.is_adaptive:
             return self.signal
-        multiplier_both, alone = (
-            1 / mechanism.claimed_multiplier(threat_model),
-            1 / mechanism.round_multiplier(threat_model),
-        )
+        multiplier_both = 1 / mechanism.claimed_multiplier(threat_model)
+        alone = 1 / mechanism.round_multiplier(threat_model)
         return np.where(self.signal > 0, np.sqrt(self.signal**2 + multiplier_both**2 - alone**2), 0.0)
 
     @cached_property
@@ -171,7 +202,8 @@ class FinishedRun:
         noise scaled to the global sensitivity, the differing record's gradient must have been clipped in every round.
         False without a claim or an insider, and with adaptive clipping.
         """
-        mechanism, threat_model = self.plan.federation.mechanism, self.plan.federation.threat_model
+        mechanism = self.plan.federation.mechanism
+        threat_model = self.plan.federation.threat_model
         # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
         if not self.plan.has_guarantee or not self.has_insider or not mechanism.knows_llr or mechanism.is_adaptive:
             return False
@@ -212,5 +244,6 @@ class FinishedRun:
         if (guarantee := self.plan.guarantee) is None or not self.plan.federation.mechanism.knows_llr:
             return {}
         truths = {1: TrueHypothesis.PRESENT, 0: TrueHypothesis.ABSENT}
-        events, adjacency = guarantee.claim.events, guarantee.adjacency
+        events = guarantee.claim.events
+        adjacency = guarantee.adjacency
         return {bit: log_odds_distribution(events, adjacency, truth, fine=False) for bit, truth in truths.items()}

@@ -16,19 +16,17 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Floats32, Integers
 from fl_audit.data.attribute_to_infer import with_values
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.crafted_records import with_crafted
 from fl_audit.data.partition import users_of
-from fl_audit.data.records import Records
+from fl_audit.data.records import Records, with_crafted
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import HeldOut, held_out_of, outside_of, shards_of, split_of, victim_of
-from fl_audit.federation.model_check_records import probe_records
-from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
-from fl_audit.federation.record_tensors import Examples, model_for
+from fl_audit.federation.record_tensors import Examples, model_for, probe_records
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.frozen_backbones import load_core
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.mechanisms.noise_draws import number_of_directions, orthonormal_directions
 from fl_audit.randomness import Purpose, generator
 from fl_audit.torch_device import settle_device
 
@@ -240,7 +238,8 @@ class LoadedFederation:
         """Return the records of a client's shard that belong to no target, and so are in every trial; cached."""
         if (client, False) not in self._held:
             # Most clients hold no target. The whole shard is then returned, and not copied.
-            whole, stays = self.shard(client), ~self.differs(client)
+            whole = self.shard(client)
+            stays = ~self.differs(client)
             self._held[client, False] = whole if stays.all() else whole.take(np.flatnonzero(stays))
         return self._held[client, False]
 
@@ -259,7 +258,8 @@ class LoadedFederation:
         if client in self._raw:
             return self._raw[client]
         assert self.raw is not None, "a federation with a randomizer keeps the records"
-        shard, instead = self.raw.inside.features[self.shards[client]], self.raw.replacement
+        shard = self.raw.inside.features[self.shards[client]]
+        instead = self.raw.replacement
         is_alone = client != self.victim or instead is None
         return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
@@ -276,7 +276,8 @@ class LoadedFederation:
         """Return whether each record of a client's shard is in the training set of each trial, bool (trials,
         records)."""
         is_held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
-        marks, own_targets = self.differs(client), self.targets[list(self.targets_of(client))]
+        marks = self.differs(client)
+        own_targets = self.targets[list(self.targets_of(client))]
         is_held[:, marks] = membership.is_in[:, np.searchsorted(own_targets, self.unit_of_records(client)[marks])]
         return is_held
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
+from fl_audit.federation.findings import json_of
 from fl_audit.federation.result_columns import ResultTable, columns_of
 
 _KEYS = {
@@ -84,6 +85,13 @@ class Timing:
         """
         return cls(**{field.name: noted.get(field.name) for field in fields(cls)})
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the timing as a dict with the one key `timing`, for `summary.json`.
+
+        This key is the only one that differs when the same run is repeated.
+        """
+        return {"timing": json_of(self)}
+
 
 def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
     """Return quantiles of a column over the trials of each round.
@@ -122,7 +130,8 @@ class NonPrivateAccuracy:
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "NonPrivateAccuracy":
         """Build the accuracies from the dict that `to_json` returned."""
-        rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
+        rounds = tuple(map(int, values["rounds"]))
+        accuracy = tuple(map(float, values["accuracy"]))
         if len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
         metrics = {str(name): float(value) for name, value in (values.get("metrics") or {}).items()}
@@ -167,8 +176,10 @@ class Provenance:
             raise ValueError("no session was noted")
         for session in sessions:
             datetime.fromisoformat(session.began)
-        data, shards = stored["data"], stored.get("shards")
-        keyed, pool = bool(stored.get("data_is_keyed", False)), stored.get("pool")
+        data = stored["data"]
+        shards = stored.get("shards")
+        keyed = bool(stored.get("data_is_keyed", False))
+        pool = stored.get("pool")
         return cls(
             sessions, data and str(data), shards and tuple(int(size) for size in shards), keyed, pool and int(pool)
         )

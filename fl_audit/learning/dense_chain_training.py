@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
 from fl_audit.learning.layers import dense_outputs
-from fl_audit.learning.losses import PLAIN_LOSS, TrainingLoss, label_targets
+from fl_audit.learning.losses import TrainingLoss, label_targets
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import ParameterLayout
 
@@ -78,7 +78,8 @@ def dense_chain(
     is_flat = len(feature_shape) == 1
     for name, module_part in _parts(module, ""):
         layer_type = None if _is_altered(module_part) else type(module_part)  # a subclass may compute anything
-        weight, bias = columns.get(f"{name}.weight"), columns.get(f"{name}.bias")
+        weight = columns.get(f"{name}.weight")
+        bias = columns.get(f"{name}.bias")
         # Nothing of a dense layer may be frozen, and its weights have to be its own.
         if (
             isinstance(module_part, nn.Linear)
@@ -128,8 +129,8 @@ def chain_updates(
     rate: float,
     batches: Sequence[Integers],
     trials_together: Callable[[int], int],
-    proximal_rate: float = 0.0,
-    loss: TrainingLoss = PLAIN_LOSS,
+    proximal_rate: float,
+    loss: TrainingLoss,
 ) -> Tensor:
     """Return models before local SGD minus models after it, for a chain of dense layers, float32 (trials, parameters).
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fl_audit.audits.common.findings_released_model import FEW_NATS, EpsilonStarFinding
+from fl_audit.audits.common.findings_epsilon_star import FEW_NATS, EpsilonStarFinding
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, cautions_for_reader
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.engineer_part import engineer_part, next_step
@@ -19,7 +19,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
 from fl_audit.words import percent
 from tests.builders.pages import console_text
-from tests.report.test_claim_standing import KINDS
+from tests.report.conftest import KINDS
 
 
 def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -> ReportContents:

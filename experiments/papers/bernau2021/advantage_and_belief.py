@@ -15,22 +15,20 @@ from scipy.special import logit, ndtr
 from fl_audit.array_types import Floats
 from fl_audit.experiments.papers import plot_style, statistics
 from fl_audit.experiments.papers.bernau2021.discrepancies import explained
-from fl_audit.experiments.papers.bernau2021.insider_results import (
-    claimed_mu,
-    expected_advantage,
-    floored_share,
-    is_local,
-    letters,
-    mu_of_trials,
-    run_row,
-)
 from fl_audit.experiments.papers.bernau2021.insider_runs import (
     CANDIDATES,
     MAIN_BELIEF,
     MAIN_REPETITIONS,
     PRINTED,
     SENSITIVITIES,
+    claimed_mu,
+    expected_advantage,
+    floored_share,
+    is_local,
+    letters,
     main_runs,
+    mu_of_trials,
+    run_row,
 )
 from fl_audit.experiments.papers.bernau2021.sensitivities import short_title
 from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, table
@@ -55,7 +53,8 @@ def table_2(paper_runs: StoredPaperRuns) -> ItemResult:
         runs = main_runs(dataset)
         pairs = [identified(paper_runs[run]) for run in runs]
         rows += [row for pair in pairs for row in pair]
-        upper, lower = panels[0][column], panels[1][column]
+        upper = panels[0][column]
+        lower = panels[1][column]
         for index, (panel, name) in enumerate(((upper, "Advantage"), (lower, "delta' (share of beliefs)"))):
             _draw(panel, runs, [pair[index] for pair in pairs])
             finish_axes(panel, "" if index else short_title(dataset), "", name if column == 0 else "")

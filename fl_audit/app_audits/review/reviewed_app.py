@@ -54,8 +54,7 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     app = read_app(directory)
     nodes_named = options.clients or app.nodes
     captured = capture_strategy(app, nodes_named or USUAL_NODES, stand_ins)
-    # One round is enough to detect releases without noise, and to measure the duration of a round.
-    app_claim = reviewed_claim(captured, options, rounds=1)
+    app_claim = reviewed_claim(captured, options)
     mentions = find_record_privacy_mentions(app.directory)
     inside: Assessment | None = None
     inside_unseen = ""
@@ -110,8 +109,10 @@ def _inspected(
         return None, str(error)
 
 
-def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: int) -> StatedAppClaim:
-    """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app."""
+def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions) -> StatedAppClaim:
+    """Return the reviewer's privacy claim for one round, if there is one, and otherwise the claim found in the app."""
+    # One round is enough to detect releases without noise, and to measure the duration of a round.
+    rounds = 1
     adjacency = None if options.adjacency is None else Adjacency(options.adjacency)
     stated_claim = stated_by(
         captured.start.strategy, [mod.mod for mod in captured.mods], adjacency, rounds, options.delta

@@ -2,15 +2,14 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, GetJsonSchemaHandler, Strict, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
 
 from fl_audit.learning.metric_names import Metric
-from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
+from fl_audit.learning.training_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, OneOr, RegisteredOrOwn, Size
+from fl_audit.runs.config.setting_types import Choice, Count, NamesInSchema, OneOr, RegisteredOrOwn, Size
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
 
 MOST_ROUNDS = 10**6
@@ -18,6 +17,8 @@ MOST_ROUNDS = 10**6
 DEFAULT_ROUNDS = 30
 USUAL_LEARNING_RATES = (0.005, 1.0)
 """Step size of the server if none is given: with gradients of records, and where clients train."""
+USUAL_MOMENTUM = 0.9
+"""Share of the last step that is kept if none is given."""
 Strategy = Literal["dp-fedsgd", "dp-fedavg", "dp-sgd-clients"]
 OF_LOCAL_TRAINING = ("local-epochs", "local-steps", "local-batch", "local-learning-rate")
 OF_CLIENTS = ("cohort",)
@@ -47,14 +48,6 @@ def _sampling(value: str) -> str:
     return value
 
 
-class _SamplingNameSchema:
-    """JSON schema of the setting `sampling`: the names of all rules that are registered when the schema is made."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"enum": [*PARTICIPATIONS], "type": "string"}
-
-
 class TrainingSection(ConfigSection):
     """Section [training]: strategy, rounds, sampling, local training and the server's optimizer.
 
@@ -73,7 +66,7 @@ class TrainingSection(ConfigSection):
     1, or by `expected-batch`."""
     expected_batch: Count | None = None
     """Instead of `sampling-rate`: mean number of records in a round."""
-    sampling: Annotated[str, AfterValidator(_sampling), _SamplingNameSchema] | None = None
+    sampling: Annotated[str, AfterValidator(_sampling), NamesInSchema(lambda: PARTICIPATIONS)] | None = None
     """Rule that decides who takes part in a round; left out, by the other settings: everybody where there are none."""
     cohort: Count | None = None
     """Number of clients in a round, in a public order, with `dp-fedavg`; left out, all."""
@@ -117,10 +110,10 @@ class TrainingSection(ConfigSection):
     client_metrics: bool = False
     """Whether metrics are computed on the training records too, together and by client; they are not private."""
     learning_rate: Size = 0.005
-    """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
+    """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`, `yogi` and `adagrad`)."""
     optimizer: Choice[ServerOptimizerKind] = ServerOptimizerKind.SGD
     """Rule by which the server moves the model."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    momentum: Annotated[float, Field(ge=0, lt=1)] = USUAL_MOMENTUM
     """Share of the last step that `momentum` keeps."""
 
     @model_validator(mode="before")
@@ -143,19 +136,26 @@ class TrainingSection(ConfigSection):
             if (idle := self.given_keys(settings)) and self.strategy not in strategies:
                 needed = " or ".join(strategies)
                 raise ValueError(f"{self.named(idle)} needs strategy = {needed}, and strategy is {self.strategy}")
-        self._aggregation_goes_together()
+        self._server_step_goes_together()
         return self
 
-    def _aggregation_goes_together(self) -> None:
-        """Raise `ValueError` if a setting has no effect on the aggregation, which takes the place of the optimizer."""
+    def _server_step_goes_together(self) -> None:
+        """Raise `ValueError` if a setting has no effect on the optimizer, or on the aggregation in its place."""
         if self.aggregation is None:
+            if self.optimizer is not ServerOptimizerKind.MOMENTUM and self.momentum != USUAL_MOMENTUM:
+                needed = f"{self.named(['momentum'])} needs optimizer = {ServerOptimizerKind.MOMENTUM}"
+                raise ValueError(f"{needed}, and optimizer is {self.optimizer}")
             return
         aggregation = AGGREGATIONS.get(self.aggregation)
         used = set() if aggregation is None else set(aggregation.arguments.values())
         if self.learning_rate_decay is not None and self.strategy == "dp-fedsgd":
             effect = f"{self.named(['learning-rate-decay'])} has no effect with aggregation = {self.aggregation}"
             raise ValueError(f"{effect}, which makes the server's step: leave it out")
-        expected = {"optimizer": (ServerOptimizerKind.SGD,), "momentum": (0.9,), "learning-rate": USUAL_LEARNING_RATES}
+        expected = {
+            "optimizer": (ServerOptimizerKind.SGD,),
+            "momentum": (USUAL_MOMENTUM,),
+            "learning-rate": USUAL_LEARNING_RATES,
+        }
         for setting, usual in expected.items():
             if setting not in used and getattr(self, setting.replace("-", "_")) not in usual:
                 effect = f"{self.named([setting])} has no effect with aggregation = {self.aggregation}"

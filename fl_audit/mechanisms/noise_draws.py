@@ -1,6 +1,7 @@
-"""Draw the share of the noise that one client adds, and add noise to sums."""
+"""Draw the shares of the noise that clients add, and the public directions along which noise is measured."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -46,3 +47,25 @@ def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
         Standard deviation of the noise of each trial, shape (trials,).
     """
     return total.addcmul_(standard_normals, torch.from_numpy(sigma).float().unsqueeze(1))
+
+
+def number_of_directions(parameters: int) -> int:
+    """Return the number of directions along which a model's noise is measured: 16, or half its parameters if fewer."""
+    return min(16, parameters // 2)
+
+
+@lru_cache(maxsize=4)
+def orthonormal_directions(data_seed: int, size: int, count: int) -> Tensor:
+    """Return random orthonormal directions as the columns of a matrix, float32 (size, count); cached.
+
+    Parameters
+    ----------
+    data_seed
+        Public seed of the data.
+    size
+        Length of each direction.
+    count
+        Number of directions, at most `size`.
+    """
+    draws = generator(data_seed, Purpose.PUBLIC_DIRECTIONS).standard_normal((size, count))
+    return torch.from_numpy(np.linalg.qr(draws)[0]).float()

@@ -1,18 +1,13 @@
 """Crafted records, held against gradients of single examples that torch computes by itself."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
-from fl_audit.learning.record_crafting import (
-    CraftedFeatures,
-    CraftingProblem,
-    CraftingStarts,
-    FeatureBounds,
-    craft_opposite,
-    craft_record,
-)
+from fl_audit.federation.crafted_records import CraftingProblem, FeatureBounds, craft_opposite, craft_record
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.stacked_model import StackedModel
 
 FEATURES, CLASSES, NORM = 12, 3, 1.5
@@ -23,8 +18,8 @@ def _network(classes: int = CLASSES) -> nn.Module:
     return nn.Sequential(nn.Linear(FEATURES, 6), nn.Tanh(), nn.Linear(6, classes))
 
 
-def _gradient(network: nn.Module, found: CraftedFeatures) -> Tensor:
-    loss = nn.functional.cross_entropy(network(found.features.unsqueeze(0)), torch.tensor([found.label]))
+def _gradient(network: nn.Module, record: Examples) -> Tensor:
+    loss = nn.functional.cross_entropy(network(record.features), record.labels)
     return torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(network.parameters()))])
 
 
@@ -38,14 +33,18 @@ def _scene(network: nn.Module, binary: bool = False) -> CraftingProblem:
     )
 
 
-def _starts(count: int, classes: int = CLASSES) -> CraftingStarts:
+def _starts(count: int, classes: int = CLASSES) -> Examples:
     source = torch.Generator().manual_seed(1)
-    return CraftingStarts(torch.rand(count, FEATURES, generator=source), torch.arange(count) % classes)
+    return Examples(torch.rand(count, FEATURES, generator=source), torch.arange(count) % classes)
+
+
+def _single_records(examples: Examples) -> list[Examples]:
+    return [examples.take(np.array([number])) for number in range(examples.count)]
 
 
 def _others(network: nn.Module, classes: int = CLASSES) -> Tensor:
     """Return the sum of clipped gradients of some records, one by one."""
-    found = (_gradient(network, CraftedFeatures(x, int(y))) for x, y in zip(*_starts(20, classes), strict=True))
+    found = (_gradient(network, record) for record in _single_records(_starts(20, classes)))
     return torch.stack([one * min(1.0, NORM / float(one.norm())) for one in found]).sum(0)
 
 
@@ -64,17 +63,17 @@ def test_a_crafted_record_is_clipped_and_at_right_angles_to_all_others(binary: b
     assert float(found.features.max()) <= 2.0
     at_an_end = (found.features == -0.5) | (found.features == 2.0)
     assert not binary or bool(at_an_end[::2].all())
-    usual = [abs(float(nn.functional.cosine_similarity(_gradient(network, CraftedFeatures(x, int(y))), others, dim=0)))
-             for x, y in zip(*_starts(20), strict=True)]  # fmt: skip
+    ordinary = [_gradient(network, record) for record in _single_records(_starts(20))]
+    usual = [abs(float(nn.functional.cosine_similarity(gradient, others, dim=0))) for gradient in ordinary]
     assert min(usual) > abs(cosine)
 
 
 def test_where_no_gradient_can_be_clipped_the_longest_is_returned() -> None:
     network = _network()
     scene = _scene(network)
-    far = CraftingProblem(scene.model, scene.models, 1e3, scene.box)
+    far = CraftingProblem(scene.model, scene.models, 1e3, scene.bounds)
     found, others = craft_record(far, _others(network).unsqueeze(0), _starts(6)), _starts(6)
-    lengths = [float(_gradient(network, CraftedFeatures(x, int(y))).norm()) for x, y in zip(*others, strict=True)]
+    lengths = [float(_gradient(network, record).norm()) for record in _single_records(others)]
     assert float(_gradient(network, found).norm()) > 1.5 * max(lengths)
 
 
@@ -103,6 +102,6 @@ class _Detached(nn.Module):
 def test_a_model_without_a_gradient_in_its_features_is_refused() -> None:
     scene = _scene(_network())
     model = StackedModel(_Detached(), (FEATURES,))
-    blind = CraftingProblem(model, torch.zeros(1, CLASSES), NORM, scene.box)
+    blind = CraftingProblem(model, torch.zeros(1, CLASSES), NORM, scene.bounds)
     with pytest.raises(InputError, match="not differentiable"):
         craft_record(blind, torch.ones(1, CLASSES), _starts(2))
