@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.array_files import read_arrays
+from fl_audit.array_files import open_tensors, read_arrays
 from fl_audit.array_types import Floats, finite
 from fl_audit.audits.canaries.bounds import OneRunBound, one_run_bound
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
@@ -26,7 +26,6 @@ from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon
 from fl_audit.statistics.claim_comparisons import FAMILY_LEVEL
 from fl_audit.statistics.lower_bound_methods import ScoreDistribution
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds
-from fl_audit.tensor_files import open_tensors
 from fl_audit.verdict.verdict import Verdict
 
 Bound = LowerBound | OneRunBound
