@@ -28,7 +28,7 @@ from fl_audit.clients.owner_contributions import contribute, contribute_as_victi
 from fl_audit.clients.request import Request, trained_together
 from fl_audit.clients.request import announce_calls as announce_calls
 from fl_audit.errors import InputError
-from fl_audit.federation.local_dpsgd_updates import private_steps, trained_privately
+from fl_audit.federation.local_dpsgd import private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.glibc_allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
@@ -201,7 +201,7 @@ def answer_loss_range(message: Message, context: Context) -> Message:
     """Return a data owner's reply with the number, minimum and maximum of its losses under each trial's model."""
     request = Request(message, context)
     joint_range = moments.joint_range(
-        [moments.range_of(losses).where(is_member) for losses, is_member in request.losses()]
+        [moments.where_trained(moments.range_of(losses), is_member) for losses, is_member in request.losses()]
     )
     return request.reply({Key.COUNT: joint_range.count, Key.LOW: joint_range.low, Key.HIGH: joint_range.high})
 
@@ -210,7 +210,10 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
     """Return a data owner's reply with the moments of its scores, transformed losses, under each trial's model."""
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)
-    owner_moments = [moments.moments_of(losses, low, high).where(is_member) for losses, is_member in request.losses()]
+    owner_moments = [
+        moments.where_trained(moments.moments_of(losses, low, high), is_member)
+        for losses, is_member in request.losses()
+    ]
     joint_moments = moments.joint_moments(owner_moments)
     summary: dict[str, Floats | None] = {
         Key.COUNT: joint_moments.count,

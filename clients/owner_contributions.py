@@ -10,11 +10,11 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats
 from fl_audit.federation.contributions import ContributionByTrial, RoundContext, contributed, differing_contributions
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness
+from fl_audit.federation.local_dpsgd import ClientRandomness
 from fl_audit.federation.locally_randomised_records import LocallyRandomisedRecords
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.mechanisms.likelihood_ratio import local_sensitivity
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 
 
 @dataclass(frozen=True)

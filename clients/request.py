@@ -24,7 +24,7 @@ from fl_audit.clients.owner_contributions import LocalTrainingInput
 from fl_audit.federation.contributions import ContributionByTrial, RoundContext, contributed_together, trains_together
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness
+from fl_audit.federation.local_dpsgd import ClientRandomness
 from fl_audit.federation.locally_randomised_records import randomised_shard
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.message_keys import Key, MessageRecordName, models_key, unpack_participation

@@ -1,4 +1,4 @@
-"""Read NumPy files (.npy) and archives (.npz) of users; sizes are checked in the headers before memory is taken."""
+"""Read NumPy files (.npy), archives (.npz) and files of tensors of users, whose sizes are checked first."""
 
 import io
 import zipfile
@@ -6,20 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+from safetensors import safe_open
 
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import LARGEST_FILE, open_file, readable, require_size
 from fl_audit.words import name_list
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _ZIP = b"PK"
 _NPY = b"\x93NUMPY"
 _ENCRYPTED = 1  # flag of a member of a zip archive
 _SUFFIX = ".npy"
+_LARGEST = 2**63  # a file of tensors is not compressed, and takes no more memory than it has bytes
 
 
 def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
@@ -120,3 +125,18 @@ def _loaded(file: IO[bytes]) -> NDArray[np.generic]:
 def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     """Return all arrays of a NumPy archive (.npz), by name."""
     return read_archive(path, archive_names(path))
+
+
+@contextmanager
+def open_tensors(path: Path) -> Iterator[Any]:
+    """Yield an open safetensors file; errors of the block become an `InputError` about the file."""
+    with readable(path, "no file of tensors that can be read", "a complete file"):
+        open_file(path, _LARGEST).close()
+        with safe_open(path, "pt") as file:
+            yield file
+
+
+def read_tensors(path: Path) -> dict[str, "Tensor"]:
+    """Return the tensors in a safetensors file by name; raise `InputError` if the file cannot be read."""
+    with open_tensors(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -18,11 +18,7 @@ def exactly_html(number: float | None, text: str) -> Markup:
 
 
 def html_table(
-    rows: Iterable[Sequence[str]],
-    title: str = "",
-    notes: Iterable[str] = (),
-    columns: Sequence[str] = (),
-    look: str = "",
+    rows: Iterable[Sequence[str]], title: str, notes: Iterable[str] = (), columns: Sequence[str] = (), look: str = ""
 ) -> str:
     """Return an HTML table whose first column names the rows.
 

@@ -38,7 +38,7 @@ def largest_kept(is_kept: Callable[[float], bool], start: float) -> float:
     return 1 / high
 
 
-def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float = 0.0) -> float:
+def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float) -> float:
     """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
 
     False position in logarithms (Illinois) needs few evaluations of slow functions. The search ends at a number at

@@ -33,17 +33,11 @@ class SentModule:
         return Path(self.path).name == "__init__.py"
 
 
-@dataclass(frozen=True)
-class SentModules:
-    """Modules to be sent to another process, which can import them after it has called this object."""
-
-    modules: dict[str, SentModule]  # modules by their dotted names
-
-    def __call__(self) -> None:
-        """Make the modules importable in this process, before its own modules of the same names."""
-        is_known = any(isinstance(finder, _Finder) and finder.modules == self.modules for finder in sys.meta_path)
-        if self.modules and not is_known:
-            sys.meta_path.insert(0, _Finder(self.modules))
+def make_importable(modules: dict[str, SentModule]) -> None:
+    """Make modules, by their dotted names, importable in this process, before its own modules of the same names."""
+    is_known = any(isinstance(finder, _Finder) and finder.modules == modules for finder in sys.meta_path)
+    if modules and not is_known:
+        sys.meta_path.insert(0, _Finder(modules))
 
 
 class _Finder(MetaPathFinder, InspectLoader):
@@ -70,9 +64,10 @@ class _Finder(MetaPathFinder, InspectLoader):
         return self.source_to_code(module.source, module.path)
 
 
-def sent_modules(names: Iterable[str]) -> SentModules:
-    """Return the user's modules named by `package.module:name`, with all modules in the same directories.
+def sent_modules(names: Iterable[str]) -> dict[str, SentModule]:
+    """Return the sources, by dotted name, of the user's modules that are named by `package.module:name`.
 
+    All modules in the same directories are included.
     The modules must be imported already; names of another form are ignored. Installed modules are left out, because
     every process must have them installed. Raises `InputError` if the modules are too large.
     """
@@ -88,7 +83,7 @@ def sent_modules(names: Iterable[str]) -> SentModules:
     size, beside = sum(len(module.source) for module in modules.values()), ", ".join(sorted(tops))
     accepted = f"accepted are {_MOST_CHARACTERS:,}, so keep them in a directory of their own"
     require(size <= _MOST_CHARACTERS, f"the modules beside {beside} are {size:,} characters: {accepted}")
-    return SentModules(modules)
+    return modules
 
 
 def _directory(top: str) -> Path | None:

@@ -222,10 +222,10 @@ def rounded(
     exact, low_end, high_end = map(scale.exact, numbers)
     decimals = _decimals_of_width(low_end, high_end, exact, scale.digits)
     for claimed in _written(exact_claim, None if exact_claim is None else _decimals_of(exact_claim, scale.digits)):
-        told = [scale.rounded_text(number, decimals, exact_claim, claimed) for number in numbers]
-        if all(text is not None for text in told):
+        texts_written = [scale.rounded_text(number, decimals, exact_claim, claimed) for number in numbers]
+        if all(text is not None for text in texts_written):
             break
-    texts = [text or MISSING for text in told]
+    texts = [text or MISSING for text in texts_written]
     if is_unlimited(low):
         texts[1] = NO_LIMIT
     if is_unlimited(high):

@@ -17,18 +17,19 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attacks.registry import attacks_named
-from fl_audit.audits.membership.attribute_of_plan import attribute_of
+from fl_audit.audits.membership.attribute_inference import attribute_of
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import ClientReplay
 from fl_audit.clients.app import app as honest_client_app
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.observed_rounds import InsiderView, ServerRound, stored_tensors
+from fl_audit.federation.observed_rounds import ServerRound, stored_tensors
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
+from fl_audit.mechanisms.threat_model import InsiderView
 from fl_audit.server import release_evaluation as evaluation
 from fl_audit.server import release_findings
 from fl_audit.server.release_findings import ClientMetrics, OnRelease, ReleaseFinding, ReleaseWithOutputs

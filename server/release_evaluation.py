@@ -18,7 +18,7 @@ from torch import Tensor
 from fl_audit.array_packing import unpack
 from fl_audit.array_types import Flags, Floats, Floats32, Integers
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.server.release_findings import ReleaseFinding, ReleaseWithOutputs
 from fl_audit.strategies.secret_draws import SeededChallenger

@@ -18,8 +18,8 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.yeom_attack import membership_attack, record_membership_guess
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.metric_names import (
     CLIENT_CLASSES,
     WORST_CLIENT,

@@ -7,15 +7,15 @@ from typing import assert_never
 from fl_audit.array_types import Floats
 from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
-from fl_audit.federation.federation_enums import EpsilonStarLocation
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_updates import private_steps
-from fl_audit.federation.noise_measurement_directions import number_of_directions
+from fl_audit.federation.local_dpsgd import private_steps
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.noise_draws import number_of_directions
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.released_model.parametric_star import StarSettings
+from fl_audit.released_model.star_methods import EpsilonStarLocation
 from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries
 from fl_audit.strategies.queries import AccountantStateCollector, RunQueries
 from fl_audit.strategies.release_scoring import (

@@ -18,9 +18,8 @@ from fl_audit.audits.membership.record_confidences import label_log_probability,
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.attribute_to_infer import AttributeToInfer
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.result_columns import ResultTable, columns_of
+from fl_audit.federation.result_columns import ResultTable, Table, TrialBatchColumns, columns_of, nan_columns
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.federation.trial_batch_columns import Table, TrialBatchColumns, nan_columns
 from fl_audit.server.release_findings import ReleaseWithOutputs
 from fl_audit.server.user_epsilon_star import means_by_unit
 from fl_audit.trial_batches import TrialBatch

@@ -14,8 +14,8 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
 from fl_audit.server.release_findings import ReleaseWithOutputs
 

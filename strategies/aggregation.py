@@ -75,10 +75,10 @@ def own_strategy(name: str) -> Strategy:
     return strategy
 
 
-def require_playable(federation: Federation, strategy: Strategy | None = None) -> None:
+def require_playable(federation: Federation, strategy: Strategy | None) -> None:
     """Raise `InputError` if the aggregation of a federation cannot be made, or cannot act on what it would get.
 
-    `strategy`: The user's own strategy, if it was made already; its factory is not called again.
+    `strategy`: The user's own strategy, if it was made already, so that its factory is not called again; else None.
     """
     if strategy is None:
         new_strategy(federation)

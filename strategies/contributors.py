@@ -18,7 +18,7 @@ from fl_audit.array_packing import pack
 from fl_audit.array_types import Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
+from fl_audit.federation.local_dpsgd import ClientRandomness, step_sample
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.message_keys import Key, MessageRecordName, models_key, pack_participation

@@ -20,7 +20,7 @@ from flwr.app import Array, ArrayRecord, Message
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
 from fl_audit.errors import FederationError
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.message_keys import Key, NonTrainingQuery, models_key
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.released_model.loss_moments import LossRange, ScoreMoments

@@ -20,7 +20,7 @@ from fl_audit.audits.audit import ClientRole
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, trained_privately
+from fl_audit.federation.local_dpsgd import ClientRandomness, trained_privately
 from fl_audit.federation.unit_contributions import (
     CheckedCell,
     ContributionTotals,
@@ -29,7 +29,7 @@ from fl_audit.federation.unit_contributions import (
     rounding_of_passes,
 )
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.randomness import Purpose, generator
@@ -38,7 +38,7 @@ from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin
 from fl_audit.strategies.received_contributions import UnnoisedRoundSum
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
-from fl_audit.verdict.exact_rows import MODELS, WHOLE, ExactRow, ExactRowKind
+from fl_audit.verdict.exact_questions import MODELS, WHOLE, ExactRow, ExactRowKind
 
 _EVERY = 150  # one trial-round of so many is checked, which costs about 2 % of the time of a run
 _MOST = 6  # most trial-rounds of one batch that are checked

@@ -9,10 +9,12 @@ the secret, or on anything else of a trial, other releases come out.
 
 A release that does not follow from the noised sums may have noise that the server draws elsewhere. Then copies take the
 step with sums that are moved by known amounts. If the release moves by the same amounts and its values lie on no grid,
-it is a sum with noise, which can be tested as it is; otherwise its noise is not known.
+it is a sum with noise, which can be tested as it is; otherwise its noise is not known. The noise need not be the same
+in every step, so a server may draw it from a source that nobody else can repeat.
 """
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -23,12 +25,17 @@ import torch
 from torch import Tensor
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.mechanisms.noise_addition import add_noise
+from fl_audit.mechanisms.noise_draws import add_noise
 from fl_audit.mechanisms.noises.mechanism_noise import Normals, ServerNoiseDraws
-from fl_audit.strategies.sums_with_noise import is_sum_with_noise
+from fl_audit.randomness import Purpose, generator
 from fl_audit.trial_batches import TrialBatch
 
 _FEWEST_OF_A_SIDE = 16  # trials with D, and with D', from which a rule that follows the secret is told from others
+_FAR = 1000.0  # standard deviations of the noise by which sums are moved at least, at random in either direction
+_NOISE = 30.0  # standard deviations of the claimed noise that the noise of one value never exceeds
+_VALUES, _MOST_STEPS = 1024, 32  # values of a trial that are searched for equal ones, and steps that are made for them
+_EQUAL = 0.02  # largest share of values that may be equal to another one; of 32-bit numbers about one in 10,000 is
+_FEW_DIGITS = 0.5  # largest share of values that may have zeros at the end; of random numbers 1 in 256 has
 
 
 class NoisingServer(Protocol):
@@ -49,6 +56,8 @@ class NoisingServer(Protocol):
 
 Change = Callable[[NoisingServer, Tensor], Tensor]
 """Function from a server and an order of the trials to what the server makes of their values in this order."""
+ReorderedCopy = tuple[NoisingServer, Tensor]
+"""A copy of a server, and the trial that stands in each of its places, (trials,)."""
 
 
 class ReleaseOrigin(StrEnum):
@@ -98,21 +107,10 @@ class RecordedDraws:
     drawn: list[Tensor] = field(default_factory=list)
     deviations: list[Floats] = field(default_factory=list)  # standard deviations of the noise made of the draws
 
-    def next(self, normals: Normals, server_round: int) -> Tensor:
+    def __call__(self, normals: Normals, server_round: int) -> Tensor:
         """Return the next draws, and remember them."""
-        self.drawn.append(self.draws.next(normals, server_round))
+        self.drawn.append(self.draws(normals, server_round))
         return self.drawn[-1]
-
-
-@dataclass(frozen=True)
-class _NoNoise:
-    """Draws of 0, which leave sums as they are."""
-
-    shape: tuple[int, int]
-
-    def next(self, normals: Normals, server_round: int) -> Tensor:
-        """Return zeros, float32 (trials, parameters)."""
-        return torch.zeros(self.shape)
 
 
 @dataclass(frozen=True)
@@ -124,10 +122,8 @@ class StepReplay:
     """
 
     plain: NoisingServer  # copy whose trials are those of the server
-    exchanged: NoisingServer | None = None  # copy whose trials stand in places of other secrets; None for no such copy
-    within: NoisingServer | None = None  # copy whose trials stand in places of the same secret; None for no such copy
-    order: Tensor = field(default_factory=lambda: torch.empty(0))  # trial in each place of `exchanged`, (trials,)
-    own_order: Tensor = field(default_factory=lambda: torch.empty(0))  # trial in each place of `within`, (trials,)
+    exchanged: ReorderedCopy | None = None  # its trials stand in places of other secrets; None for no such copy
+    within: ReorderedCopy | None = None  # its trials stand in places of the same secret; None for no such copy
     has_secrets: bool = False  # whether a trial stands in the place of one with another secret
 
     @staticmethod
@@ -143,20 +139,17 @@ class StepReplay:
         secrets
             Secrets of the trials, int (trials, secrets); None for no replay with exchanged trials.
         """
-        silent = _NoNoise((batch.count, server.parameters))
+
+        def silent(normals: Normals, server_round: int) -> Tensor:
+            return torch.zeros((batch.count, server.parameters))
+
         if secrets is None:
             return StepReplay(copy_of(server, batch, silent))
         plain, exchanged, within = (copy_of(server, batch, silent) for _ in range(3))
         order, has_secrets = _exchanged(secrets)
-        own_order = _moved_within(secrets)
-        return StepReplay(
-            plain,
-            exchanged,
-            None if own_order is None else within,
-            order,
-            order if own_order is None else own_order,
-            has_secrets,
-        )
+        order_within = _moved_within(secrets)
+        copy_within = None if order_within is None else (within, order_within)
+        return StepReplay(plain, (exchanged, order), copy_within, has_secrets)
 
     def origin(self, change: Change, release: Tensor) -> ReleaseOrigin:
         """Return what a release follows from, to the last bit; every copy takes the step `change`.
@@ -164,12 +157,13 @@ class StepReplay:
         UNKNOWN means that the copy whose trials are those of the server makes another release.
         """
 
-        def comes_out(server: NoisingServer, order: Tensor) -> bool:
+        def comes_out(reordered: ReorderedCopy) -> bool:
+            server, order = reordered
             return torch.equal(change(server, order), release[order])
 
-        as_it_is = comes_out(self.plain, torch.arange(len(release)))
-        in_other_places = self.exchanged is None or comes_out(self.exchanged, self.order)
-        in_own_places = self.within is not None and comes_out(self.within, self.own_order)
+        as_it_is = comes_out((self.plain, torch.arange(len(release))))
+        in_other_places = self.exchanged is None or comes_out(self.exchanged)
+        in_own_places = self.within is not None and comes_out(self.within)
         if not as_it_is:
             return ReleaseOrigin.UNKNOWN
         if in_other_places:
@@ -291,3 +285,66 @@ def _moved_within(secrets: Integers) -> Tensor | None:
     for rows in sides:
         order[rows] = np.roll(rows, 1)
     return torch.from_numpy(order)
+
+
+def is_sum_with_noise(
+    step: Callable[[Tensor], Tensor], batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats
+) -> bool:
+    """Return whether a step adds noise to sums, and does nothing else to them that can be seen.
+
+    Parameters
+    ----------
+    step
+        The server's step from sums to releases, both float32 (trials, parameters). It is called several times.
+    batch
+        Batch of trials.
+    server_round
+        Number of the round, from 1.
+    total
+        Sums before noise, float32 (trials, parameters).
+    sigma
+        Claimed standard deviation of the noise, (trials,).
+    """
+    draw = generator(0, Purpose.EXACT_CHECKS, trial=batch.first, round=server_round)
+    scale = torch.from_numpy(sigma).double().unsqueeze(1)
+
+    def uniform() -> Tensor:
+        return torch.from_numpy(draw.uniform(0.0, 1.0, tuple(total.shape)))
+
+    signs = torch.where(uniform() < 0.5, -1.0, 1.0)
+    far = signs * (1 + uniform()) * _FAR * scale
+    steps = max(1, min(_MOST_STEPS, math.ceil(_VALUES / total.shape[1])))
+    try:
+        moved = step((total + far).float()).double() - total
+        near = torch.cat([step(((2 * uniform() - 1) * scale).float()) for _ in range(steps)], dim=1)
+    except Exception:  # a step of somebody else may refuse sums that were not sent
+        return False
+    factor = float((moved * far).sum() / far.square().sum())
+    allowed = _NOISE / (_FAR * math.sqrt(far.numel())) + 1e-5
+    is_moved = abs(factor - 1) <= allowed and bool(((moved - far).abs() <= _NOISE * scale).all())
+    # Steps with the same noise give equal values in one place if the sums themselves are rounded before the noise.
+    tensor = torch.arange(total.numel()).reshape(total.shape).repeat(1, steps)
+    in_trials = _share_of_equal(near[:, :_VALUES], tensor[:, :_VALUES])
+    is_fine = max(in_trials, _share_of_equal(near.reshape(1, -1), tensor.reshape(1, -1))) <= _EQUAL
+    return is_moved and is_fine and not _has_few_digits(near)
+
+
+def _share_of_equal(values: Tensor, tensor: Tensor) -> float:
+    """Return the share of values that are equal to the next larger one of their row, in another place.
+
+    Shapes: `values` and `tensor` (rows, values).
+    """
+    if values.shape[1] > 8 * _VALUES:
+        columns_tried = slice(None, None, -(-values.shape[1] // (8 * _VALUES)))
+        values, tensor = values[:, columns_tried], tensor[:, columns_tried]
+    if values.shape[1] < 2:
+        return 0.0
+    ordered = values.sort(dim=1)
+    at = tensor.gather(1, ordered.indices)
+    is_equal = (ordered.values[:, 1:] == ordered.values[:, :-1]) & (at[:, 1:] != at[:, :-1])
+    return float(is_equal.double().mean())
+
+
+def _has_few_digits(values: Tensor) -> bool:
+    """Return whether most values have zeros in the last 8 of the 23 bits of their mantissa, as 16-bit numbers have."""
+    return float(((values.float().view(torch.int32) & 0xFF) == 0).double().mean()) > _FEW_DIGITS

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fl_audit.errors import FederationError
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.learning.private_training import LocalDPSGDSettings
 from fl_audit.mechanisms.mechanism import Mechanism

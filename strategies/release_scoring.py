@@ -18,9 +18,9 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.canaries.canary_contributions import directions_read, expected_scores
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_updates import private_steps
+from fl_audit.federation.local_dpsgd import private_steps
 from fl_audit.federation.observed_rounds import part_seen_by_clients
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.message_keys import Key, NonTrainingQuery
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries, WriteMessage

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.observed_rounds import InsiderView
-from fl_audit.mechanisms.noise_addition import add_noise
+from fl_audit.mechanisms.noise_draws import add_noise
 from fl_audit.mechanisms.noises.mechanism_noise import ServerNoiseDraws
+from fl_audit.mechanisms.threat_model import InsiderView
 from fl_audit.strategies.noised_sums import (
     NoisedSums,
     NoisingServer,
@@ -61,7 +61,7 @@ class ReleaseSteps(Strategy):
         draws = self.noise_draws[batch.name]
         if isinstance(draws, RecordedDraws):
             draws.deviations.append(sigma)
-        return add_noise(total, draws.next(normals, server_round), sigma)
+        return add_noise(total, draws(normals, server_round), sigma)
 
     def post_process_sums(self, batch: TrialBatch, server_round: int, noised: Tensor) -> Tensor:
         """Return what the server releases of noised sums; a subclass may round, clamp or project them.
@@ -140,8 +140,8 @@ class ReleaseSteps(Strategy):
     def _log_origin(
         self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int, of_models: bool = False
     ) -> None:
-        if self.opening is not None:
-            self.opening.log_origin(batch, server_round, origin, changed, of_models)
+        if self.opening is not None and self.opening.exact is not None:
+            self.opening.exact.note_origin(batch, server_round, origin, changed, of_models)
 
     def _post_processed(self, batch: TrialBatch, server_round: int, noised: NoisedSums) -> NoisedSums:
         """Return the release that `post_process_sums` makes of noised sums, beside the sums that the tests look at."""

@@ -18,15 +18,14 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import ServerRound
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState, step
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.strategies.aggregation import BatchAggregation
 from fl_audit.strategies.exact_checks import ExactChecks
-from fl_audit.strategies.noised_sums import ReleaseOrigin
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics
@@ -107,27 +106,6 @@ class RoundSecretsLog:
         batch_log.rounds += 1
         for name, values in values_by_column.items():
             batch_log.columns[name].append(values)
-
-    def log_origin(
-        self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int, of_models: bool = False
-    ) -> None:
-        """Log what the releases of a round follow from.
-
-        Parameters
-        ----------
-        batch
-            Batch of trials.
-        server_round
-            Number of the round, from 1.
-        origin
-            What the releases follow from.
-        changed
-            Number of trials whose release is not the sum with the claimed noise.
-        of_models
-            Whether the models were changed after the optimizer's step, and not the sums.
-        """
-        if self.exact is not None:
-            self.exact.note_origin(batch, server_round, origin, changed, of_models)
 
     def _is_opened(self, server_round: int) -> bool:
         """Return whether the secret sample of a round is logged.

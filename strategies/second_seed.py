@@ -36,7 +36,7 @@ from fl_audit.strategies.queries import BatchTrainingState
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
-from fl_audit.verdict.exact_rows import SecretDraw
+from fl_audit.verdict.exact_questions import SecretDraw
 
 _TRIALS, _SAMPLED_TRIALS, _ROUNDS = 4, 32, 2
 _FEWEST = 8  # smallest number of values of which more than half are never equal by chance

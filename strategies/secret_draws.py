@@ -13,10 +13,10 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.canaries.canary_draws import canary_coin
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
+from fl_audit.federation.local_dpsgd import ClientRandomness, step_sample
 from fl_audit.federation.locally_randomised_records import randomised_records, record_pair
+from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
-from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.randomness import Purpose, generator
 from fl_audit.trial_batches import TrialBatch

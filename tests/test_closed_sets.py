@@ -27,7 +27,7 @@ OPEN = {
     "fl_audit/app_audits/local_training/output_tracing.py": "what a training returned",
     "strategies/simulated_grid.py": "what a client app returned",
     "fl_audit/runs/trial_batch_store.py": "what a worker found: a single pattern that takes it apart",
-    "fl_audit/data/conversion_to_csv.py": "values of the cells of a workbook",
+    "fl_audit/data/table_text.py": "values of the cells of a workbook",
     "fl_audit/api/running.py": "what a user gave",
     "fl_audit/app_audits/local_training/edited_datasets.py": "data sets and items of any kind",
     "fl_audit/app_audits/local_training/opacus_introspection.py": "samplers of any loader",
@@ -35,12 +35,12 @@ OPEN = {
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacked_layers.py": "modules of torch",
     "fl_audit/learning/unit_norms.py": "layers of any kind, most of which have no way of their own",
-    "fl_audit/audits/common/findings_record_guarantee.py": "tuples of events of any length",
+    "fl_audit/audits/common/sections_record_guarantee.py": "tuples of events of any length",
     "fl_audit/words.py": "values of any type",
     "tests/validation/faulty_mechanisms/mechanism.py": "kinds of dtypes of numpy",
     "tests/validation/mutants.py": "nodes of Python code",
     "fl_audit/app_audits/black_box/audited_system.py": "objects of an app",
-    "fl_audit/app_audits/review/record_privacy_mentions.py": "nodes of Python code",
+    "fl_audit/app_audits/review/privacy_mentions.py": "nodes of Python code",
 }
 """Files with a match that is not over a closed set, and over what it is."""
 

@@ -73,11 +73,25 @@ def test_questions_about_the_kind_of_audit_become_fewer() -> None:
         "canaries > 0",
     )
     assert all(map(QUESTIONS.search, asking))
-    files = {path.resolve() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    outside = [path for path in files if (ROOT / "fl_audit" / "audits") not in path.parents]
+    outside = [path for path in source_files() if (ROOT / "fl_audit" / "audits") not in path.parents]
     asked = {path.relative_to(ROOT): len(QUESTIONS.findall(path.read_text(encoding="utf-8"))) for path in outside}
     told = {str(path): count for path, count in sorted(asked.items()) if count}
     assert sum(told.values()) <= MOST_QUESTIONS, told
+
+
+def source_files() -> set[Path]:
+    """Return the modules of all packages, each once."""
+    return {path.resolve() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+def asked_outside(questions: re.Pattern[str], *homes: Path) -> set[str]:
+    """Return where questions are asked outside of some directories."""
+    return {
+        f"{path.relative_to(ROOT)}: {found.group()}"
+        for path in source_files()
+        if not set(homes) & set(path.parents)
+        for found in questions.finditer(path.read_text(encoding="utf-8"))
+    }
 
 
 def _noise_questions() -> re.Pattern[str]:
@@ -106,16 +120,9 @@ def test_only_a_kind_of_noise_asks_which_it_is() -> None:
         "rounds = mechanism.noise.rounds",
     )
     assert [one for one in asking if not questions.search(one)] == []
-    files = {path.resolve() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     own = ROOT / "fl_audit" / "mechanisms" / "noises"
-    asked = {
-        f"{path.relative_to(ROOT)}: {found.group()}"
-        for path in files
-        if own not in path.parents
-        for found in questions.finditer(path.read_text(encoding="utf-8"))
-    }
-    assert asked == set()
-    assert len({path for path in files if own in path.parents}) > len(NOISES)
+    assert asked_outside(questions, own) == set()
+    assert len([*own.rglob("*.py")]) > len(NOISES)
 
 
 def _attack_questions() -> re.Pattern[str]:
@@ -139,16 +146,8 @@ def test_only_an_attack_asks_which_it_is() -> None:
         "scores = LiraAttack().scores(outputs, membership)",
     )
     assert [one for one in asking if not questions.search(one)] == []
-    files = {path.resolve() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    own = ROOT / "fl_audit" / "audits" / "membership" / "attacks"
-    papers = ROOT / "experiments" / "papers"
-    asked = {
-        f"{path.relative_to(ROOT)}: {found.group()}"
-        for path in files
-        if own not in path.parents and papers not in path.parents
-        for found in questions.finditer(path.read_text(encoding="utf-8"))
-    }
-    assert asked == set()
+    own, papers = ROOT / "fl_audit" / "audits" / "membership" / "attacks", ROOT / "experiments" / "papers"
+    assert asked_outside(questions, own, papers) == set()
 
 
 def test_no_two_public_classes_have_one_name() -> None:

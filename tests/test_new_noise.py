@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.contribution import AdaptiveClipping
+from fl_audit.mechanisms.noises.mechanism_noise import Normals
 from fl_audit.mechanisms.noises.registry import NOISES, names_of_noises
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import GaussianRelease
@@ -64,11 +66,10 @@ def test_a_new_noise_is_configured_checked_played_judged_and_reported(tmp_path: 
 def test_half_of_a_new_noise_is_found_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second server draws what the first one draws, or nothing: the sum holds too little of its own noise."""
 
-    class _DrawsOfOne:
-        def next(self, normals, server_round):  # type: ignore[no-untyped-def]
-            return normals(0) / math.sqrt(2)
+    def draws_of_one(normals: Normals, server_round: int) -> Tensor:
+        return normals(0) / math.sqrt(2)
 
-    monkeypatch.setattr(TwoServersGaussian, "server_draws", lambda _: _DrawsOfOne())
+    monkeypatch.setattr(TwoServersGaussian, "server_draws", lambda _: draws_of_one)
     run_audit(_plan(), tmp_path / "run", Engine.LOCAL)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["verdict"] == "violated"

@@ -13,7 +13,7 @@ import pytest
 import fl_audit
 from fl_audit import array_files, ordinary_files, parquet_files
 from fl_audit.array_files import read_archive, read_array
-from fl_audit.data.file_reading import read_bytes
+from fl_audit.data.data_files import read_bytes
 from fl_audit.errors import InputError
 from fl_audit.ordinary_files import open_file, read_file, read_text_file, require_ordinary, sha256_of
 from fl_audit.parquet_files import read_frame
@@ -24,10 +24,9 @@ OWN_FILES = {
     "ordinary_files.py": "the functions themselves",
     "array_files.py": "opened by `open_file`",
     "parquet_files.py": "read by `read_file`",
-    "tensor_files.py": "opened by `open_file` first",
-    "data/file_reading.py": "opened by `open_file`",
+    "data/data_files.py": "opened by `open_file`",
     "data/file_format_detection.py": "content that was read",
-    "data/conversion_to_csv.py": "content that was read",
+    "data/table_text.py": "content that was read",
     "data/image_folders.py": "opened by `open_file`",
     "data/tables.py": "text that was read",
     "runs/exports/trackers.py": "content that was read",

@@ -4,10 +4,11 @@ import ast
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.builders.wheels import unpacked_wheel
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("wheel")
@@ -22,15 +23,7 @@ TRAP = "raise RuntimeError('a module of the user was imported in the place of ou
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel and unpack it, as an installer does."""
-    place = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    (wheel,) = place.glob("fl_audit-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(place / "site-packages")
-    return place / "site-packages"
+    return unpacked_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def files(place: Path, packages: set[str]) -> set[Path]:

@@ -25,7 +25,7 @@ from torch.func import functional_call, grad, vmap
 
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import median_seconds
-from fl_audit.learning.grouped_records import GroupedRecords
+from fl_audit.learning.microbatching import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel

@@ -12,7 +12,7 @@ from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, ne
 from fl_audit.words import capital, phrase_list
 
 
-def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data: Sequence[str] = ()) -> ItemResult:
+def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str], data: Sequence[str]) -> ItemResult:
     """Return a table and a figure of claims: measured number, interval and verdict of each claim."""
     finite_claims = [claim for claim in claims if isfinite(claim.interval.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(finite_claims))

@@ -10,9 +10,10 @@ import pandas as pd
 
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
 from fl_audit.experiments.papers.papers import ComputeExtent, Paper, PaperItem, PaperResults
-from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 from fl_audit.report.page import (
+    Banner,
+    VerdictLook,
     heading_html,
     html_figure,
     html_page,

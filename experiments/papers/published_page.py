@@ -97,8 +97,10 @@ def origins(records: Sequence[Record]) -> str:
     titles = dict[str, list[str]]()
     for record in records:
         titles.setdefault(_form_and_commit(record), []).append(_short_title(record["title"]))
-    usual, *others = sorted(titles, key=lambda origin: -len(titles[origin]))
-    return " ".join([f"*{capital(usual)}.", *(f"{_name_list(titles[origin])}: {origin}." for origin in others)]) + "*"
+    usual, *other_forms = sorted(titles, key=lambda origin: -len(titles[origin]))
+    return (
+        " ".join([f"*{capital(usual)}.", *(f"{_name_list(titles[origin])}: {origin}." for origin in other_forms)]) + "*"
+    )
 
 
 def _form_and_commit(record: Record) -> str:
@@ -146,9 +148,9 @@ def _without_known_sentences(section: str, first_titles: dict[str, str]) -> str:
             first_titles.setdefault(sentence, title)
         repeated = [sentence for sentence in sentences if sentence in known]
         if repeated:
-            own = [sentence for sentence in sentences if sentence not in known]
-            reference = f"{'Otherwise as' if own else 'As'} in {known[repeated[0]]}."
-            paragraphs[place] = " ".join([*own, reference]) + link + rest
+            new_sentences = [sentence for sentence in sentences if sentence not in known]
+            reference = f"{'Otherwise as' if new_sentences else 'As'} in {known[repeated[0]]}."
+            paragraphs[place] = " ".join([*new_sentences, reference]) + link + rest
     return "\n\n".join([heading, *paragraphs])
 
 
@@ -164,12 +166,12 @@ def with_shared_notes(sections: Sequence[str]) -> list[str]:
     shared = {note: concerned for note, concerned in titles.items() if len(concerned) > 1}
     if not shared:
         return list(sections)
-    own = [
+    without_shared_notes = [
         _EMPTY.sub("", _NOTES.sub(lambda match: _list(_ITEM.findall(match[1]), shared), section))
         for section in sections
     ]
     written = "\n".join(f"<li>{_emphasized(note)} ({_name_list(concerned)})</li>" for note, concerned in shared.items())
-    return [*own, f"## {TITLE}\n\n<ul>\n{written}\n</ul>"]
+    return [*without_shared_notes, f"## {TITLE}\n\n<ul>\n{written}\n</ul>"]
 
 
 def _name_list(titles: Iterable[str]) -> str:

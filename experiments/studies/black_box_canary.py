@@ -23,7 +23,7 @@ from rich.console import Console
 from torch import nn
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.data.crafted_records import encoded_record
+from fl_audit.data.records import encoded_record
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models

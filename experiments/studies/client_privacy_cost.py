@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from fl_audit.atomic_files import atomic_file, write_bytes
-from fl_audit.data.data_paths import data_directory
+from fl_audit.data.data_files import data_directory
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.figure_style import finish_axes, new_figure, to_png

@@ -26,7 +26,7 @@ from scipy.special import softmax
 
 from fl_audit.array_types import Flags
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
-from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRanksFinding, TopGuessRate
+from fl_audit.audits.reconstruction.sections_reconstruction import CandidateRanksFinding, TopGuessRate
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation

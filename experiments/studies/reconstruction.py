@@ -29,10 +29,9 @@ from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_bytes
 from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.candidate_hits import ranks_of_truth
-from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRanksFinding, TopGuessRate
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
-from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
-from fl_audit.data.data_paths import data_directory
+from fl_audit.audits.reconstruction.sections_reconstruction import CandidateRanksFinding, TopGuessRate, draw_pictures
+from fl_audit.data.data_files import data_directory
 from fl_audit.experiments.studies.inversion_without_privacy import COMPARED, SETTINGS, beside_reference, quality
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run

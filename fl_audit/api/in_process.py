@@ -111,9 +111,9 @@ def _process_state_restored() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-        for one, handler in handlers:
+        for handled_signal, handler in handlers:
             with suppress(TypeError):  # a handler that was not set by Python cannot be restored from Python
-                signal.signal(one, handler)
+                signal.signal(handled_signal, handler)
         for log, level in logs:
             log.setLevel(level)
         for name in os.environ.keys() - variables.keys():

@@ -1,26 +1,77 @@
 """Audits from Python and notebooks: `run_audit` runs an audit in this process or in a separate one."""
 
 import json
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.api.in_process import play_here
 from fl_audit.api.run_error import RunError
-from fl_audit.api.run_process import run_in_separate_process
 from fl_audit.errors import FederationError, InputError, require
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import read_toml, values_of
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.exit_statuses import WRONG_INPUT
 from fl_audit.runs.stored_run import read_run
 from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.runs.stored_run import Run
+
+
+_COMMAND = "fl-audit"
+_LAST_LINES = 20
+
+
+def run_in_separate_process(arguments: Sequence[str], listener: Callable[[str], None] | None) -> None:
+    """Execute `fl-audit run` in a separate process, and wait for its end.
+
+    An interrupt (Ctrl-C) also ends the separate process, which keeps the results of finished trials.
+
+    Parameters
+    ----------
+    arguments
+        Arguments of `fl-audit run`.
+    listener
+        Function that receives each progress line of the command; None for no function.
+
+    Raises
+    ------
+    InputError
+        If the configuration or the directory is invalid. Nothing is written.
+    FederationError
+        If the run fails. The results of finished trials are kept.
+    """
+    programs = entry_points(group="console_scripts", name=_COMMAND)
+    require(bool(programs), f"command {_COMMAND} is not found: accepted is an installed fl-audit")
+    # With -P Python does not search the working directory for modules.
+    command = [sys.executable, "-P", "-m", next(iter(programs)).module, "run", *arguments]
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None, "it was asked for"
+        try:
+            for line in process.stderr:
+                lines = [*lines[-_LAST_LINES:], line.rstrip()]
+                if listener is not None and lines[-1]:
+                    listener(lines[-1])
+        except BaseException:
+            # On SIGINT the command stops its own processes and keeps the finished trials.
+            process.send_signal(signal.SIGINT)
+            raise
+    if process.returncode:
+        message = next((line for line in reversed(lines) if line.startswith("fl-audit: ")), "\n".join(lines))
+        error = InputError if process.returncode == WRONG_INPUT else FederationError
+        raise error(message.removeprefix("fl-audit: "))
+
 
 Settings = Mapping[str, Mapping[str, Any]]
 """A configuration by section, with the keys of the file: `{"audit": {"trials": 100}}`."""
@@ -91,12 +142,14 @@ def run_audit(
     if isinstance(config, str | Path):
         text = read_toml(Path(config))
         source_name = f"configuration {config}"
-        place = Path(config).absolute().parent
+        base_directory = Path(config).absolute().parent
     else:
         text = _written(config)
         source_name = "configuration"
-        place = Path.cwd()
-    values = values_of(text, source_name, place, _replaced(settings or {}), None if data_dir is None else str(data_dir))
+        base_directory = Path.cwd()
+    values = values_of(
+        text, source_name, base_directory, _replaced(settings or {}), None if data_dir is None else str(data_dir)
+    )
     try:
         if own_process:
             options_given = {"--out": directory, "--engine": engine, "--ray-address": ray_address}

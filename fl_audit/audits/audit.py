@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fl_audit.federation.run_plan import RunPlan
     from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.report.report_elements import Section
-    from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+    from fl_audit.verdict.noise_estimate import NoiseDetectionLimit
     from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
     from fl_audit.verdict.verdict import VerdictDetails
 
@@ -108,7 +108,7 @@ class GuaranteeTests(Protocol):
         `federation`: Only their combination with this audit is checked.
         """
 
-    def planned_noise(self, plan: "RunPlan", parameters: int | None) -> "PlannedDetectionLimits | None":
+    def planned_noise(self, plan: "RunPlan", parameters: int | None) -> "NoiseDetectionLimit | None":
         """Return how much too small the noise must be for a planned run to detect it; None if the run has no
         insider."""
         return None

@@ -119,9 +119,9 @@ def report_contents(
     `earlier_errors`: What could not be computed before the sections, such as a membership attack.
     """
     if sections is None:
-        named = run.plan.config.audit.sections
+        user_sections = run.plan.config.audit.sections
         of_kind = audit_of(run.plan.federation).sections()
-        sections = (*SECTIONS, *of_kind, *map(own_section, named))
+        sections = (*SECTIONS, *of_kind, *map(own_section, user_sections))
     results: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
     errors = list(earlier_errors)

@@ -1,17 +1,16 @@
 """The commands that audit the privacy claims of other people's code: `strategy`, `review` and `live`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.launchers import strategy_audit_launcher
 from fl_audit.app_audits.launchers.review_launcher import reviewed
-from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.trial_options import ReviewOptions, StrategyOptions
 from fl_audit.cli.options import ADJACENCY_HELP, FailOption, ResultOptions, end_if_violated, noise_over_of
-from fl_audit.cli.rare_settings import setting_names, settings_of
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.runs.option_declarations import argument, option, switch
@@ -19,6 +18,48 @@ from fl_audit.runs.progress import at_work
 from fl_audit.user_modules import require_named
 from fl_audit.value_checks import choice, require_number
 from fl_audit.words import name_list
+
+T = TypeVar("T")
+_WORDS = {"true": True, "false": False}
+
+
+def setting_names(group: type[Any]) -> list[str]:
+    """Return the names of the settings in a dataclass, with hyphens, such as "clipping-norm"."""
+    return [field.name.replace("_", "-") for field in fields(group)]
+
+
+def settings_of(group: type[T], texts: Sequence[str]) -> T:
+    """Return a dataclass of settings with the values that `--set` gives as "name=value"; others have their defaults.
+
+    Raises
+    ------
+    InputError
+        If a text has another form, a setting is unknown, or a value is of another type.
+    """
+    hints = get_type_hints(group)
+    names = setting_names(group)
+    values = dict[str, Any]()
+    for text in texts:
+        name, equals, word = text.partition("=")
+        if not equals or name not in names:
+            nearest = get_close_matches(name, names, n=1, cutoff=0.0)[0]
+            raise InputError(f"--set {text!r}: nearest is {nearest}=VALUE, accepted are {name_list(names)}")
+        key = name.replace("-", "_")
+        values[key] = _value(text, word.strip(), hints[key])
+    return group(**values)
+
+
+def _value(text: str, word: str, hint: Any) -> bool | int | float | str:
+    """Return the value of a word as the type of a setting: a truth value, a whole number, a number or text."""
+    try:
+        if hint is bool:
+            return _WORDS[word]
+        if hint in (int, int | None):
+            return int(word)
+        return word if hint is str else float(word)
+    except (KeyError, ValueError):
+        accepted = "true and false" if hint is bool else "whole numbers" if hint in (int, int | None) else "numbers"
+        raise InputError(f"--set {text}: accepted are {accepted}") from None
 
 
 @dataclass(frozen=True)
@@ -42,7 +83,7 @@ class ClaimOptions:
     ] = None
 
     def as_keywords(self, rare: "RareSettings") -> dict[str, Any]:
-        """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
+        """Return the options as keyword arguments of `TrialOptions`.
 
         Raises `InputError` if the options contradict each other.
         """
@@ -67,7 +108,7 @@ class RareSettings:
     seed: int = 0  # seed of the trials
 
     def as_keywords(self) -> dict[str, Any]:
-        """Return the settings as keyword arguments of `StrategyOptions` and `ReviewOptions`.
+        """Return the settings as keyword arguments of `TrialOptions`.
 
         Raises `InputError` if the number of processes is less than 1, or that of clients less than 2.
         """
@@ -152,7 +193,7 @@ def strategy(
     require_named(factory)
     _require_scenarios({"--exclude": exclude, "--include": include})
     rare = settings_of(RareStrategySettings, set_ or [])
-    wishes = strategy_audit_launcher.StrategyOptions(
+    strategy_options = StrategyOptions(
         factory,
         str(neighbours),
         rounds=rounds,
@@ -162,9 +203,9 @@ def strategy(
         **claim.as_keywords(rare),
         **rare.as_keywords(),
     )
-    wishes.claim()  # refuses a claim before a process is started
+    strategy_options.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
-        answer = strategy_audit_launcher.audit_in_subprocess(wishes, options.out)
+        answer = strategy_audit_launcher.audit_in_subprocess(strategy_options, options.out)
     options.show(answer)
     end_if_violated(answer["verdict"], fail_on_violation)
 
@@ -228,7 +269,7 @@ def review(
     if client_data is not None:
         require_named(client_data)
     rare = settings_of(RareSettings, set_ or [])
-    wishes = ReviewOptions(
+    review_options = ReviewOptions(
         adjacency=adjacency,
         rounds=rounds,
         seconds=60 * minutes,
@@ -238,7 +279,7 @@ def review(
         **rare.as_keywords(),
     )
     with at_work(f"review of {app_dir}"):
-        answer = reviewed(app_dir, wishes, options.out)
+        answer = reviewed(app_dir, review_options, options.out)
     options.show(answer)
     end_if_violated(answer["verdict"], fail_on_violation)
 

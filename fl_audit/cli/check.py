@@ -70,27 +70,33 @@ def check(
 def _rows(check_result: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
 
     plan = check_result.plan
-    sizes = check_result.sizes
-    of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
-    records = f"{plural(sizes.records, 'record')} of {of}"
-    tested = plural(sizes.test_records, "test record")
-    apart = f"{tested}, {sizes.population_records:,} in the population sample"
+    federation = check_result.federation
+    dataset = check_result.dataset
+    features = int(dataset.pool.features[0].size)
+    of = f"{plural(features, 'number')} in {plural(federation.classes, 'class', 'classes')}"
+    records = f"{plural(plan.federation.records, 'record')} of {of}"
+    tested = plural(len(federation.test.labels), "test record")
+    apart = f"{tested}, {len(federation.population.labels):,} in the population sample"
     yield "Data", f"{plan.federation.data.title}, {records}; {apart}"
-    ends = f"the smallest holds {plural(sizes.smallest_client, 'record')}, the largest {sizes.largest_client:,}"
-    yield "Clients", f"{sizes.clients}, partition {plan.federation.partition}; {ends}"
+    shards = [len(shard) for shard in federation.shards]
+    ends = f"the smallest holds {plural(min(shards), 'record')}, the largest {max(shards):,}"
+    yield "Clients", f"{plan.federation.clients}, partition {plan.federation.partition}; {ends}"
 
     from fl_audit.data.column_encoding import column_lines
 
-    if sizes.columns:
-        yield "Read", sizes.description
-        yield "Columns", "\n".join(column_lines(sizes.columns))
+    if dataset.columns:
+        yield "Read", dataset.description
+        yield "Columns", "\n".join(column_lines(dataset.columns))
     for caution in check_result.cautions:
         yield "Look at", caution.text
     trials = plan.config.audit.trials
     batch = plan.trials_per_batch
     together = "" if trials == 1 else f", {'all' if batch >= trials else f'{batch:,}'} at a time"
     played = f"{plural(trials, 'trial')} of {plural(plan.federation.rounds, 'round')}{together}"
-    yield "Model", f"{title_of_named(plan.federation.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
+    yield (
+        "Model",
+        f"{title_of_named(plan.federation.model)}, {plural(federation.model.layout.size, 'parameter')}; {played}",
+    )
     yield "Guarantee", _guarantee(check_result)
     yield "Limit of detection", _limit_of_detection(check_result)
     if check_result.limits is not None and plan.federation.mechanism.has_measurable_noise:

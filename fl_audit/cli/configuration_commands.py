@@ -186,7 +186,7 @@ def init(
 
     from fl_audit.runs.new_config import ConfigRequest, new_config
 
-    wishes = ConfigRequest(
+    request = ConfigRequest(
         data,
         name,
         value,
@@ -200,7 +200,7 @@ def init(
         strategy=other_settings.get("training", {}).get("strategy"),
     )
     with at_work("loading the data, accounting the guarantee"):
-        text, notes = new_config(wishes, parent)
+        text, notes = new_config(request, parent)
     write_text(file, text)
     for line in (f"configuration: {file}", *notes, f"next: fl-audit check {file}"):
         print(line)

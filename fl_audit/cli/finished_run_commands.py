@@ -47,17 +47,17 @@ def compare(
     whether delta, adjacency or the cut of Epsilon* differ, because runs are then not directly comparable.
     """
 
-    found = rows(runs)
+    run_rows = rows(runs)
     if plot is not None:
         from fl_audit.cli.figures.figure_files import save_figure
         from fl_audit.runs.comparison.figure import comparison_figure
 
-        save_figure(comparison_figure(found), plot)
+        save_figure(comparison_figure(run_rows), plot)
     if as_json:
-        print_json({"runs": [row.to_json() for row in found], "differences": differences(found)})
+        print_json({"runs": [row.to_json() for row in run_rows], "differences": differences(run_rows)})
         return
-    _print(found)
-    if sum(row.epsilon is not None for row in found) > 1:
+    _print(run_rows)
+    if sum(row.epsilon is not None for row in run_rows) > 1:
         console_for().print(_selection_text(runs), highlight=False)
     if plot is not None:
         print(f"figure: {plot}")

@@ -1,35 +1,36 @@
 """The commands about guarantees that need no run: `calibrate` and `account`."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, assert_never
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
-from fl_audit.cli.ledger import account_ledger
+from fl_audit.cli.ledger import LedgerOptions, account_ledger
 from fl_audit.cli.options import ADJACENCY_HELP, NoiseOverOption, noise_over_of
 from fl_audit.errors import InputError
 from fl_audit.privacy import defaults
-from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity, TrainingCount
+from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.runs.exit_statuses import OVER_BUDGET
 from fl_audit.runs.option_declarations import option, switch
 from fl_audit.value_checks import choice
 from fl_audit.words import name_list, plural
 
 if TYPE_CHECKING:
-    from fl_audit.privacy.claim import Claim
-    from fl_audit.privacy.events import ReleaseEvent
     from fl_audit.privacy.targets import Target
 
 DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).", rich_help_panel="Guarantee")]
-_LEDGER = (
-    "Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency is added "
-    "first."
-)
-_BUDGET = (
-    f"With --ledger: largest epsilon of all together; a training that passes it is not added (status {OVER_BUDGET})."
-)
+SamplingRateOption = Annotated[
+    float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].", rich_help_panel="Accounting")
+]
+AccountantOption = Annotated[
+    str | None,
+    option(
+        "NAME",
+        f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
+        among=Accountant,
+        rich_help_panel="Accounting",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -59,59 +60,14 @@ class TargetOptions:
         return one_target({name.replace("_", "-"): var for name, var in vars(self).items()}, "--")
 
 
-@dataclass(frozen=True)
-class AccountingOptions:
-    """Command-line options of sampling and privacy accounting."""
-
-    HELP_GROUP: ClassVar[str] = "Accounting"
-
-    sampling_rate: Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")] = (
-        defaults.SAMPLING_RATE
-    )
-    accountant: Annotated[
-        str | None,
-        option(
-            "NAME",
-            f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
-            among=Accountant,
-        ),
-    ] = defaults.ACCOUNTANT
-
-    def claim(
-        self,
-        adjacency: Adjacency,
-        events: "tuple[ReleaseEvent, ...]",
-        delta: float,
-        accountant: Accountant,
-        adaptivity: SignalToNoiseAdaptivity = defaults.SENSITIVITIES,
-    ) -> "Claim":
-        """Return the claim of a training with the given releases.
-
-        Parameters
-        ----------
-        adjacency
-            Relation between neighbouring data sets.
-        events
-            The releases of all rounds, as accounting needs them.
-        delta
-            Delta of the claim, above 0 and below 1.
-        accountant
-            The accountant that derives epsilon from the claim.
-        adaptivity
-            Whether what a record changes may follow from earlier releases.
-        """
-        from fl_audit.privacy.claim import Claim
-
-        return Claim(adjacency, events, delta, defaults.PRIOR, accountant, adaptivity)
-
-
 def calibrate(
     delta: DeltaOption,
     rounds: Annotated[int, option("K", "Number of releases, at least 1.", rich_help_panel="Guarantee")],
     adjacency: Annotated[str, option("NAME", ADJACENCY_HELP, among=Adjacency, rich_help_panel="Guarantee")],
     *,
     options: TargetOptions,
-    accounting: AccountingOptions,
+    sampling_rate: SamplingRateOption = defaults.SAMPLING_RATE,
+    accountant: AccountantOption = defaults.ACCOUNTANT,
     sensitivities: Annotated[
         str,
         option(
@@ -131,23 +87,23 @@ def calibrate(
     """
 
     target = options.target()
-    rate = accounting.sampling_rate
 
     from fl_audit.privacy.events import gaussian_rounds
 
-    events = gaussian_rounds(1.0, rounds, rate)
+    events = gaussian_rounds(1.0, rounds, sampling_rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     adaptivity = choice(SignalToNoiseAdaptivity, "--sensitivities", sensitivities)
 
     from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
+    from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.guarantee import derive_guarantee
 
     def found(name: Accountant) -> AccountantResult:
-        claim = accounting.claim(neighbours, events, delta, name, adaptivity)
+        claim = Claim(neighbours, events, delta, defaults.PRIOR, name, adaptivity)
         noise = noise_multiplier_for(target, claim)
         guarantee = derive_guarantee(claim.with_noise(noise))
         remark = guarantee.remark
-        if rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
+        if sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
             remark = (
                 f"the guarantee holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
                 f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
@@ -156,7 +112,7 @@ def calibrate(
         return AccountantResult(name, guarantee, remark)
 
     title = f"noise for {_target_text(target, neighbours)} at delta {delta:g} over {plural(rounds, 'round')}"
-    print_guarantee(found, events, accounting.accountant, title, format_options, saving=True)
+    print_guarantee(found, events, accountant, title, format_options, saving=True)
 
 
 @dataclass(frozen=True)
@@ -204,34 +160,12 @@ class NoiseAndRoundsOptions:
         return StatedReleases(neighbours, self.noise_multiplier, self.rounds, sampling_rate, over)
 
 
-@dataclass(frozen=True)
-class LedgerOptions:
-    """Command-line options of the ledger, a file that lists trainings on the same data."""
-
-    HELP_GROUP: ClassVar[str] = "Ledger"
-
-    ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None
-    name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None
-    trainings: Annotated[
-        int, option("N", "With --ledger: trainings alike that the line counts: points of a sweep, restarts.")
-    ] = 1
-    selection: Annotated[
-        str | None,
-        option(
-            "NAME",
-            "With --trainings as the mean of a number that was drawn in secret, and the best published alone: its "
-            f"distribution, one of {', '.join(TrainingCount)}.",
-            among=TrainingCount,
-        ),
-    ] = None
-    budget: Annotated[float | None, option("E", _BUDGET)] = None
-
-
 def account(
     delta: DeltaOption,
     *,
     options: NoiseAndRoundsOptions,
-    accounting: AccountingOptions,
+    sampling_rate: SamplingRateOption = defaults.SAMPLING_RATE,
+    accountant: AccountantOption = defaults.ACCOUNTANT,
     together: LedgerOptions,
     format_options: OutputFormatOptions,
 ) -> None:
@@ -241,21 +175,11 @@ def account(
     trainings on the same data. With --ledger, a training that is stated is added to this file.
     """
 
-    terms = options.stated_releases(accounting.sampling_rate, may_lack=together.ledger is not None)
+    terms = options.stated_releases(sampling_rate, may_lack=together.ledger is not None)
     if together.ledger is not None:
         if options.per_round:
             raise InputError("--per-round belongs to one training: accepted is it without --ledger")
-        chosen = together.selection
-        account_ledger(
-            together.ledger,
-            terms,
-            delta,
-            together.name,
-            together.budget,
-            format_options.as_json,
-            together.trainings,
-            None if chosen is None else choice(TrainingCount, "--selection", chosen),
-        )
+        account_ledger(together.ledger, together, terms, delta, format_options.as_json)
         return
     assert terms is not None, "asked for above"
     if together != LedgerOptions():
@@ -268,24 +192,25 @@ def account(
 
     events = gaussian_rounds(noise, terms.rounds, terms.sampling_rate)
 
+    from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.guarantee import derive_guarantee
 
     def found(name: Accountant) -> AccountantResult:
-        guarantee = derive_guarantee(accounting.claim(terms.adjacency, events, delta, name))
+        guarantee = derive_guarantee(
+            Claim(terms.adjacency, events, delta, defaults.PRIOR, name, defaults.SENSITIVITIES)
+        )
         return AccountantResult(name, guarantee, guarantee.remark)
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
 
-    def spent(rounds: int, accountant: Accountant) -> float:
+    def spent(rounds: int, name: Accountant) -> float:
         from fl_audit.privacy.accounting import PrivacyProfile
         from fl_audit.privacy.accounting import account as epsilon_of
 
         first = gaussian_rounds(noise, rounds, terms.sampling_rate)
-        return epsilon_of(PrivacyProfile(first, terms.adjacency), accountant, delta)
+        return epsilon_of(PrivacyProfile(first, terms.adjacency), name, delta)
 
-    print_guarantee(
-        found, events, accounting.accountant, title, format_options, spent=spent if options.per_round else None
-    )
+    print_guarantee(found, events, accountant, title, format_options, spent=spent if options.per_round else None)
 
 
 def _target_text(target: "Target", adjacency: Adjacency) -> str:

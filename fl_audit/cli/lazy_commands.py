@@ -1,23 +1,79 @@
-"""The group of all commands, which imports the module of a command only when the command is used."""
+"""The commands: each module is imported only when its command is used, and fields of a dataclass become options."""
 
 import ast
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from copy import copy
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache, wraps
 from importlib import import_module
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from pkgutil import get_data
-from typing import Any, ClassVar, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import click
 import typer
 from click import Command, Context, HelpFormatter
 from typer.core import TyperCommand, TyperGroup
-from typer.models import ArgumentInfo
+from typer.models import ArgumentInfo, OptionInfo
 
-from fl_audit.cli.dataclass_options import with_single_options
 from fl_audit.errors import require
 from fl_audit.ordinary_files import require_ordinary
+
+
+def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a function like the command, in which each dataclass parameter is replaced by one parameter per field.
+
+    The parameters of the command are options, or frozen dataclasses whose fields are options. Typer, which reads the
+    command line, needs one parameter per option.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+    parameters = list[Parameter]()
+    for name, parameter in signature(command).parameters.items():
+        if name in groups:
+            parameters += _parameters_of(groups[name])
+        else:
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
+
+    @wraps(command)
+    def grouped(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    grouped.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return grouped
+
+
+def _parameters_of(group: type[Any]) -> list[Parameter]:
+    """Return the fields of a dataclass as keyword-only parameters, which become options of a command.
+
+    They stand together in the help, under the name in the class attribute `HELP_GROUP`, if there is one.
+    """
+    hints = get_type_hints(group, include_extras=True)
+    name = getattr(group, "HELP_GROUP", None)
+    return [
+        Parameter(
+            field.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=_grouped(hints[field.name], name),
+        )
+        for field in fields(group)
+    ]
+
+
+def _grouped(hint: Any, name: str | None) -> Any:
+    """Return the annotation of an option under the name of its group in the help; unchanged without a name."""
+    declared = next((metadata for metadata in hint.__metadata__ if isinstance(metadata, OptionInfo)), None)
+    if name is None or declared is None:
+        return hint
+    grouped = copy(declared)
+    grouped.rich_help_panel = name
+    return Annotated[hint.__origin__, grouped]
 
 
 class _PlainTextHelp(Command):

@@ -1,8 +1,9 @@
 """The command `account --ledger`: the privacy that all trainings on the same data spend together."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -14,54 +15,74 @@ from fl_audit.privacy.accounting_enums import Accountant, TrainingCount
 from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
+from fl_audit.runs.option_declarations import option
 from fl_audit.runs.terminal import print_table
-from fl_audit.value_checks import require_number
+from fl_audit.value_checks import choice, require_number
 from fl_audit.words import plural
+
+_LEDGER = (
+    "Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency is added "
+    "first."
+)
+_BUDGET = (
+    f"With --ledger: largest epsilon of all together; a training that passes it is not added (status {OVER_BUDGET})."
+)
+
+
+@dataclass(frozen=True)
+class LedgerOptions:
+    """Command-line options of the ledger, a file that lists trainings on the same data."""
+
+    HELP_GROUP: ClassVar[str] = "Ledger"
+
+    ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None
+    name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None
+    trainings: Annotated[
+        int, option("N", "With --ledger: trainings alike that the line counts: points of a sweep, restarts.")
+    ] = 1
+    selection: Annotated[
+        str | None,
+        option(
+            "NAME",
+            "With --trainings as the mean of a number that was drawn in secret, and the best published alone: its "
+            f"distribution, one of {', '.join(TrainingCount)}.",
+            among=TrainingCount,
+        ),
+    ] = None
+    budget: Annotated[float | None, option("E", _BUDGET)] = None
 
 
 def account_ledger(
-    path: Path,
-    releases: StatedReleases | None,
-    delta: float,
-    name: str | None,
-    budget: float | None,
-    as_json: bool,
-    trainings: int = 1,
-    selection: TrainingCount | None = None,
+    path: Path, options: LedgerOptions, releases: StatedReleases | None, delta: float, as_json: bool
 ) -> None:
     """Add a training to a ledger if one is given and the budget allows it, and print what all trainings spend together.
 
-    A ledger is a file that lists trainings on the same data. Raises `typer.Exit` with an error status if the budget is
-    exceeded.
+    Raises `typer.Exit` with an error status if the budget is exceeded.
 
     Parameters
     ----------
     path
         Path of the ledger's file, which is created with its first training.
+    options
+        The options about the ledger.
     releases
         Releases of the training to add; None adds no training.
     delta
         Delta at which epsilon is computed, above 0 and below 1.
-    name
-        Name of the training to add, or None.
-    budget
-        Largest epsilon of all trainings together; None for no budget.
     as_json
         Whether to print one JSON object.
-    trainings
-        Number of trainings alike that the new entry counts, such as the points of a sweep.
-    selection
-        Distribution of the number of trainings, with the mean `trainings`, if the best one alone was published.
     """
 
-    if releases is None and name is not None:
+    selection = None if options.selection is None else choice(TrainingCount, "--selection", options.selection)
+    if releases is None and options.name is not None:
         raise InputError("--name without a training: accepted with its noise")
-    require_number("--trainings", trainings, "whole numbers from 1")
-    if releases is None and (trainings != 1 or selection is not None):
+    require_number("--trainings", options.trainings, "whole numbers from 1")
+    if releases is None and (options.trainings != 1 or selection is not None):
         raise InputError("--trainings and --selection without a training: accepted with its noise")
+    budget = options.budget
     refused = None
     if releases is not None:
-        line = LedgerTraining(name or "", releases, trainings=trainings, selection=selection)
+        line = LedgerTraining(options.name or "", releases, trainings=options.trainings, selection=selection)
         refused = None if add_to_ledger(path, line, budget, delta) else line
     elif not path.exists():
         raise InputError(f"{path} is missing: accepted is a ledger, or the first training of one")
@@ -102,8 +123,8 @@ def account_ledger(
         print(f"{plural(count, 'training')}{on_average} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
         if together := _guarantee_values(total, lines, delta):
             print(f"Guarantee: {guarantee_line(together)}.")
-        for said in warnings:
-            print(f"warning: {said}")
+        for warning in warnings:
+            print(f"warning: {warning}")
         if lines:
             print(f"digest {lines[-1].digest}: note it elsewhere, and lines that are cut off at the end are found too")
     if over:
@@ -174,7 +195,7 @@ def real_noise(ledger_training: LedgerTraining, delta: float) -> tuple[float, st
     """
     if ledger_training.sensitivity_ratio == 1:
         return ledger_training.noise_multiplier, ""
-    real, stated = (
+    real_epsilon, stated_epsilon = (
         composed_epsilon((training,), delta).epsilon
         for training in (ledger_training, LedgerTraining(ledger_training.name, ledger_training.terms))
     )
@@ -185,5 +206,5 @@ def real_noise(ledger_training: LedgerTraining, delta: float) -> tuple[float, st
         f"{ledger_training.clipping_norm:g} a contribution can "
         f"move the sum by {moves:g}: the noise multiplier is really {ledger_training.noise_multiplier:.3g}, and "
         "epsilon "
-        f"{real:.3g}, not {stated:.3g}"
+        f"{real_epsilon:.3g}, not {stated_epsilon:.3g}"
     )

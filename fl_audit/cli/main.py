@@ -46,7 +46,7 @@ class Commands(LazyGroup):
         "datasets": f"{_HERE}.datasets",
         "sign": f"{_HERE}.sign",
         "verify": f"{_HERE}.sign",
-        "gate": f"{_HERE}.gate",
+        "gate": f"{_HERE}.sign",
         "calibrate": f"{_HERE}.guarantee",
         "account": f"{_HERE}.guarantee",
         "bound": f"{_HERE}.offline_bounds",

@@ -140,12 +140,13 @@ def _select(
     name: str,
 ) -> None:
     """Carry out a private selection, and print and write what may be published of it."""
-    from fl_audit.runs.sweeps.selection import SELECTED, run_selection
-    from fl_audit.runs.sweeps.selection_page import (
+    from fl_audit.runs.sweeps.selection import (
         PUBLISH,
+        SELECTED,
         ledger_command,
         outcome_text,
         page_path,
+        run_selection,
         selection_page,
         selection_rows,
     )

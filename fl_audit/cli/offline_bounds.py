@@ -96,9 +96,10 @@ def bound(
         # If no method is named, all methods that hold for any mechanism are used.
         is_open = method is None and not as_json
         any_mechanism = [method for method in OneRunMethod if method.is_for_any_mechanism]
-        asked = any_mechanism if is_open else [OneRunMethod(method or _ONE_RUN)]
+        chosen_methods = any_mechanism if is_open else [OneRunMethod(method or _ONE_RUN)]
         of_canaries = [
-            one_run_bound(members, nonmembers, delta, confidence, method, guesses, (), dimension) for method in asked
+            one_run_bound(members, nonmembers, delta, confidence, method, guesses, (), dimension)
+            for method in chosen_methods
         ]
         if as_json:
             print_json(of_canaries[0].to_json())

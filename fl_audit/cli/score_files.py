@@ -12,7 +12,7 @@ import numpy as np
 
 from fl_audit.array_files import read_array
 from fl_audit.array_types import Floats, in_one_axis
-from fl_audit.data.file_reading import first_bytes, read_bytes
+from fl_audit.data.data_files import first_bytes, read_bytes
 from fl_audit.errors import InputError, require
 
 if TYPE_CHECKING:

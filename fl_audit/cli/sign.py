@@ -1,18 +1,21 @@
-"""The commands about signed statements: `sign` and `verify`."""
+"""The commands `sign` and `verify` for signed results, and `gate`, which holds results against a site's policy."""
 
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from fl_audit.cli.options import DirectoryArgument, JsonOption, print_json
 from fl_audit.errors import require
 from fl_audit.runs.exit_statuses import VIOLATED
-from fl_audit.runs.option_declarations import option, switch
+from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.words import plural
 
 if TYPE_CHECKING:
     from fl_audit.runs.signed_statement import VerifiedStatement
+
 
 _SHOWN = 5
 
@@ -103,8 +106,9 @@ def verify(
         )
     else:
         # Where a statement differs, no other one may be read as reassurance.
-        for found in [found for found in statements if not found.agrees] or statements:
-            for line in _lines(found, is_key_given=key is not None):
+        differing = [statement for statement in statements if not statement.agrees]
+        for statement in differing or statements:
+            for line in _lines(statement, is_key_given=key is not None):
                 print(line)
     if not agrees:
         sys.exit(VIOLATED)
@@ -142,3 +146,35 @@ def require_library() -> None:
     """Raise `InputError` if the package is missing that signs and verifies."""
     needed = "signatures need the package cryptography: pip install 'fl-audit[sign]' brings it"
     require(find_spec("cryptography") is not None, needed)
+
+
+def gate(
+    policy: Annotated[Path, argument("POLICY.toml", "The site's rules: its largest epsilon, who has to sign.")],
+    results: Annotated[list[Path], argument("RESULT...", "Directories of audits, with their signed statements.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Hold the results of audits, and the site's ledger, against the site's policy; status 4 if a rule is not met.
+
+    The command prints one line for each rule. A value that a result does not say is "not known", and fails unless the
+    policy allows it.
+    """
+    require_library()
+
+    from fl_audit.runs.policy_judgement import judge_ledger, judge_result
+    from fl_audit.runs.site_policy import answers_json, read_policy
+
+    site_policy = read_policy(policy)
+    answers = {str(directory): judge_result(site_policy, directory) for directory in results}
+    ledger = judge_ledger(site_policy, policy.parent)
+    if ledger:
+        answers["ledger"] = ledger
+    failed = [answer for rule_answers in answers.values() for answer in rule_answers if not answer.is_passed]
+    if as_json:
+        print_json({"passes": not failed, "answers": answers_json(answers)})
+    else:
+        for name, rule_answers in answers.items():
+            for answer in rule_answers:
+                print(f"{name}: {answer.rule}: {answer.standing}: {answer.text}")
+        print(f"fails: {plural(len(failed), 'rule')} not met" if failed else "passes: every rule is met")
+    if failed:
+        raise typer.Exit(VIOLATED)

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from fl_audit.array_types import Floats, Floats32, Integers
-from fl_audit.data.data_paths import locate
+from fl_audit.data.data_files import locate, read_text
 from fl_audit.data.encoding import build_records, min_max
-from fl_audit.data.file_reading import read_text
 from fl_audit.data.loaded_dataset import LoadedDataset, side_by_side
 from fl_audit.errors import InputError, require
 from fl_audit.words import name_list

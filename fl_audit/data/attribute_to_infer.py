@@ -26,22 +26,24 @@ class AttributeToInfer:
         return _codes(features[:, self.column.places], self.values)
 
 
-def choose_attribute(dataset: LoadedDataset, outside: Records, column_name: str | None = None) -> AttributeToInfer:
+def choose_attribute(
+    dataset: LoadedDataset, outside_records: Records, column_name: str | None = None
+) -> AttributeToInfer:
     """Return the column whose values the adversary will infer: a named one, or the one that is hardest to guess.
 
     Raises `InputError` if records are no rows of a table, or if there is no such column. It is also raised if a named
     column does not have 2 to 100 values.
 
     `column_name`: None chooses, among the columns with two values, the first one whose rarer value has the largest
-    frequency in `outside`.
+    frequency in `outside_records`.
     """
     of_columns = f"records of {dataset.name} are {dataset.kind}, which have no columns to guess"
     require(dataset.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
     if column_name is not None:
         column = _named_column(dataset, column_name)
-        return _with_prior(column, _values_of(dataset, column), outside)
+        return _with_prior(column, _values_of(dataset, column), outside_records)
     infers = [
-        _with_prior(column, np.unique(dataset.pool.features[:, column.places], axis=0), outside)
+        _with_prior(column, np.unique(dataset.pool.features[:, column.places], axis=0), outside_records)
         for column in _of_two_values(dataset)
     ]
     needed = f"accepted for attribute in [audit] are columns of 2 to {_MOST_VALUES} values, by name or number"
@@ -57,8 +59,8 @@ def _of_two_values(dataset: LoadedDataset) -> list[ColumnPosition]:
     return [column for column in dataset.table_columns if column.width <= 2 and bool(is_two[column.places].all())]
 
 
-def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> AttributeToInfer:
-    counts = np.bincount(_codes(outside.features[:, column.places], values), minlength=len(values))
+def _with_prior(column: ColumnPosition, values: Floats32, outside_records: Records) -> AttributeToInfer:
+    counts = np.bincount(_codes(outside_records.features[:, column.places], values), minlength=len(values))
     return AttributeToInfer(column, values, counts / counts.sum())
 
 
@@ -86,9 +88,9 @@ def with_values(records: Records, index: int, dataset: LoadedDataset, column_nam
     """
     column = _named_column(dataset, column_name)
     values = _values_of(dataset, column)
-    found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
-    found.features[[index, *range(len(records), len(found))], column.places] = values
-    return found
+    copies = records.take([*range(len(records)), *[index] * (len(values) - 1)])
+    copies.features[[index, *range(len(records), len(copies))], column.places] = values
+    return copies
 
 
 def _named_column(dataset: LoadedDataset, column_name: str) -> ColumnPosition:

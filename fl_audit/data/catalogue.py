@@ -13,11 +13,16 @@ import numpy as np
 
 from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.builtin import load_breast_cancer, load_digits
-from fl_audit.data.data_paths import data_directory
-from fl_audit.data.dataset_users import OWNER, RECORDS_PER_USER, with_fewer_per_user, with_owners_as_users
+from fl_audit.data.data_files import data_directory
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_mnist
-from fl_audit.data.loaded_dataset import LoadedDataset
+from fl_audit.data.loaded_dataset import (
+    OWNER,
+    RECORDS_PER_USER,
+    LoadedDataset,
+    with_fewer_per_user,
+    with_owners_as_users,
+)
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function, meant_name, title_of_named

@@ -65,7 +65,7 @@ def encode_column(
     file_rows: SourceFileRows,
     settings: TableSettings,
     before: int,
-    identifier: IdentifyingColumn | None = None,
+    identifier: IdentifyingColumn | None,
 ) -> EncodedColumn:
     """Encode a table column without missing cells as features, and describe how it was read.
 

@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Labels
 from fl_audit.data.column_encoding import EncodedColumn, SourceFileRows, check_classes, described_names, numbers_of
-from fl_audit.data.complete_records import complete_records
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.feature_columns import encode_columns, refuse_infinite
 from fl_audit.data.identifier_detection import identifiers, likeliest_person_column
-from fl_audit.data.imputation import imputed
 from fl_audit.data.loaded_dataset import (
     ColumnReadResult,
     ColumnRole,
@@ -26,6 +24,7 @@ from fl_audit.data.loaded_dataset import (
     LoadedDataset,
     side_by_side,
 )
+from fl_audit.data.missing_values import complete_records, imputed
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.data.texts import EncodedTexts, encode_texts
 from fl_audit.data.warnings import ReadTable, header_warnings, one_spelling, table_warnings
@@ -75,7 +74,7 @@ def source_of_frames(
     settings: TableSettings,
     name: str,
     title: str,
-    words: Mapping[str, int] | None = None,
+    words: Mapping[str, int] | None,
 ) -> LoadedDataset:
     """Convert one table of training records, or two with the official test records last, to a data set.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from fl_audit.array_files import read_archive
-from fl_audit.data.data_paths import locate_any
+from fl_audit.data.data_files import locate_any
 from fl_audit.data.encoding import build_records, encode_owners
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require

@@ -18,7 +18,7 @@ from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.image_folders import ImageSettings, image_features
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
-from fl_audit.data.missing_value_words import missing_value_word_counts, without_words
+from fl_audit.data.missing_values import missing_value_word_counts, without_words
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError, first_line, require
 

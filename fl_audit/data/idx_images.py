@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32, Integers
-from fl_audit.data.data_paths import locate
+from fl_audit.data.data_files import locate, read_bytes
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_owners
-from fl_audit.data.file_reading import read_bytes
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require
 
@@ -36,7 +35,7 @@ def find_mnist(directory: Path | None) -> list[Path]:
     return locate(directory, "mnist", *_MNIST_FILES)
 
 
-def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset:
+def load_mnist(directory: Path | None, user: str | None) -> LoadedDataset:
     """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 training and 10,000 test records.
 
     Raises `InputError` if one of the four published files is missing or damaged.

@@ -13,7 +13,7 @@ from PIL import Image
 from fl_audit.array_types import Floats32
 from fl_audit.data import remedies
 from fl_audit.data.column_encoding import described_names
-from fl_audit.data.data_paths import resolve
+from fl_audit.data.data_files import resolve
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.errors import InputError, require
@@ -93,7 +93,7 @@ def _size(pixels: NDArray[np.uint8]) -> str:
 
 
 def load_image_folder(
-    directory: Path | None, path: str, test_path: str | None = None, settings: ImageSettings | None = None
+    directory: Path | None, path: str, test_path: str | None, settings: ImageSettings | None
 ) -> LoadedDataset:
     """Load the images of a folder that has one subfolder for each class.
 
@@ -102,11 +102,11 @@ def load_image_folder(
     """
     settings = settings or ImageSettings()
     paths = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]
-    found = [_pictures(path) for path in paths]
-    names = [np.array([file.parent.name for file in files], dtype=np.str_) for files in found]
+    files_of_folders = [_pictures(path) for path in paths]
+    names = [np.array([file.parent.name for file in files], dtype=np.str_) for files in files_of_folders]
     codes, test_codes, classes = encode_labels(names[0], names[1] if len(names) > 1 else None, paths[-1])
     # Together, so that training and test pictures have one size and one number of channels.
-    features, became = image_features(_opened([file for files in found for file in files]), settings)
+    features, became = image_features(_opened([file for files in files_of_folders for file in files]), settings)
     pool = build_records(features[: len(codes)], codes, classes, paths[0])
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, paths[-1])
     pictures = ColumnReadResult("pictures", ColumnRole.IMAGE, became)

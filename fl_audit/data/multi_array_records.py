@@ -48,10 +48,10 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
 def array_of(records: Records, name: str) -> NDArray[np.generic]:
     """Return one named array of packed records, shape (n, ...): int64 if it held integers, otherwise float32."""
     before = list(takewhile(lambda named_input: named_input.name != name, records.inputs))
-    one = records.inputs[len(before)]
+    named_input = records.inputs[len(before)]
     start = width_of(tuple(before))
-    values_found = records.features[:, start : start + one.width].reshape(len(records), *one.shape)
-    return values_found.astype(np.int64) if one.is_whole else values_found
+    values_found = records.features[:, start : start + named_input.width].reshape(len(records), *named_input.shape)
+    return values_found.astype(np.int64) if named_input.is_whole else values_found
 
 
 def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> Records:
@@ -90,12 +90,12 @@ def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> No
 
     SSIM compares images only. Other measures cannot compare integers that could be ids.
     """
-    own = "and 'package.module:name' of your own"
+    or_function = "and 'package.module:name' of your own"
     measures_text = ", ".join(
         dissimilarity for dissimilarity in Dissimilarity if dissimilarity is not Dissimilarity.SSIM
     )
     of_pictures = f"dissimilarity is {measure} and records are {records.kind_of_arrays}, which are no pictures"
-    require(measure is not Dissimilarity.SSIM, f"{of_pictures}: accepted are {measures_text} {own}")
+    require(measure is not Dissimilarity.SSIM, f"{of_pictures}: accepted are {measures_text} {or_function}")
     whole = [named_input.name for named_input in records.inputs if named_input.is_whole]
     unclear = f"dissimilarity is {measure}, and nothing says whether the whole numbers of {', '.join(whole)} are ids"
     is_clear = bool(ids) or not whole or not isinstance(measure, Dissimilarity)

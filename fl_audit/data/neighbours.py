@@ -29,8 +29,8 @@ Shard = Integers  # positions of a client's records
 
 def ranked_neighbours(
     adjacency: Adjacency,
-    inside: Records,
-    outside: Records | None,
+    inside_records: Records,
+    outside_records: Records | None,
     dissimilarity: Measure,
     count: int,
     farthest: bool = True,
@@ -43,10 +43,18 @@ def ranked_neighbours(
     """
     match adjacency.relation:
         case Relation.ADD_REMOVE:
-            _check_removable(inside)
-            return tuple(NeighbourPair(index, None) for index in ranked_records(inside, dissimilarity, count, farthest))
+            _check_removable(inside_records)
+            return tuple(
+                NeighbourPair(index, None) for index in ranked_records(inside_records, dissimilarity, count, farthest)
+            )
         case Relation.REPLACE:
-            pairs = ranked_pairs(inside, _check_replacements(len(inside), outside), dissimilarity, count, farthest)
+            pairs = ranked_pairs(
+                inside_records,
+                _check_replacements(len(inside_records), outside_records),
+                dissimilarity,
+                count,
+                farthest,
+            )
             return tuple(NeighbourPair(*pair) for pair in pairs)
         case _:
             assert_never(adjacency.relation)
@@ -87,7 +95,7 @@ class NeighbourRule:
         return self.adjacency.relation is Relation.REPLACE
 
 
-def choose_neighbour(rule: NeighbourRule, inside: Records, outside: Records | None) -> NeighbourPair:
+def choose_neighbour(rule: NeighbourRule, inside_records: Records, outside_records: Records | None) -> NeighbourPair:
     """Return the position in D of the record by which D and D' differ, and the position of its replacement.
 
     The replacement is a record outside D. Its position is None if the record is removed, or if the replacement will be
@@ -100,22 +108,22 @@ def choose_neighbour(rule: NeighbourRule, inside: Records, outside: Records | No
     """
     if rule.is_ranked:
         if rule.replaces:
-            pool = _check_replacements(len(inside), outside)
-            (pair,) = ranked_pairs(inside, pool, rule.dissimilarity, 1, rule.farthest, skipped=rule.rank - 1)
+            pool = _check_replacements(len(inside_records), outside_records)
+            (pair,) = ranked_pairs(inside_records, pool, rule.dissimilarity, 1, rule.farthest, skipped=rule.rank - 1)
             return NeighbourPair(*pair)
-        _check_removable(inside)
-        return NeighbourPair(ranked_records(inside, rule.dissimilarity, rule.rank, rule.farthest)[-1], None)
+        _check_removable(inside_records)
+        return NeighbourPair(ranked_records(inside_records, rule.dissimilarity, rule.rank, rule.farthest)[-1], None)
     random = generator(rule.seed, Purpose.NEIGHBOUR_CHOICE)
     if not rule.replaces:
-        _check_removable(inside)
+        _check_removable(inside_records)
     is_replaced = rule.replaces and rule.choice is not NeighbourChoice.CRAFTED_OPPOSITE
-    records = _check_replacements(len(inside), outside) if is_replaced else None
-    index = _one_of(len(inside), rule.choice, random, "indices of the records in D")
+    records = _check_replacements(len(inside_records), outside_records) if is_replaced else None
+    index = _one_of(len(inside_records), rule.choice, random, "indices of the records in D")
     if records is None:
         return NeighbourPair(index, None)
     if isinstance(rule.choice, NeighbourChoice):
         return NeighbourPair(index, int(random.integers(len(records))))
-    ((_, replacement),) = ranked_pairs(inside.take([index]), records, rule.dissimilarity, 1)
+    ((_, replacement),) = ranked_pairs(inside_records.take([index]), records, rule.dissimilarity, 1)
     return NeighbourPair(index, replacement)
 
 
@@ -126,16 +134,16 @@ def _one_of(count: int, choice: NeighbourChoice | int, random: np.random.Generat
     return int(choice)
 
 
-def _check_removable(inside: Records) -> None:
-    require(len(inside) >= 2, "D has 1 record: at least 2 are needed to remove one")
+def _check_removable(inside_records: Records) -> None:
+    require(len(inside_records) >= 2, "D has 1 record: at least 2 are needed to remove one")
 
 
-def _check_replacements(inside: int, outside: Records | None, unit: Unit = Unit.RECORD) -> Records:
-    if outside is None:
-        problem = f"D takes all {inside} {unit}s, and to replace one of them another is needed"
-        fewer = f"at most {inside - 1} records in D" if unit is Unit.RECORD else "fewer records in D"
+def _check_replacements(units: int, outside_records: Records | None, unit: Unit = Unit.RECORD) -> Records:
+    if outside_records is None:
+        problem = f"D takes all {units} {unit}s, and to replace one of them another is needed"
+        fewer = f"at most {units - 1} records in D" if unit is Unit.RECORD else "fewer records in D"
         raise InputError(f"{problem}: accepted are {fewer}, or add-remove-{unit} as adjacency")
-    return outside
+    return outside_records
 
 
 def choose_client(rule: NeighbourRule, shards: Sequence[Shard], records: Records) -> NeighbourPair:
@@ -149,19 +157,19 @@ def choose_client(rule: NeighbourRule, shards: Sequence[Shard], records: Records
     return NeighbourPair(client, 0 if rule.replaces else None)
 
 
-def choose_user(rule: NeighbourRule, inside: Records, outside: Records | None) -> NeighbourPair:
+def choose_user(rule: NeighbourRule, inside_records: Records, outside_records: Records | None) -> NeighbourPair:
     """Return the number of the user by which D and D' differ and, for replace, the number of the replacing user.
 
     Users are numbered as by `users_of`. The replacing user is drawn uniformly; for add-or-remove there is none.
     """
-    user = users_of(inside)
+    user = users_of(inside_records)
     count = int(user.max()) + 1
     require(count >= 2, f"D has {count} user: at least 2 are needed for one to make the difference")
     of_users = np.split(np.argsort(user, kind="stable"), np.cumsum(np.bincount(user))[:-1])
-    chosen = _chosen_group(rule, of_users, inside, "users", "numbers of the users of D")
+    chosen = _chosen_group(rule, of_users, inside_records, "users", "numbers of the users of D")
     if not rule.replaces:
         return NeighbourPair(chosen, None)
-    outside_users = int(users_of(_check_replacements(count, outside, Unit.USER)).max()) + 1
+    outside_users = int(users_of(_check_replacements(count, outside_records, Unit.USER)).max()) + 1
     draw = generator(rule.seed, Purpose.NEIGHBOUR_CHOICE, round=1)
     return NeighbourPair(chosen, int(draw.integers(outside_users)))
 
@@ -216,22 +224,22 @@ def _label_sums(records: Records, shard: Shard) -> Floats:
 
 
 def replacement_positions(
-    outside: Records | None,
+    outside_records: Records | None,
     size: int,
     seed: int,
     number: int = 0,
     *,
-    inside: Records | None = None,
+    inside_records: Records | None = None,
     replaced: Shard | None = None,
 ) -> Shard:
-    """Choose the records that replace those of a client in D', and return their positions in `outside`, ascending.
+    """Choose the records that replace those of a client in D'; return their positions in `outside_records`, ascending.
 
     The records are drawn uniformly, in one of two ways. If owners are known, all records are of one owner with enough
     records outside D, preferably an owner without records in D. If owners are unknown, or no owner has enough, the
     records are drawn from all records outside D.
 
-    If `inside` and `replaced` are given, the owners of the replaced records matter as well. If these records have a
-    single owner, no record of this owner is drawn. If they have several, all records outside D may be drawn.
+    If `inside_records` and `replaced` are given, the owners of the replaced records matter as well. If these records
+    have a single owner, no record of this owner is drawn. If they have several, all records outside D may be drawn.
 
     Raises `InputError` if there are too few records outside D.
 
@@ -239,14 +247,16 @@ def replacement_positions(
     """
     require_number("size of the stand-in shard is", size, "whole numbers from 1")
     require_number("number of the stand-in shard is", number, "whole numbers from 0")
-    known_positions = np.empty(0, dtype=np.int64) if inside is None or inside.owner is None else inside.owner
+    known_positions = (
+        np.empty(0, dtype=np.int64) if inside_records is None or inside_records.owner is None else inside_records.owner
+    )
     own_owners = (
         np.unique(known_positions[replaced])
         if replaced is not None and known_positions.size
         else np.empty(0, dtype=np.int64)
     )
-    free = np.arange(0 if outside is None else len(outside))
-    owner = None if outside is None else outside.owner
+    free = np.arange(0 if outside_records is None else len(outside_records))
+    owner = None if outside_records is None else outside_records.owner
     if owner is not None and len(own_owners) == 1:
         free = np.flatnonzero(owner != own_owners[0])
     left_text = f"{len(free)}{' of other owners' if len(own_owners) == 1 else ''} are left outside D for its stand-in"

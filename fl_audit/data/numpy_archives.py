@@ -11,7 +11,7 @@ from fl_audit.array_files import archive_names, read_archive
 from fl_audit.array_types import Floats32, Labels, in_one_axis
 from fl_audit.data import remedies
 from fl_audit.data.column_encoding import check_classes
-from fl_audit.data.data_paths import resolve
+from fl_audit.data.data_files import resolve
 from fl_audit.data.data_setting_enums import PictureOrSequence, Task
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset

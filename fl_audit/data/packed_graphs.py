@@ -39,9 +39,7 @@ _IS_THERE = 0.5  # a row belongs to a node that is there if its first number is 
 _GRAPH = "accepted is a symmetric matrix (nodes, nodes) of truth values, or of 0 and 1"
 
 
-def graph_records(
-    matrices: Sequence[AdjacencyMatrix], labels: ArrayLike, classes: int, nodes: int = GRAPH_NODES
-) -> Records:
+def graph_records(matrices: Sequence[AdjacencyMatrix], labels: ArrayLike, classes: int, nodes: int) -> Records:
     """Return graphs as `Records` with packed features of shape `packed_shape(nodes)`.
 
     Graphs with more than `nodes` nodes are cut by `cut_graph`.

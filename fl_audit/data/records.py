@@ -1,10 +1,13 @@
-"""Define labelled records: their features, labels, owners and users."""
+"""Labelled records with features, labels, owners and users, and crafted records that replace some of them."""
 
+import base64
+import binascii
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fl_audit.adjacency import CraftedRecord
 from fl_audit.array_types import Floats32, Integers, Labels
 from fl_audit.errors import InputError, require
 from fl_audit.learning.named_inputs import TOKENS, NamedInput, width_of
@@ -144,3 +147,72 @@ def _check_labelled(features: Floats32, labels: Labels, classes: int) -> None:
 def _check_codes(name: str, codes: Integers, number: int, these: str = "") -> None:
     wrong = int(codes.min() if codes.min() < 0 else codes.max())
     require(0 <= wrong < number, f"{name} is {wrong}: accepted are 0 to {number - 1}{these}")
+
+
+def encoded_record(features: Floats32, label: int) -> CraftedRecord:
+    """Return a crafted record with its features as a base64 string for messages.
+
+    Parameters
+    ----------
+    features
+        Features of the record, shape (*shape).
+    label
+        Class of the record.
+    """
+    raw = np.ascontiguousarray(features, dtype="<f4").tobytes()
+    return CraftedRecord(base64.b64encode(raw).decode("ascii"), label)
+
+
+def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) -> Records:
+    """Return copied records in which a crafted record replaces the one at `index`.
+
+    The crafted record keeps the owner and the user of the replaced one.
+
+    Parameters
+    ----------
+    records
+        Records of which a copy is returned.
+    index
+        Position of the replaced record.
+    crafted
+        The record that replaces it; None to replace no record.
+
+    Raises
+    ------
+    InputError
+        If the crafted record does not fit the records.
+    """
+    if crafted is None:
+        return records
+    records.check_index(index)
+    features = records.features.copy()
+    labels = records.labels.copy()
+    features[index], labels[index] = _features(crafted, records.shape), crafted.label
+    return replace(records, features=features, labels=labels)
+
+
+def single_record(crafted: CraftedRecord, like: Records) -> Records:
+    """Return `Records` with a crafted record alone, which has no owner.
+
+    Parameters
+    ----------
+    crafted
+        The record.
+    like
+        Records of the same shape, classes and named inputs.
+
+    Raises
+    ------
+    InputError
+        If the crafted record does not have the shape of these records.
+    """
+    features = _features(crafted, like.shape)[np.newaxis]
+    return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs, inputs=like.inputs)
+
+
+def _features(crafted: CraftedRecord, shape: tuple[int, ...]) -> Floats32:
+    try:
+        raw = base64.b64decode(crafted.features, validate=True)
+        return np.frombuffer(raw, dtype="<f4").reshape(shape).astype(np.float32)
+    except (binascii.Error, ValueError):
+        raise InputError(f"a crafted record is damaged: accepted are features of shape {shape}") from None

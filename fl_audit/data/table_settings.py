@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fl_audit.data.data_paths import resolve
+from fl_audit.data.data_files import resolve
 from fl_audit.data.data_setting_enums import IMPUTE, Task
 from fl_audit.data.texts import TextSettings, require_one_tokenization
 from fl_audit.data.written_numbers import DECIMAL_MARKS

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.data import remedies
+from fl_audit.data.data_files import resolve
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
-from fl_audit.data.data_paths import resolve
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
-from fl_audit.data.missing_value_words import missing_value_word_counts
+from fl_audit.data.missing_values import missing_value_word_counts
 from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows
 from fl_audit.data.warnings import header_warnings

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32
-from fl_audit.data.file_reading import read_text
+from fl_audit.data.data_files import read_text
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, DataWarning
 from fl_audit.data.multi_array_records import packed
 from fl_audit.errors import InputError, require
@@ -47,8 +47,8 @@ def require_one_tokenization(
     if vocabulary is not None and tokenizer is not None:
         problem = f"text is {column!r} in [data] with both vocabulary and tokenizer"
     require((vocabulary is None) != (tokenizer is None), f"{problem}: {_WAYS}")
-    own = f"tokens is {tokens} in [data] with tokenizer = {tokenizer!r}, which decides the length itself"
-    require(tokenizer is None or tokens is None, f"{own}: leave tokens out")
+    problem_of_tokens = f"tokens is {tokens} in [data] with tokenizer = {tokenizer!r}, which decides the length itself"
+    require(tokenizer is None or tokens is None, f"{problem_of_tokens}: leave tokens out")
 
 
 @dataclass(frozen=True)

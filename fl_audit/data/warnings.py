@@ -14,7 +14,7 @@ from fl_audit.array_types import Floats, Floats32
 from fl_audit.data import remedies
 from fl_audit.data.label_leaks import label_leak_warnings
 from fl_audit.data.loaded_dataset import DataWarning, first_names_text
-from fl_audit.data.missing_value_words import USUAL_WORDS, is_usual
+from fl_audit.data.missing_values import USUAL_WORDS, is_usual
 from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number
 
 _NINES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)

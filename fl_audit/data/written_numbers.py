@@ -49,10 +49,10 @@ def rewrite_amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str
     first = next((unit_match for cell in text if (unit_match := _UNIT.fullmatch(cell))), None)
     front, behind = (first[1] or "", first[2] or "") if first else ("", "")
     if front or behind:
-        own = re.compile(rf"^([+-]?){re.escape(front)}(\d[\d.,]*){re.escape(behind)}$")
+        of_unit = re.compile(rf"^([+-]?){re.escape(front)}(\d[\d.,]*){re.escape(behind)}$")
         # In "1 apple" and "2 pears" the words matter, and "5k" beside "5000" is no 5; "0" needs no unit.
-        if all(own.match(cell) for cell in text if any(map("123456789".__contains__, cell))):
-            text = text.str.replace(own, r"\1\2", regex=True)
+        if all(of_unit.match(cell) for cell in text if any(map("123456789".__contains__, cell))):
+            text = text.str.replace(of_unit, r"\1\2", regex=True)
             notes.append(f"{(front or behind).strip()!r} left out")
     return text, notes
 

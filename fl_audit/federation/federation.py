@@ -19,12 +19,12 @@ from fl_audit.data.partition import PartitionScheme, UsersAcrossClients
 from fl_audit.data.randomizers import LocalRandomizer
 from fl_audit.device import Device
 from fl_audit.errors import require
-from fl_audit.federation.observed_rounds import InsiderView, _require_view
+from fl_audit.federation.observed_rounds import _require_view
 from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.learning.frozen_backbones import BackboneWeights
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, InsiderView, ThreatModel
 
 
 @dataclass(frozen=True)

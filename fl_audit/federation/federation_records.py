@@ -10,11 +10,10 @@ import numpy as np
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.crafted_records import single_record
 from fl_audit.data.neighbours import replacement_positions
 from fl_audit.data.partition import partition_records, user_shards, users_of
 from fl_audit.data.record_selection import FEWEST_POPULATION, Split, select_records
-from fl_audit.data.records import Records
+from fl_audit.data.records import Records, single_record
 from fl_audit.federation.federation import Federation
 from fl_audit.randomness import Purpose, generator
 
@@ -35,21 +34,21 @@ def split_of(federation: Federation) -> Split:
     )
 
 
-def shards_of(federation: Federation, inside: Records) -> tuple[Integers, ...]:
+def shards_of(federation: Federation, inside_records: Records) -> tuple[Integers, ...]:
     """Divide the records of D among the clients; return for each client the positions in D of its records."""
     scheme = federation.partition, dict(federation.partition_parameters), federation.data_seed
     if federation.mechanism.unit is Unit.USER:
-        return user_shards(inside, federation.clients, *scheme, federation.user_across_clients)
-    return partition_records(inside.labels, federation.clients, *scheme, inside.owner)
+        return user_shards(inside_records, federation.clients, *scheme, federation.user_across_clients)
+    return partition_records(inside_records.labels, federation.clients, *scheme, inside_records.owner)
 
 
-def victim_of(federation: Federation, inside: Records, shards: tuple[Integers, ...]) -> int:
+def victim_of(federation: Federation, inside_records: Records, shards: tuple[Integers, ...]) -> int:
     """Return the number, from 0, of the client that holds the unit by which D and D' differ."""
     match federation.mechanism.unit:
         case Unit.RECORD:
             first = federation.pair.index
         case Unit.USER:
-            first = int(np.flatnonzero(users_of(inside) == federation.pair.index)[0])
+            first = int(np.flatnonzero(users_of(inside_records) == federation.pair.index)[0])
         case Unit.CLIENT:
             return federation.pair.index
         case _:
@@ -77,7 +76,7 @@ def outside_of(federation: Federation, split: Split, shard: Integers) -> tuple[R
             records_taken = np.flatnonzero(users_of(split.outside) == number)
         case Unit.CLIENT:
             records_taken = replacement_positions(
-                split.outside, len(shard), federation.data_seed, number, inside=split.inside, replaced=shard
+                split.outside, len(shard), federation.data_seed, number, inside_records=split.inside, replaced=shard
             )
         case _:
             assert_never(federation.mechanism.unit)

@@ -21,11 +21,11 @@ from fl_audit.federation.contributions import (
     zero_contribution,
 )
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_likelihoods import dpsgd_likelihood_ratio_input
+from fl_audit.federation.local_dpsgd import dpsgd_likelihood_ratio_input
 from fl_audit.federation.observed_rounds import ObservedRound, SideInformation, require_seen
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodRatioInput
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 
 

@@ -18,12 +18,12 @@ from torch import Tensor
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.federation_enums import InitialWeightsSource as InitialWeightsSource
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
+from fl_audit.learning.training_enums import InitialWeightsSource as InitialWeightsSource
 from fl_audit.randomness import Purpose, generator
 
 FEWEST_RECORDS, MOST_RECORDS = 50, 10_000

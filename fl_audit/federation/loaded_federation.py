@@ -16,19 +16,17 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Floats32, Integers
 from fl_audit.data.attribute_to_infer import with_values
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.crafted_records import with_crafted
 from fl_audit.data.partition import users_of
-from fl_audit.data.records import Records
+from fl_audit.data.records import Records, with_crafted
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import HeldOut, held_out_of, outside_of, shards_of, split_of, victim_of
-from fl_audit.federation.model_check_records import probe_records
-from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
-from fl_audit.federation.record_tensors import Examples, model_for
+from fl_audit.federation.record_tensors import Examples, model_for, probe_records
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.frozen_backbones import load_core
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.mechanisms.noise_draws import number_of_directions, orthonormal_directions
 from fl_audit.randomness import Purpose, generator
 from fl_audit.torch_device import settle_device
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from fl_audit.array_types import Floats32
 from fl_audit.data.randomizers import LaplacePixelation, Lean, LocalRandomizer, RandomisedEdges
 from fl_audit.federation.loaded_federation import LoadedFederation, UnrandomisedRecords
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness
+from fl_audit.federation.local_dpsgd import ClientRandomness
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.frozen_backbones import passed_through
 from fl_audit.privacy.events import ReleaseEvent

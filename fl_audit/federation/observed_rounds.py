@@ -18,9 +18,9 @@ from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.federation.federation_enums import InsiderView as InsiderView
 from fl_audit.learning.optimizers import OptimizerState, inversion_error, recover_gradient, step
 from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.threat_model import InsiderView
 from fl_audit.message_keys import Key, earlier_key, models_key
 
 _KEPT = {InsiderView.UPDATE: "releases", InsiderView.MODEL: "models"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.federation.federation import Federation
 from fl_audit.learning.metric_names import Metric
-from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
+from fl_audit.mechanisms.mechanism import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile, account
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds_distribution import bound_in_other

@@ -11,6 +11,7 @@ import pandas as pd
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
+from fl_audit.federation.findings import json_of
 from fl_audit.federation.result_columns import ResultTable, columns_of
 
 _KEYS = {
@@ -83,6 +84,13 @@ class Timing:
         Fields without a recorded value are None; other keys are ignored.
         """
         return cls(**{field.name: noted.get(field.name) for field in fields(cls)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the timing as a dict with the one key `timing`, for `summary.json`.
+
+        This key is the only one that differs when the same run is repeated.
+        """
+        return {"timing": json_of(self)}
 
 
 def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:

@@ -4,7 +4,9 @@ The part that all clients share is sent once. A client's shard is sent only to p
 client's machine needs neither the data files nor the user's modules, and a data owner receives only its own shard.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,8 +14,8 @@ from fl_audit.array_types import Floats32, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
 from fl_audit.federation.record_tensors import Examples
+from fl_audit.learning.fast_path_checks import ModelExecutionProfile
 from fl_audit.learning.frozen_backbones import VggCore
-from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device, to_device
@@ -41,66 +43,12 @@ class SentExamples:
         return Examples(features, labels, user)
 
 
-@dataclass(frozen=True)
-class SentFederation:
-    """The part of a federation that is the same for all clients, in the form in which it is sent."""
-
-    public: str  # the public federation, as JSON
-    shards: Integers  # indices of D, client after client: the division of D is public
-    sizes: Integers  # number of records of each client
-    user: Integers | None  # user of each record of D, which is public; None if users are no units
-    victim: int  # number of the client that holds the differing unit, see `LoadedFederation`
-    spec: ModelSpec  # specification of the model
-    known: ModelExecutionProfile  # properties of the model, found on records of the data
-    core: VggCore | None  # frozen network of `vgg16`, sent where clients randomise their records; else None
-    training: SentExamples  # D; empty if the receiver may not know all of D
-    replacement: SentExamples | None  # replacement of the differing unit in D'; None if the receiver may not know it
-
-    def __call__(self) -> None:
-        """Register the federation in the receiving process."""
-        public = Federation.from_json(self.public)
-        settle_device(public.device)
-        model = StackedModel.of(self.spec, profile=self.known).sized_for_device(public.device)
-        model = model.clipping_in(public.mechanism.clipping.measured_in).trained_with(public.mechanism.loss)
-        register_federation(
-            LoadedFederation(
-                public=public,
-                training=self.training.to_examples(public),
-                replacement=None if self.replacement is None else self.replacement.to_examples(public),
-                shards=tuple(np.split(self.shards, np.cumsum(self.sizes)[:-1])),
-                victim=self.victim,
-                held_out=None,
-                classes=self.spec.classes,
-                inputs=self.spec.inputs,
-                model=model,
-                core=model.frozen_module if self.core is None else self.core,
-                user=self.user,
-            )
-        )
-
-
-@dataclass(frozen=True)
-class SentShard:
-    """Shard of one client, in the form in which it is sent to the process that runs the client."""
-
-    public: str  # the public federation, as JSON
-    client: int
-    shard: SentExamples  # its records
-    raw: Floats32 | None  # features before the client randomises them; None if it does not
-
-    def __call__(self) -> None:
-        """Add the shard to the federation that the process has received."""
-        federation = load_federation(Federation.from_json(self.public))
-        federation.receive(
-            self.client, self.shard.to_examples(federation.public), None if self.raw is None else self.raw.copy()
-        )
-
-
-def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:
-    """Return the part of a federation that is sent to every client, without the clients' shards."""
+def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> Callable[[], None]:
+    """Return a picklable function that registers a federation, without its clients' shards, in another process."""
     replacement = federation.replacement if knows_all or knows_differing else None
     training = federation.training if knows_all else federation.training.take(np.empty(0, np.int64))
-    return SentFederation(
+    return partial(
+        _register,
         public=federation.public.to_json(),
         shards=np.concatenate(federation.shards),
         sizes=np.array([len(shard) for shard in federation.shards]),
@@ -114,10 +62,56 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
     )
 
 
-def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
-    """Return a client's records as an object to be sent to the process that runs the client."""
-    raw, shard = (
-        None if federation.raw is None else federation.raw_features(client),
-        federation.training.take(federation.shards[client]),
+def _register(
+    *,
+    public: str,
+    shards: Integers,
+    sizes: Integers,
+    user: Integers | None,
+    victim: int,
+    spec: ModelSpec,
+    known: ModelExecutionProfile,
+    core: VggCore | None,
+    training: SentExamples,
+    replacement: SentExamples | None,
+) -> None:
+    """Register a federation in the receiving process.
+
+    `public` is the public federation as JSON, `shards` the positions in D of all clients' records, client after client,
+    and `sizes` the number of records of each client: the division of D is public. `user` has the user of each record,
+    and is None if users are no units. `known` are properties of the model that were found on records of the data.
+    `core` is the frozen network of `vgg16` where clients randomise their records. `training` is D, without records if
+    the receiver may not know all of D; `replacement` is None if it may not know that.
+    """
+    description = Federation.from_json(public)
+    settle_device(description.device)
+    model = StackedModel.of(spec, profile=known).sized_for_device(description.device)
+    model = model.clipping_in(description.mechanism.clipping.measured_in).trained_with(description.mechanism.loss)
+    register_federation(
+        LoadedFederation(
+            public=description,
+            training=training.to_examples(description),
+            replacement=None if replacement is None else replacement.to_examples(description),
+            shards=tuple(np.split(shards, np.cumsum(sizes)[:-1])),
+            victim=victim,
+            held_out=None,
+            classes=spec.classes,
+            inputs=spec.inputs,
+            model=model,
+            core=model.frozen_module if core is None else core,
+            user=user,
+        )
     )
-    return SentShard(federation.public.to_json(), client, SentExamples.of(shard), raw)
+
+
+def sent_shard(federation: LoadedFederation, client: int) -> Callable[[], None]:
+    """Return a picklable function that adds a client's records to the federation that another process has received."""
+    raw = None if federation.raw is None else federation.raw_features(client)
+    shard = SentExamples.of(federation.training.take(federation.shards[client]))
+    return partial(_receive_shard, federation.public.to_json(), client, shard, raw)
+
+
+def _receive_shard(public: str, client: int, shard: SentExamples, raw: Floats32 | None) -> None:
+    """Add a shard, with its features before the client randomises them, to the registered federation."""
+    federation = load_federation(Federation.from_json(public))
+    federation.receive(client, shard.to_examples(federation.public), None if raw is None else raw.copy())

@@ -113,7 +113,7 @@ def recompute(federation: LoadedFederation, client: int, cell: CheckedCell) -> C
 
 
 def rounding_of_passes(
-    federation: LoadedFederation, client: int, cell: CheckedCell, draw: np.random.Generator, steps: int = 1
+    federation: LoadedFederation, client: int, cell: CheckedCell, draw: np.random.Generator, steps: int
 ) -> float:
     """Return how far roundings in the computation of a client's contributions may move their sum, as an L2 norm.
 

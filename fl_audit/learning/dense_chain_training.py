@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
 from fl_audit.learning.layers import dense_outputs
-from fl_audit.learning.losses import PLAIN_LOSS, TrainingLoss, label_targets
+from fl_audit.learning.losses import TrainingLoss, label_targets
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import ParameterLayout
 
@@ -128,8 +128,8 @@ def chain_updates(
     rate: float,
     batches: Sequence[Integers],
     trials_together: Callable[[int], int],
-    proximal_rate: float = 0.0,
-    loss: TrainingLoss = PLAIN_LOSS,
+    proximal_rate: float,
+    loss: TrainingLoss,
 ) -> Tensor:
     """Return models before local SGD minus models after it, for a chain of dense layers, float32 (trials, parameters).
 

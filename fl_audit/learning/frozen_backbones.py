@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from fl_audit.array_files import read_tensors
 from fl_audit.errors import InputError, require
 from fl_audit.learning.module_preparation import without_hints
 from fl_audit.ordinary_files import read_file, sha256_of
-from fl_audit.tensor_files import read_tensors
 
 VGG16 = "vgg16"
 _PLAN: tuple[int | None, ...] = (

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.layers import LayerCall
-from fl_audit.learning.microbatching import Microbatch
+from fl_audit.learning.microbatching import GroupedRecords, Microbatch
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.unit_norms import unit_norms
@@ -67,7 +66,9 @@ def gradient_norms_and_products(
     model.forget()
     for block in records.blocks(model.examples_per_pass):
         passes = [
-            _of_pass(model, models[rows], block.microbatch(rows), None if vectors is None else vectors[rows].float())
+            _of_pass(
+                model, models[rows], block.grouped_microbatch(rows), None if vectors is None else vectors[rows].float()
+            )
             for rows in slices(len(models), model.trials_per_pass(block.width))
         ]
         norms.append(torch.cat([of_pass.norms for of_pass in passes]))

@@ -22,11 +22,11 @@ from torch import Tensor
 from fl_audit.array_types import Flags, Integers
 from fl_audit.errors import require
 from fl_audit.learning.dense_chain_training import chain_updates, fits_one_stretch
-from fl_audit.learning.optimizer_enums import LocalOptimizer as LocalOptimizer
+from fl_audit.learning.optimizers import RateDecay, share_of_rate
 from fl_audit.learning.pass_budgets import slices
-from fl_audit.learning.rate_decay import RateDecay, share_of_rate
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.learning.training_enums import LocalOptimizer as LocalOptimizer
 from fl_audit.privacy.accounting_enums import VectorNorm
 from fl_audit.value_checks import require_number
 

@@ -71,7 +71,7 @@ def loss_of(
     return losses.mean() if reduction == "mean" else losses
 
 
-def label_targets(labels: Tensor, classes: int, dtype: torch.dtype, loss: TrainingLoss = PLAIN_LOSS) -> Tensor:
+def label_targets(labels: Tensor, classes: int, dtype: torch.dtype, loss: TrainingLoss) -> Tensor:
     """Return the targets t of records, in the type `dtype`, (..., classes), for which -sum_k t_k log p_k is the loss.
 
     Parameters

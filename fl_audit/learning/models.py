@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from math import prod
 
-from torch import nn
+from torch import Tensor, nn
 
 from fl_audit import user_modules
 from fl_audit.errors import InputError, require
@@ -17,9 +17,10 @@ from fl_audit.learning.model_checks import check_module
 from fl_audit.learning.model_failures import raised_at
 from fl_audit.learning.module_preparation import exception_text, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
-from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 from fl_audit.learning.stacked_layers import is_plain
-from fl_audit.learning.text_models import MeanEmbeddingClassifier
+from fl_audit.learning.training_enums import MEAN_EMBEDDING
+
+_EMBEDDED = 16  # length of the embedding vector of a token
 
 
 @dataclass(frozen=True)
@@ -192,3 +193,19 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
     )
     require(callable(factory), f"model {name!r} is not callable: accepted is a function that returns a torch.nn.Module")
     return factory  # type: ignore[no-any-return]
+
+
+class MeanEmbeddingClassifier(nn.Module):
+    """A text classifier: the mean of the embeddings of all tokens that are not padding, followed by a dense layer."""
+
+    def __init__(self, tokens: int, classes: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(tokens, _EMBEDDED)
+        self.head = nn.Linear(_EMBEDDED, classes)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the logits (n, classes) for token ids and their attention mask (0 for padding), both (n, tokens)."""
+        weights = attention_mask.unsqueeze(2).to(self.head.weight.dtype)
+        summed = (self.embedding(input_ids) * weights).sum(1)
+        logits: Tensor = self.head(summed / weights.sum(1).clamp(min=1.0))
+        return logits

@@ -14,15 +14,13 @@ from torch import Tensor, nn
 from fl_audit.device import Device
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.dense_chain_training import dense_chain
-from fl_audit.learning.fast_path_checks import seeded, stacked_layers_agree
+from fl_audit.learning.fast_path_checks import ModelExecutionProfile, seeded, stacked_layers_agree
 from fl_audit.learning.frozen_backbones import Backbone, frozen_backbone, split_backbone
 from fl_audit.learning.glibc_allocator import keep_freed_memory
-from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.losses import TrainingLoss, loss_of
-from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
+from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass, GroupedRecords
 from fl_audit.learning.model_adaptation import prepare
 from fl_audit.learning.model_checks import PROBE_EXAMPLES, ModelCheckRecords, check_logits, check_module, check_outputs
-from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.model_failures import names_of
 from fl_audit.learning.model_initialisation import model_template
 from fl_audit.learning.model_passes import ModelPasses
@@ -281,7 +279,7 @@ class StackedModel(ModelPasses):
                 full = min(width, (batch_trials or len(models)) - rows.start)
                 index = _padded_rows(rows, full)
                 norm = clipping_norm[index].unsqueeze(1) if isinstance(clipping_norm, Tensor) else clipping_norm
-                sum_pass = ClippedSumPass(models[index], block.microbatch(rows), norm, slack)
+                sum_pass = ClippedSumPass(models[index], block.grouped_microbatch(rows), norm, slack)
                 is_direct = number == 0 and index is rows  # the first pass writes its sums where they belong
                 sums = total[rows] if is_direct else torch.empty_like(sum_pass.models)
                 sums_of_bits = None if bits is None else bits.new_empty(len(sums))

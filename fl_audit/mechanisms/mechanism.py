@@ -14,16 +14,15 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Floats
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
 from fl_audit.learning.losses import PLAIN_LOSS, TrainingLoss
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.compatibility_checks import require_combination
 from fl_audit.mechanisms.contribution import AdaptiveClipping, Clipping, Contribution, PrivateTraining, RecordGradients
-from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
-from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, NoiseOrigin, SumSensitivity
-from fl_audit.mechanisms.noises.registry import NOISES, StoredNoise
+from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, MechanismNoise, NoiseOrigin, SumSensitivity
+from fl_audit.mechanisms.noises.registry import NOISES, StoredNoise, quoted_names
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, StoredParticipation
-from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, ThreatModel
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import combined_multiplier, require_positive
@@ -291,3 +290,25 @@ def require_likelihood_ratio(mechanism: Mechanism, threat_model: ThreatModel) ->
     """
     require(mechanism.adds_noise, NO_LIKELIHOOD_RATIO)
     effective_noise_multiplier(mechanism.noise, threat_model)
+
+
+def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel) -> float:
+    """Return the noise multiplier that counts only noise unknown to an adversary; 0 without noise.
+
+    Parameters
+    ----------
+    noise
+        The mechanism's noise, which defines which part of it each adversary knows.
+    threat_model
+        Position and knowledge of the adversary.
+
+    Raises
+    ------
+    InputError
+        If the adversary knows all noise, or is a server that adds the noise itself.
+    """
+    if noise.origin is NoiseOrigin.SERVER and threat_model.adversary is Adversary.SERVER:
+        server = "adversary is 'server' and the server adds the noise, so it knows everything"
+        accepted = f"accepted with adversary = 'server' are noise = {quoted_names(NoiseOrigin.CLIENTS)}"
+        raise InputError(f"{server}: {accepted}")
+    return noise.effective_multiplier(threat_model)

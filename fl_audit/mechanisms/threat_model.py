@@ -1,4 +1,4 @@
-"""Threat model: the position of the adversary in the federation, and its knowledge besides the releases."""
+"""Threat model: the position of the adversary in the federation, its view of a round, and what else it knows."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +15,17 @@ class Adversary(StrEnum):
 
     CLIENT = "client"
     SERVER = "server"
+
+
+class InsiderView(StrEnum):
+    """Views that an insider, an attacking client, may have of a round.
+
+    UPDATE shows the noised sum, as if the server published it, so that outside observers see it, too. MODEL shows only
+    the resulting model. Clients that do not attack receive only models.
+    """
+
+    UPDATE = "update"
+    MODEL = "model"
 
 
 class TargetsParticipation(StrEnum):

@@ -28,6 +28,7 @@ from fl_audit.root_finding import largest_kept
 from fl_audit.value_checks import require_number
 
 _CHEAP = 50_000  # largest number of grid points for which quantiles are computed on a finer grid
+_LARGEST = 700.0  # exp of more is no number
 
 
 @dataclass(frozen=True)
@@ -111,25 +112,25 @@ class PrivacyProfile:
         mu = self.gaussian_mu
         return gaussian_advantage(mu) if mu is not None else self._curves.delta(0.0)
 
-    def belief_at(self, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
+    def belief_at(self, delta: float, adaptivity: SignalToNoiseAdaptivity) -> float:
         """Return a bound on the adversary's belief in the true training set, exceeded with probability at most delta.
 
         Parameters
         ----------
         delta
             Probability with which the belief may be exceeded, above 0 and below 1.
-        sensitivities
+        adaptivity
             Whether the rounds' sensitivities are fixed in advance or may depend on earlier releases.
         """
         require_delta(delta)
         mu = self.gaussian_mu
         if mu is not None:
-            log_odds = gaussian_log_odds_bound(mu, delta, sensitivities)
+            log_odds = gaussian_log_odds_bound(mu, delta, adaptivity)
         else:
             curves = self._curves
-            if sensitivities is SignalToNoiseAdaptivity.FIXED and curves.size <= _CHEAP:
+            if adaptivity is SignalToNoiseAdaptivity.FIXED and curves.size <= _CHEAP:
                 curves = pld.loss_curves(self.events, self.adjacency, pld.FINEST)
-            log_odds = curves._log_odds_at(delta, sensitivities)
+            log_odds = curves._log_odds_at(delta, adaptivity)
         return float(expit(float(logit(self.prior)) + log_odds))
 
     def tradeoff(self, alpha: float) -> float:
@@ -295,3 +296,50 @@ def client_epsilons(
 
     epsilon_by_size = {records: claimed(records) for records in dict.fromkeys(shard_sizes)}
     return tuple(epsilon_by_size[records] for records in shard_sizes)
+
+
+def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
+    """Return an epsilon that holds for a group of k units at delta; infinite if no finite one is known.
+
+    For Gaussian noise without sampling, a group has the Gaussian-DP parameter k mu (Dong, Roth & Su 2022, theorem
+    2.14). Otherwise, (epsilon, d)-DP for one unit implies (k epsilon, d (e^(k epsilon) - 1) / (e^epsilon - 1))-DP for k
+    units (Vadhan 2017, lemma 2.2). The point (epsilon, d) of the profile with the smallest k epsilon is taken.
+
+    Parameters
+    ----------
+    profile
+        Privacy profile of one unit.
+    size
+        Number k of units, from 1.
+    delta
+        Delta of the group's guarantee, above 0 and below 1.
+
+    Examples
+    --------
+    >>> from fl_audit.adjacency import Adjacency
+    >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> profile = PrivacyProfile(gaussian_rounds(4.0, 1), Adjacency.ADD_REMOVE_RECORD)
+    >>> round(group_epsilon(profile, 1, 1e-5), 3), round(group_epsilon(profile, 4, 1e-5), 3)
+    (0.926, 4.377)
+    """
+    require_number("size of the group is", size, "whole numbers from 1")
+    if size == 1:
+        return profile.epsilon(delta)
+    if profile.gaussian_mu is not None:
+        return gdp_epsilon(delta, size * profile.gaussian_mu)
+
+    def is_enough(epsilon: float) -> bool:
+        delta_of_one = profile.delta(epsilon)
+        # log of (e^(k epsilon) - 1) / (e^epsilon - 1)
+        factor = math.log(math.expm1(size * epsilon)) - math.log(math.expm1(epsilon)) if epsilon > 0 else math.log(size)
+        return delta_of_one == 0 or math.log(delta_of_one) + factor <= math.log(delta)
+
+    low, high = 0.0, min(profile.epsilon(delta), _LARGEST / size)
+    while not is_enough(high):
+        if high >= _LARGEST / size:
+            return math.inf
+        low, high = high, min(1.25 * high + 0.01, _LARGEST / size)
+    while high - low > 1e-9 * high:  # the lemma holds for every epsilon found
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return size * high

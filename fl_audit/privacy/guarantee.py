@@ -234,14 +234,14 @@ def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
     return replace(max(guarantees, key=lambda guarantee: guarantee.epsilon), others=tuple(claims), **largest)
 
 
-def _belief_bound(claim: Claim, epsilon: float, sensitivities: SignalToNoiseAdaptivity) -> float:
+def _belief_bound(claim: Claim, epsilon: float, adaptivity: SignalToNoiseAdaptivity) -> float:
     match claim.accountant:
         case Accountant.RDP_CLASSIC:
             return rho_beta(epsilon, claim.prior)
         case Accountant.RDP:
             return rho_beta(account(claim.profile, Accountant.RDP_CLASSIC, claim.delta), claim.prior)
         case Accountant.GDP | Accountant.PLD:
-            return claim.profile.belief_at(claim.delta, sensitivities)
+            return claim.profile.belief_at(claim.delta, adaptivity)
         case _:
             assert_never(claim.accountant)
 

@@ -193,7 +193,7 @@ def response_advantage(epsilon: float, differing: int) -> float:
     return float(bdtrc(differing // 2, differing, truth) - bdtrc(differing // 2, differing, 1 - truth))
 
 
-def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
+def gaussian_log_odds_bound(mu: float, delta: float, adaptivity: SignalToNoiseAdaptivity) -> float:
     """Return a bound, in nats, on the adversary's log-odds of the true training set.
 
     The log-odds exceed the bound with probability at most delta. For FIXED sensitivities the bound is mu^2/2 + mu
@@ -206,7 +206,7 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SignalToNois
         Gaussian-DP parameter of all rounds, at least 0 and finite.
     delta
         Probability of exceeding the bound, above 0 and below 1.
-    sensitivities
+    adaptivity
         Whether the rounds' sensitivities are fixed in advance or may depend on earlier releases.
 
     Examples
@@ -219,16 +219,16 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SignalToNois
     require_mu(mu)
     require_delta(delta)
     quantile = -float(ndtri(delta))
-    match sensitivities:
+    match adaptivity:
         case SignalToNoiseAdaptivity.FIXED:
             return mu * mu / 2 + mu * quantile
         case SignalToNoiseAdaptivity.ADAPTIVE:
             return max(0.0, math.log(delta) - float(log_ndtr(-(mu + quantile))))
         case _:
-            assert_never(sensitivities)
+            assert_never(adaptivity)
 
 
-def gaussian_belief_bound(mu: float, delta: float, sensitivities: SignalToNoiseAdaptivity, prior: float = 0.5) -> float:
+def gaussian_belief_bound(mu: float, delta: float, adaptivity: SignalToNoiseAdaptivity, prior: float = 0.5) -> float:
     """Return a bound on the adversary's belief in the true training set, exceeded with probability at most delta.
 
     It is the sigmoid of the prior log-odds plus `gaussian_log_odds_bound`.
@@ -239,16 +239,16 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: SignalToNoiseA
         Gaussian-DP parameter of all rounds, at least 0 and finite.
     delta
         Probability of exceeding the bound, above 0 and below 1.
-    sensitivities
+    adaptivity
         Whether the rounds' sensitivities are fixed in advance or may depend on earlier releases.
     prior
         Prior belief in the true training set, above 0 and below 1.
     """
     require_prior(prior)
-    return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
+    return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, adaptivity)))
 
 
-def mu_from_belief(belief: float, delta: float, sensitivities: SignalToNoiseAdaptivity, prior: float = 0.5) -> float:
+def mu_from_belief(belief: float, delta: float, adaptivity: SignalToNoiseAdaptivity, prior: float = 0.5) -> float:
     """Return the largest Gaussian-DP parameter mu for which `gaussian_belief_bound` is at most `belief`.
 
     Let l = logit(belief) - logit(prior). For FIXED sensitivities, mu is the positive root of mu^2/2 + mu Phi^-1(1 -
@@ -261,7 +261,7 @@ def mu_from_belief(belief: float, delta: float, sensitivities: SignalToNoiseAdap
         Belief that the adversary may exceed with probability at most delta; above the prior and below 1.
     delta
         Probability of exceeding the belief, above 0 and below 1.
-    sensitivities
+    adaptivity
         Whether the rounds' sensitivities are fixed in advance or may depend on earlier releases.
     prior
         Prior belief in the true training set, above 0 and below 1.
@@ -276,11 +276,11 @@ def mu_from_belief(belief: float, delta: float, sensitivities: SignalToNoiseAdap
     require_delta(delta)
     log_odds = epsilon_from_belief(belief, prior)
     quantile = -float(ndtri(delta))
-    match sensitivities:
+    match adaptivity:
         case SignalToNoiseAdaptivity.FIXED:
             root = math.hypot(quantile, math.sqrt(2 * log_odds))
             return 2 * log_odds / (quantile + root) if quantile > 0 else root - quantile
         case SignalToNoiseAdaptivity.ADAPTIVE:
             return -float(ndtri_exp(math.log(delta) - log_odds)) - quantile
         case _:
-            assert_never(sensitivities)
+            assert_never(adaptivity)

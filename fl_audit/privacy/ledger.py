@@ -124,8 +124,8 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
             terms = terms_of_json(stored, where)
             sizes = (stored.get("sensitivity"), stored.get("clipping_norm"))
             digest = str(stored["digest"])
-            counted = {"trainings": stored.get("trainings", 1), "selection": stored.get("selection")}
-            line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=digest, **counted)
+            selection_fields = {"trainings": stored.get("trainings", 1), "selection": stored.get("selection")}
+            line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=digest, **selection_fields)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{where} is no training: {error}") from None
         right = _digest(line, lines[-1].digest if lines else _START)

@@ -155,12 +155,12 @@ class PrivacyCurvePair:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
-    def _log_odds_at(self, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
+    def _log_odds_at(self, delta: float, adaptivity: SignalToNoiseAdaptivity) -> float:
         """Return a bound on the log-odds of the true training set, in nats.
 
         The log-odds exceed the bound with probability at most `delta`.
         """
-        return self.quantile(delta) if sensitivities is SignalToNoiseAdaptivity.FIXED else self.composed_quantile(delta)
+        return self.quantile(delta) if adaptivity is SignalToNoiseAdaptivity.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
         """Return a loss that the composition exceeds with at most the given probability, if sensitivities are fixed.

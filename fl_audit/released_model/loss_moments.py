@@ -12,7 +12,7 @@ a model, its count there is 0, and its other values there are 0 and are ignored.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,14 +22,8 @@ from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 
 
-class _Summary:
-    def where(self, is_kept: Flags) -> Self:
-        """Return the summary with 0 in all fields for models where `is_kept` is false."""
-        return type(self)(*(np.where(is_kept, values, 0.0) for values in vars(self).values()))
-
-
 @dataclass(frozen=True)
-class LossRange(_Summary):
+class LossRange:
     """Number of records, and their smallest and largest loss, under each model."""
 
     count: Floats  # number of records (...)
@@ -44,7 +38,7 @@ class LossRange(_Summary):
 
 
 @dataclass(frozen=True)
-class ScoreMoments(_Summary):
+class ScoreMoments:
     """Number, mean and sum of squared deviations of the scores of records under each model."""
 
     count: Floats  # number of records (...)
@@ -61,6 +55,17 @@ class ScoreMoments(_Summary):
     def deviation(self) -> Floats:
         """Standard deviation of the scores (...), with denominator n; 0 where there is no record."""
         return np.asarray(np.sqrt(self.squares / np.maximum(self.count, 1.0)), dtype=np.float64)
+
+
+Summary = TypeVar("Summary", LossRange, ScoreMoments)
+
+
+def where_trained(summary: Summary, is_trained: Flags) -> Summary:
+    """Return a summary of records with 0 in all fields for models that were not trained on them.
+
+    Shapes: `is_trained` (...).
+    """
+    return type(summary)(*(np.where(is_trained, values, 0.0) for values in vars(summary).values()))
 
 
 def range_of(losses: ArrayLike) -> LossRange:

@@ -21,6 +21,16 @@ class StarMethod(StrEnum):
     MIXTURE = "mixture"
 
 
+class EpsilonStarLocation(StrEnum):
+    """Place where the losses for Epsilon* are collected.
+
+    POOLED: one server collects all of them. FEDERATED: each client evaluates the losses of its own records.
+    """
+
+    POOLED = "pooled"
+    FEDERATED = "federated"
+
+
 DEFAULT_CUTS = {
     StarMethod.PARAMETRIC: PARAMETRIC_CUT,
     StarMethod.EMPIRICAL: EMPIRICAL_CUT,

@@ -86,7 +86,7 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
     axes.spines[["left", "bottom"]].set_color(MUTED)
 
 
-def add_legend(axes: Axes, columns: int = 1) -> None:
+def add_legend(axes: Axes, columns: int) -> None:
     """Add a legend below the axes, where it hides no data.
 
     In a figure narrower than `WIDTH`, labels are wrapped, and the figure grows in height with the legend. The legend

@@ -6,14 +6,13 @@ The insider is the adversary that is one of the clients; an honest-but-curious s
 from typing import assert_never
 
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
-from fl_audit.federation.federation_enums import InsiderView
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.participations.participation import ParticipationPhraseContext
-from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.mechanisms.threat_model import Adversary, InsiderView
 from fl_audit.privacy.accounting_enums import Accountant, VectorNorm
 from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.report.unit_words import unit_words
@@ -301,3 +300,8 @@ def insider_text(plan: RunPlan) -> str:
         beside.append(f"is told in which rounds that {unit_words(plan.adjacency).one} takes part")
     joint = "," if len(beside) > 1 else " and"
     return f"a participant who already knows everything except that one answer{joint} {phrase_list(beside)}"
+
+
+def at_delta(delta: float | None) -> str:
+    """Return a phrase such as ", at delta = 1e-05", to be appended to a number's description; empty for None."""
+    return "" if delta is None else f", at delta = {delta:g}"

@@ -7,15 +7,36 @@ import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fl_audit.html_tables import Markup, html_table
-from fl_audit.report.banner import Banner
 from fl_audit.report.stylesheet import STYLESHEET
 from fl_audit.report.template_files import page_part
-from fl_audit.words import MISSING, day_text, number_text, percent
+from fl_audit.words import DASH, MISSING, day_text, number_text, percent
+
+
+class VerdictLook(Enum):
+    """The look of a verdict: its CSS class, its symbol, and its style on a terminal.
+
+    Pages without a verdict, such as those of sweeps and papers, have a look too, so it is no property of `Verdict`.
+    """
+
+    BAD = "violated", "✗", "bold red"
+    GOOD = "consistent", "✓", "bold green"
+    OPEN = "inconclusive", "?", "bold bright_black"
+    NONE = "open", DASH, "bold bright_black"
+
+
+@dataclass(frozen=True)
+class Banner:
+    """The banner of a report: the name of the verdict, a line of plain text below it, and the look of the verdict."""
+
+    word: str
+    line: str
+    look: VerdictLook
 
 
 def html_figure(picture: bytes | str, alternative: str, caption: str, name: str = "") -> Markup:
@@ -99,9 +120,9 @@ def paragraph_html(text: str, look: str = "") -> Markup:
     return page_part("paragraph", text=text, look=look)
 
 
-def heading_html(text: str, name: str = "", level: int = 2) -> Markup:
+def heading_html(text: str, name: str = "") -> Markup:
     """Return a heading, which links may lead to if it has a name."""
-    return page_part("heading", text=text, name=name, level=level)
+    return page_part("heading", text=text, name=name)
 
 
 def list_html(texts: Iterable[str]) -> Markup:

@@ -20,6 +20,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.statistics.claim_comparisons import (
+    READING_LEVEL,
     ClaimComparison,
     Ends,
     Reading,
@@ -27,7 +28,6 @@ from fl_audit.statistics.claim_comparisons import (
     interval_by_confidence,
     reading_text,
 )
-from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.words import RoundedInterval, rounded, uncapital
 
 N = TypeVar("N", bound=FindingBase)

@@ -12,10 +12,13 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.membership.attacks import ModelOutputs
 from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack
 from fl_audit.audits.membership.attacks.registry import attacks_named
-from fl_audit.audits.membership.attribute_inference import attribute_guesses, attribute_guesses_with_shadows
-from fl_audit.audits.membership.attribute_of_plan import attribute_of
+from fl_audit.audits.membership.attribute_inference import (
+    attribute_guesses,
+    attribute_guesses_with_shadows,
+    attribute_of,
+)
 from fl_audit.audits.membership.findings_attacks import APART, SCORE
-from fl_audit.audits.membership.findings_attribute_inference import (
+from fl_audit.audits.membership.sections_attribute_inference import (
     GUESSED,
     GUESSED_BLINDLY,
     GUESSED_BY_DISTRIBUTION,

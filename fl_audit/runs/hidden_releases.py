@@ -7,12 +7,12 @@ import numpy as np
 from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_update
-from fl_audit.federation.local_dpsgd_updates import private_steps
-from fl_audit.federation.observed_rounds import InsiderView, refuse_blurred, refuse_blurred_updates
+from fl_audit.federation.local_dpsgd import private_steps, rounding_of_update
+from fl_audit.federation.observed_rounds import refuse_blurred, refuse_blurred_updates
 from fl_audit.learning.optimizers import inversion_error
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
+from fl_audit.mechanisms.threat_model import InsiderView
 
 
 def require_seen_releases(federation: LoadedFederation) -> None:

@@ -16,7 +16,7 @@ _PREFIXES = ("test_", "train_")
 _EPSILON = "epsilon"
 
 
-def history_figure(history: pd.DataFrame, columns: Sequence[str] = ()) -> Figure:
+def history_figure(history: pd.DataFrame, columns: Sequence[str]) -> Figure:
     """Return a figure with a panel for each column of a run's history; without columns, of each metric and epsilon.
 
     Raises `InputError` if the history has no such column.

@@ -79,7 +79,7 @@ def require_drawable(plan: RunPlan) -> None:
     _shared(plan, federation, images_each)
 
 
-def reconstruct_images(plan: RunPlan, on_step: Callable[[int], None] = lambda done: None) -> TrueAndReconstructedImages:
+def reconstruct_images(plan: RunPlan, on_step: Callable[[int], None]) -> TrueAndReconstructedImages:
     """Return an attacker's reconstructions of the first training images, at several noise levels.
 
     The attacker sees a noised contribution (of a record, or of a client with all its records) to the initial model of
@@ -142,18 +142,18 @@ def _levels(plan: RunPlan, chance: float) -> tuple[list[NoiseLevelGuarantee], No
     """
     guarantee = plan.guarantee
     if guarantee is None:
-        own = NoiseLevelGuarantee(math.inf, math.inf, 1.0)
-        return [own], own
+        level_of_run = NoiseLevelGuarantee(math.inf, math.inf, 1.0)
+        return [level_of_run], level_of_run
     alone = as_add_remove(guarantee.claim)
     halves = alone.noise_multiplier != guarantee.claim.noise_multiplier
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "every record is claimed something"
     # An attacker that does not know in which rounds the record took part adds them all up: a share of them holds it.
-    own = NoiseLevelGuarantee(guarantee.epsilon, alone.full_participation_mu * alone.sampling_rate, bound)
+    level_of_run = NoiseLevelGuarantee(guarantee.epsilon, alone.full_participation_mu * alone.sampling_rate, bound)
     ladder = [
         NoiseLevelGuarantee.gaussian(epsilon, gdp_mu(epsilon, guarantee.delta) / (2 if halves else 1), chance)
         if math.isfinite(epsilon)
         else NoiseLevelGuarantee(epsilon, math.inf, 1.0)
         for epsilon in EPSILONS
     ]
-    return sorted([*ladder, own], key=lambda guarantee: -guarantee.mu), own
+    return sorted([*ladder, level_of_run], key=lambda guarantee: -guarantee.mu), level_of_run

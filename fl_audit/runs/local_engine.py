@@ -161,8 +161,8 @@ class ThreadExecutor:
                         del self._waiting[call.identity]
                     # The first may work out the replies to all that are announced.
                     limit = self._time_limit * (len(calls) if self._announce_calls else 1)
-                    self._at_work.append(taken := _ThreadCalls(calls, time.monotonic() + limit))
-                    return taken
+                    self._at_work.append(thread_calls := _ThreadCalls(calls, time.monotonic() + limit))
+                    return thread_calls
                 self._changed.wait()
         return None
 

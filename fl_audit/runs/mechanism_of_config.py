@@ -13,8 +13,7 @@ from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.losses import TrainingLoss
-from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.learning.rate_decay import CosineDecay, ExponentialDecay, RateDecay, share_of_rate
+from fl_audit.learning.optimizers import CosineDecay, ExponentialDecay, RateDecay, ServerOptimizer, share_of_rate
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseSettings
@@ -110,8 +109,8 @@ def _decay(config: RunConfig) -> RateDecay | None:
     rate = training.local_learning_rate if _clients_train(config) else training.learning_rate
     assert rate is not None, "the configuration fills it in"
     last = rate * share_of_rate(decay, rounds)
-    found = f"learning-rate-decay is {training.learning_rate_decay}, which leaves a step size of {last:.3g} in round"
-    require(last >= SMALLEST_SIZE, f"{found} {rounds}: accepted are step sizes from {SMALLEST_SIZE:g}")
+    problem = f"learning-rate-decay is {training.learning_rate_decay}, which leaves a step size of {last:.3g} in round"
+    require(last >= SMALLEST_SIZE, f"{problem} {rounds}: accepted are step sizes from {SMALLEST_SIZE:g}")
     return decay
 
 
@@ -125,8 +124,8 @@ def _loss(training: TrainingSection, records: Records) -> TrainingLoss:
                 not value,
                 f"{name} is set, and the labels are quantities: accepted with it are labels that name classes",
             )
-    found = f"class-weights has length {len(weights)}, and the labels have {records.classes} classes"
-    require(len(weights) in (0, records.classes), f"{found}: accepted is a number for each class")
+    problem = f"class-weights has length {len(weights)}, and the labels have {records.classes} classes"
+    require(len(weights) in (0, records.classes), f"{problem}: accepted is a number for each class")
     return TrainingLoss(weights, smoothing)
 
 

@@ -19,7 +19,7 @@ from fl_audit.data.neighbours import (
 from fl_audit.data.record_selection import Split
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.federation.crafted_records import MODELS, box_of, craft_pair
+from fl_audit.federation.crafted_records import MODELS, craft_pair, feature_bounds
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import load_federation
@@ -66,7 +66,7 @@ def with_crafted_records(federation: Federation, config: RunConfig) -> Federatio
     pool = load_source(federation.data).pool
     opposite = choice is NeighbourChoice.CRAFTED_OPPOSITE
     models = starting_models(kind, start, config.model.seed, trials_to_craft_on(start)).to(federation.device)
-    return replace(federation, pair=craft_pair(kind, models, box_of(pool.features), opposite))
+    return replace(federation, pair=craft_pair(kind, models, feature_bounds(pool.features), opposite))
 
 
 def trials_to_craft_on(weights_source: InitialWeightsSource) -> range:

@@ -17,14 +17,14 @@ from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
+from fl_audit.learning.training_enums import MEAN_EMBEDDING
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.runs.init_error_messages import in_options, text_in_options
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
-from fl_audit.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
+from fl_audit.runs.planned_run_check import planned_noise, planned_of_signal, trials_needed
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable
 from fl_audit.runs.time_probe import probe

@@ -7,37 +7,56 @@ from fl_audit.array_types import finite
 from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
 from fl_audit.audits.registry import audit_of
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.loaded_dataset import ColumnReadResult, DataWarning
-from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.guarantee_line import guarantee_values
 from fl_audit.runs.disk_space_estimate import DiskUsageByContent, footprint
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
-from fl_audit.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.runs.run import require_runnable
 from fl_audit.runs.time_probe import TimeAndMemoryEstimate, probe
 from fl_audit.verdict.declared_tests import DETECTION_POWER
-from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.noise_estimate import NoiseDetectionLimit
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
+from fl_audit.words import rounded_up
+
+_RESERVE = 1.3
+"""Factor on the number of trials that a target's contribution needs, if it is only assumed to be as long as the
+clipping norm in every trial. The number from a pilot run has a reserve already.
+"""
 
 
-@dataclass(frozen=True)
-class DataSizes:
-    """Sizes of the data and the model, measured after loading; the configuration states only limits for some."""
+def trials_needed(
+    noise: NoiseDetectionLimit | None, signal: SignalDetectionLimit | None, limit: SignalDetectionLimit | None = None
+) -> int | None:
+    """Return the number of trials that should make a verdict conclusive; None if no number does, or nothing is tested.
 
-    records: int  # number of records in the training set D
-    test_records: int  # number of test records
-    population_records: int  # number of records in the population sample, with which members are compared
-    clients: int  # number of clients
-    smallest_client: int  # number of records of D that the smallest client holds
-    largest_client: int  # number of records of D that the largest client holds
-    classes: int  # number of classes
-    features: int  # number of features of a record
-    description: str  # description of the data in one line
-    parameters: int  # number of trained parameters of the model
-    columns: tuple[ColumnReadResult, ...]  # use of each column of a table; empty if the data are no table
+    This is the larger of the numbers that the two limits need. The number for the target's contribution is first
+    increased by a reserve and rounded up to two significant digits.
+    """
+    needed = [] if noise is None else [noise.trials_needed]
+    if limit is not None:
+        needed.append(limit.trials_with_reserve)
+    elif signal is not None:
+        needed.append(None if signal.trials_needed is None else rounded_up(_RESERVE * signal.trials_needed))
+    numbers = [number for number in needed if number is not None]
+    return max(numbers) if numbers and len(numbers) == len(needed) else None
+
+
+def planned_noise(plan: RunPlan, parameters: int | None = None) -> NoiseDetectionLimit | None:
+    """Return the limit of detection for missing noise: the smallest shortage of noise that a planned run would
+    detect."""
+    return audit_of(plan.federation).guarantee_tests.planned_noise(plan, parameters) if plan.has_guarantee else None
+
+
+def planned_of_signal(plan: RunPlan) -> SignalDetectionLimit | None:
+    """Return the smallest multiple of a target's contribution that a planned run would detect.
+
+    The result is None without a claim, without an insider, or if the mechanism has no exact likelihood ratio.
+    """
+    return audit_of(plan.federation).guarantee_tests.planned_signal(plan) if plan.has_guarantee else None
 
 
 @dataclass(frozen=True)
@@ -45,9 +64,10 @@ class PlannedRunCheckResult:
     """The results of checking a planned run: data, limits of detection, time, memory and disk space."""
 
     plan: RunPlan  # the plan, with the guarantee
-    sizes: DataSizes  # the actual sizes of data and model
+    federation: LoadedFederation  # the loaded data and the model
+    dataset: LoadedDataset  # the source of the data
     cautions: tuple[DataWarning, ...]  # warnings about the guarantee and the data
-    limits: PlannedDetectionLimits | None  # limits of detection for missing noise; None if noise is not measured
+    limits: NoiseDetectionLimit | None  # limits of detection for missing noise; None if noise is not measured
     probe: TimeAndMemoryEstimate | None  # estimate of the run's time and memory; None if it was not requested
     footprint: DiskUsageByContent  # estimate of the run's disk space
     # Number of times that the target's contribution could count without being detected, if it is as long as the
@@ -77,23 +97,8 @@ def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.L
     """Check the data, model, guarantee and resources of a planned run without writing anything."""
     require_runnable(plan)
     federation = load_federation(plan.federation)
-    source = load_source(plan.federation.data)
     content = footprint(plan)
     cautions = (*plan_warnings_of(plan), *([DataWarning(content.caution)] if content.caution else []))
-    shards = [len(shard) for shard in federation.shards]
-    sizes = DataSizes(
-        records=plan.federation.records,
-        test_records=len(federation.test.labels),
-        population_records=len(federation.population.labels),
-        clients=plan.federation.clients,
-        smallest_client=min(shards),
-        largest_client=max(shards),
-        classes=federation.classes,
-        features=int(source.pool.features[0].size),
-        description=source.description,
-        parameters=federation.model.layout.size,
-        columns=source.columns,
-    )
     tried = probe(plan, engine) if with_probe else None
     signal = planned_of_signal(plan)
     trials = plan.config.audit.trials
@@ -102,7 +107,8 @@ def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.L
         canaries = audit_of(plan.federation).guarantee_tests.planned_canaries(federation, plan.guarantee, trials)
     return PlannedRunCheckResult(
         plan,
-        sizes,
+        federation,
+        load_source(plan.federation.data),
         cautions,
         planned_noise(plan, federation.model.layout.size if federation.offers_noise_measurement else None),
         tried,
@@ -120,8 +126,7 @@ def check_json(check_result: PlannedRunCheckResult) -> dict[str, Any]:
     return {
         "data": {
             "name": plan.federation.data.name,
-            **asdict(check_result.sizes),
-            "columns": [str(column) for column in check_result.sizes.columns],
+            **_data_json(check_result),
             "look_at": [caution.text for caution in check_result.cautions],
         },
         "model": plan.federation.model,
@@ -140,6 +145,26 @@ def check_json(check_result: PlannedRunCheckResult) -> dict[str, Any]:
         },
         "limits": _limits_json(check_result),
         "estimate": None if check_result.probe is None else asdict(check_result.probe),
+    }
+
+
+def _data_json(check_result: PlannedRunCheckResult) -> dict[str, Any]:
+    """Return the sizes of the loaded data and of the model as JSON values; the configuration only limits some."""
+    federation = check_result.federation
+    dataset = check_result.dataset
+    shards = [len(shard) for shard in federation.shards]
+    return {
+        "records": federation.public.records,
+        "test_records": len(federation.test.labels),
+        "population_records": len(federation.population.labels),
+        "clients": federation.public.clients,
+        "smallest_client": min(shards),
+        "largest_client": max(shards),
+        "classes": federation.classes,
+        "features": int(dataset.pool.features[0].size),
+        "description": dataset.description,
+        "parameters": federation.model.layout.size,
+        "columns": [str(column) for column in dataset.columns],
     }
 
 

@@ -3,16 +3,15 @@
 from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
-from fl_audit.audits.membership.attacks.registry import attacks_named
+from fl_audit.audits.membership.attacks.registry import attacks_named, default_attacks, names_of_attacks
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
+from fl_audit.data.data_setting_enums import NeighbourChoice, PartitionScheme
 from fl_audit.data.partition import owners_of
 from fl_audit.data.record_selection import Split, select_records
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.federation.federation_enums import EpsilonStarLocation
-from fl_audit.federation.model_check_records import probe_records
-from fl_audit.federation.record_tensors import model_for
+from fl_audit.federation.record_tensors import model_for, probe_records
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.metric_names import metrics_of_task
 from fl_audit.learning.metrics import require_metrics
@@ -25,17 +24,48 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
+from fl_audit.released_model.star_methods import EpsilonStarLocation
 from fl_audit.runs import mechanism_of_config
-from fl_audit.runs.attribute_of_config import with_attribute
 from fl_audit.runs.config import RunConfig
 from fl_audit.runs.epsilon_by_round import rounds_within
-from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of
+from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of, with_attribute
 from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
-from fl_audit.runs.quantity_labels import fitting_quantities
 from fl_audit.runs.stored_models import MOST_KEPT_SCALARS
+from fl_audit.words import name_list
 
 if TYPE_CHECKING:
     from flwr.serverapp.strategy import Strategy
+
+
+_BY_CLASSES = (PartitionScheme.DIRICHLET, PartitionScheme.PATHOLOGICAL, PartitionScheme.SHARD)
+_QUANTITIES = "and the labels are quantities"
+
+
+def fitting_quantities(config: RunConfig) -> RunConfig:
+    """Return the configuration of a regression: without attacks on class probabilities where they are a default.
+
+    Raises `InputError` for a partition, an attack or a record that needs classes.
+    """
+    data = config.data
+    audit = config.audit
+    schemes = [scheme for scheme in PartitionScheme if scheme not in _BY_CLASSES]
+    divides = f"partition is '{data.partition}', which divides records by their classes, {_QUANTITIES}"
+    require(data.partition not in _BY_CLASSES, f"{divides}: accepted are {name_list(schemes)}")
+    crafted = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
+    choices = [choice for choice in NeighbourChoice if choice not in crafted]
+    searches = f"neighbour is '{audit.neighbour}', which searches among classes, {_QUANTITIES}"
+    require(audit.neighbour not in crafted, f"{searches}: accepted are {name_list(choices)} and an index of D")
+    of_classes = {"local-randomizer": config.privacy.local_randomizer, "reconstruct-samples": audit.reconstruct_samples}
+    for name, value in of_classes.items():
+        require(value is None, f"{name} is {value!r}, {_QUANTITIES}: accepted with it are labels that name a class")
+    about_classes = [attack.name for attack in attacks_named(audit.attacks) if attack.needs_classes]
+    fitting = names_of_attacks(lambda attack: not attack.needs_classes)
+    if audit.attacks == default_attacks(of_records=True):
+        return config.changed(audit={"attacks": [name for name in audit.attacks if name in fitting]})
+    problem = f"attacks {name_list(about_classes)} look at classes, {_QUANTITIES}"
+    require(not about_classes, f"{problem}: accepted are {name_list(fitting)}")
+    return config
+
 
 _WORK_A_ROUND = 1e9
 _MESSAGE_SCALARS = 2**22

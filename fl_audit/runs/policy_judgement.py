@@ -69,12 +69,12 @@ def _value_answers(policy: SitePolicy, result: AuditResult) -> tuple[RuleAnswer,
     )
 
 
-def judge_ledger(policy: SitePolicy, place: Path) -> tuple[RuleAnswer, ...]:
-    """Return how the site's ledger stands to the policy, whose folder is `place`; empty if the policy names none."""
+def judge_ledger(policy: SitePolicy, directory: Path) -> tuple[RuleAnswer, ...]:
+    """Return how the site's ledger stands to the policy, which is in `directory`; empty if the policy names none."""
     rules = policy.ledger
     if rules is None:
         return ()
-    path = place / rules.file
+    path = directory / rules.file
     if not path.is_file():
         return (RuleAnswer("ledger.file", RuleStanding.UNKNOWN, f"{path} is missing"),)
     trainings = read_ledger(path)
@@ -133,13 +133,13 @@ def _audit_answers(rules: AuditRules, result: AuditResult) -> Iterator[RuleAnswe
             yield RuleAnswer("audit.required-checks", RuleStanding.UNKNOWN, f"{check} is not named by this audit")
         else:
             yield RuleAnswer("audit.required-checks", RuleStanding.BROKEN, f"{check} was not made: {reason}")
-    for package, least in rules.versions.items():
+    for package, oldest_version in rules.versions.items():
         version = result.versions.get(package)
-        accepted = f"{least} or newer"
+        accepted = f"{oldest_version} or newer"
         if version is None:
             yield RuleAnswer("audit.versions", RuleStanding.UNKNOWN, f"{package} not said: accepted is {accepted}")
         else:
-            is_met = _numbers(version) >= _numbers(least)
+            is_met = _numbers(version) >= _numbers(oldest_version)
             yield _answer("audit.versions", is_met, f"{package} {version}", accepted)
 
 

@@ -102,9 +102,9 @@ def main() -> None:
     deadline = time.monotonic() + _SECONDS_TO_END
     quiet = 0
     while quiet < _QUIET_LOOKS and time.monotonic() < deadline:
-        left = marked_processes(sys.argv[1])
-        quiet = 0 if left else quiet + 1
-        for process in left:
+        processes = marked_processes(sys.argv[1])
+        quiet = 0 if processes else quiet + 1
+        for process in processes:
             try:
                 process.kill()
             except psutil.Error:

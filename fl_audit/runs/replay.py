@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fl_audit.array_files import read_tensors
 from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.identifiability.identifiability_adversary import observe
 from fl_audit.audits.registry import audit_of
@@ -19,7 +20,6 @@ from fl_audit.federation.loaded_federation import LoadedFederation, load_federat
 from fl_audit.federation.observed_rounds import ServerRound, part_seen_by_clients, replayed_rounds
 from fl_audit.parquet_files import read_frame
 from fl_audit.runs.run_directory import read_public
-from fl_audit.tensor_files import read_tensors
 
 _ROUNDING = 1e-6
 _DIGITS = 15
@@ -96,9 +96,9 @@ def replay(directory: Path) -> ReplayedLogOdds:
     require(public.mechanism.knows_llr, f"{problem} whose insider has scores and no log-odds: {accepted}")
     torch.set_num_threads(public.threads)
     federation = load_federation(public)
-    place = directory / "public"
-    files = sorted(place.glob("releases-*.safetensors"))
-    require(len(files) > 0, f"{place} holds no releases: accepted is a run with keep-releases of 1 and more")
+    public_directory = directory / "public"
+    files = sorted(public_directory.glob("releases-*.safetensors"))
+    require(len(files) > 0, f"{public_directory} holds no releases: accepted is a run with keep-releases of 1 and more")
     odds = [_replay_batch(federation, read_tensors(path)) for path in files]
     names = ("trials", "log_odds", "sigma", "measured_sigma")
     return ReplayedLogOdds(*(np.concatenate([getattr(odds, name) for odds in odds]) for name in names))

@@ -247,9 +247,9 @@ def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
     """Return the federation of a run and its configuration, with defaults but without the seed, from the run
     directory.
     """
-    place = path / CONFIGURATION
-    stored = read_json(place)
-    require(isinstance(stored, dict), f"{place} is damaged: it holds no configuration of a run")
+    configuration_path = path / CONFIGURATION
+    stored = read_json(configuration_path)
+    require(isinstance(stored, dict), f"{configuration_path} is damaged: it holds no configuration of a run")
     schema = stored.pop("schema", None)
     problem = f"run directory {path} was made by another version of fl-audit (schema {schema})"
     remedy = f"this one reads schema {SCHEMA}, so carry the run out anew in a new directory"
@@ -260,7 +260,7 @@ def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
         return Federation.from_json(json.dumps(stored_plan.federation)), configuration
     except ValueError as error:  # InputError and ValidationError are both
         reason = first_line(error) if isinstance(error, InputError) else "it holds no configuration of a run"
-        raise InputError(f"{place} is damaged: {reason}") from None
+        raise InputError(f"{configuration_path} is damaged: {reason}") from None
 
 
 def read_plan(path: Path) -> RunPlan:

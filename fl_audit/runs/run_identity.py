@@ -30,9 +30,9 @@ def data_digests(plan: RunPlan) -> tuple[str, str]:
     return _digest(split.inside, split.test), _digest(split.outside)
 
 
-def _digest(*parts: Records | None) -> str:
+def _digest(*record_sets: Records | None) -> str:
     digest = hashlib.sha256()
-    for records in (records for records in parts if records is not None):
+    for records in (records for records in record_sets if records is not None):
         digest.update(repr((records.features.shape, records.classes)).encode())
         # Digests from before there were owners and users stay valid where there are none.
         for values in (records.features, records.labels, records.owner, records.user):

@@ -9,8 +9,7 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconst
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.crafted_records import CraftedMeasures, measure_crafted_record
 from fl_audit.federation.findings import Findings
-from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.group_sizes import GroupSizes, group_sizes
+from fl_audit.federation.finished_run import FinishedRun, GroupSizes, group_sizes
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.locally_randomised_records import record_claim
@@ -19,8 +18,8 @@ from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTa
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.report.report_elements import ReportContents, SectionError
-from fl_audit.runs.data_warnings import most_records, report_lines
 from fl_audit.runs.neighbour_pairs import trials_to_craft_on
+from fl_audit.runs.plan_warnings import most_records, report_lines
 
 
 def summarise(

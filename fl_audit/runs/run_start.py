@@ -50,8 +50,8 @@ def carry_out(
     config: RunConfig,
     directory: Path,
     engine: Engine,
-    ray_address: str | None = None,
-    resume: bool = False,
+    ray_address: str | None,
+    resume: bool,
     without_privacy: bool = False,
     on_plan: OnPlan = lambda plan: None,
 ) -> "ReportContents":

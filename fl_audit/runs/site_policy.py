@@ -181,6 +181,6 @@ def read_policy(path: Path) -> SitePolicy:
 def answers_json(answers: Mapping[str, tuple[RuleAnswer, ...]]) -> dict[str, Any]:
     """Return the answers for each result, by its path, as JSON values."""
     return {
-        name: [{"rule": answer.rule, "standing": str(answer.standing), "text": answer.text} for answer in some]
-        for name, some in answers.items()
+        name: [{"rule": answer.rule, "standing": str(answer.standing), "text": answer.text} for answer in rule_answers]
+        for name, rule_answers in answers.items()
     }

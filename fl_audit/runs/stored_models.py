@@ -12,13 +12,13 @@ from typing import cast
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from fl_audit.array_files import open_tensors, read_tensors
 from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import InputError, require
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_initialisation import model_template
 from fl_audit.learning.stacked_layers import ParameterLayout
-from fl_audit.tensor_files import open_tensors, read_tensors
 
 MOST_KEPT_SCALARS = 2**28
 """Most numbers in the final models, or in the releases, that a run keeps without being asked: a gigabyte."""
@@ -81,12 +81,12 @@ def final_models(directory: Path) -> dict[int, Tensor]:
     Where those of all trials take more than a gigabyte, there is that of trial 0 alone. `StackedModel` takes rows of
     this form.
     """
-    found = dict[int, Tensor]()
+    models = dict[int, Tensor]()
     for path in sorted((directory / "public").glob("models-batch-*.safetensors")):
         tensors = read_tensors(path)
-        found |= dict(zip(tensors[TRIALS].tolist(), tensors[MODELS], strict=True))
-    require(len(found) > 0, f"{directory} holds no final models: accepted is the directory of a finished run")
-    return dict(sorted(found.items()))
+        models |= dict(zip(tensors[TRIALS].tolist(), tensors[MODELS], strict=True))
+    require(len(models) > 0, f"{directory} holds no final models: accepted is the directory of a finished run")
+    return dict(sorted(models.items()))
 
 
 def _names_of_parameters(module: nn.Module) -> list[list[str]]:

@@ -202,10 +202,10 @@ def read_run(path: str | Path) -> Run:
     """
     directory = Path(path)
     summary = read_summary(directory)
-    place = directory / CONFIGURATION
-    stored = read_json(place)
+    configuration_path = directory / CONFIGURATION
+    stored = read_json(configuration_path)
     is_there = isinstance(stored, dict) and isinstance(stored.get("configuration"), dict)
-    require(is_there, f"{place} holds no configuration of a run")
+    require(is_there, f"{configuration_path} holds no configuration of a run")
     return Run(directory, summary, _tables(directory), stored["configuration"])
 
 

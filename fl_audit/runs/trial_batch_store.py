@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fl_audit.array_files import read_tensors
 from fl_audit.atomic_files import atomic_file, write_json
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_file, sha256_of
@@ -28,7 +29,6 @@ from fl_audit.parquet_files import read_frame
 from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.runs.stored_models import MODELS, TRIALS, are_final_models_kept, checkpoint_name
 from fl_audit.server.trial_batch_results import BatchResult
-from fl_audit.tensor_files import read_tensors
 from fl_audit.trial_batches import TrialBatch, remaining_batches
 
 _MANIFEST = "manifest.json"
@@ -123,7 +123,7 @@ class TrialBatchStore:
         digests = {}
         secret = list[Path]()
         partial = self.batches / f".{batch.name}.partial"
-        place = self.batches / batch.name
+        batch_directory = self.batches / batch.name
         checkpoints = {checkpoint_name(number): model for number, model in result.checkpoints.items()}
         models = self._final_models(result)
         for label, tensors in (("releases", result.kept), ("models", models), ("checkpoints", checkpoints)):
@@ -141,11 +141,11 @@ class TrialBatchStore:
             secret.append(partial / _OUTPUTS)
             _write_tensors(secret[-1], result.outputs, private=True)
         for path in secret:
-            digests[(place / path.name).relative_to(self.directory).as_posix()] = sha256_of(path)
+            digests[(batch_directory / path.name).relative_to(self.directory).as_posix()] = sha256_of(path)
         manifest = _BatchManifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
         write_json(partial / _MANIFEST, manifest.sealed().model_dump(), private=True)
-        _remove(place)
-        partial.rename(place)
+        _remove(batch_directory)
+        partial.rename(batch_directory)
 
     def _final_models(self, result: BatchResult) -> dict[str, Tensor]:
         """Return the final models of a batch that are kept, and the numbers of their trials; empty if none are."""
@@ -162,12 +162,12 @@ class TrialBatchStore:
             first = next((f" ({damage})" for damage in damages), "")
             problem = f"run directory {self.directory} holds {trials_held} of {trials} trials whole"
             raise InputError(f"{problem}{first}: 'fl-audit run' with {RESUME} plays the others")
-        parts: dict[str, list[pd.DataFrame]] = {}
+        frames_by_label: dict[str, list[pd.DataFrame]] = {}
         for manifest in manifests:
             for name in manifest.files:
                 if name.endswith(".parquet"):
-                    parts.setdefault(Path(name).stem, []).append(read_frame(self.directory / name))
-        return {label: pd.concat(frames, ignore_index=True) for label, frames in parts.items()}
+                    frames_by_label.setdefault(Path(name).stem, []).append(read_frame(self.directory / name))
+        return {label: pd.concat(frames, ignore_index=True) for label, frames in frames_by_label.items()}
 
     def outputs(self, trials: int) -> list[dict[str, Tensor]]:
         """Return the outputs of the final models, one dictionary for each batch, in the order of trials.
@@ -224,8 +224,8 @@ def _remove(path: Path) -> None:
 def make_private(path: Path) -> None:
     """Create a directory, with its missing parents, that only the user may read; an existing one is left as it is."""
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
-    for place in reversed(missing):
-        place.mkdir(mode=0o700, exist_ok=True)
+    for directory in reversed(missing):
+        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:

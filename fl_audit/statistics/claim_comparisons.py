@@ -1,4 +1,4 @@
-"""Decide from a measured number's confidence interval whether its claim is kept, broken or open."""
+"""Decide from a measured number's confidence interval whether its claim is kept, broken or open, and at which level."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,8 +7,16 @@ from enum import StrEnum
 from statistics import NormalDist
 from typing import Any
 
-from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.words import interval_text, is_unlimited, percent, rounded, side_of
+
+FAMILY_LEVEL = 0.001
+"""Largest probability with which a federation that keeps its guarantee is called violated."""
+
+READING_LEVEL = FAMILY_LEVEL / 200
+"""Largest probability of calling a number that keeps its claim broken, if no test of the family decides about it.
+
+Among 200 such numbers of a run, one is therefore called broken as rarely as an honest run is called violated.
+"""
 
 
 class Reading(StrEnum):

@@ -157,7 +157,7 @@ def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: f
     return detectable_slope(_root_of_sizes(n1, n0), n1 + n0 - 2, claimed_mu, level, power)
 
 
-def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
+def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float, power: float) -> float:
     """Return the smallest true slope for which the lower bound of `gaussian_slope` probably exceeds a claimed mu."""
     critical = noncentral_t_quantile(1 - level, degrees, claimed_mu * root)
     return max(claimed_mu, noncentrality_at(1 - power, critical, degrees) / root)

@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from fl_audit.errors import require
-from fl_audit.statistics.significance_levels import FAMILY_LEVEL as FAMILY_LEVEL
+from fl_audit.statistics.claim_comparisons import FAMILY_LEVEL as FAMILY_LEVEL
 
 Known = TypeVar("Known")
 DETECTION_POWER = 0.9

@@ -12,8 +12,15 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.privacy.independent_epsilon import independent_epsilon
-from fl_audit.verdict.exact_questions import ExactAnswer, ExactQuestion
-from fl_audit.verdict.exact_rows import MODELS, WHOLE, ExactRow, ExactRowKind, SecretDraw
+from fl_audit.verdict.exact_questions import (
+    MODELS,
+    WHOLE,
+    ExactAnswer,
+    ExactQuestion,
+    ExactRow,
+    ExactRowKind,
+    SecretDraw,
+)
 from fl_audit.verdict.played_releases import played_releases
 
 if TYPE_CHECKING:
@@ -172,7 +179,7 @@ def _start(rows: _Rows) -> ExactAnswer:
 
 def _of(rows: _Rows, where: int) -> _Rows:
     """Return the rows that are about one place."""
-    return {kind: [row for row in found if row.where == where] for kind, found in rows.items()}
+    return {kind: [row for row in rows_of_kind if row.where == where] for kind, rows_of_kind in rows.items()}
 
 
 def _step(rows: _Rows, server_adds: bool) -> ExactAnswer:
@@ -212,10 +219,10 @@ def _sent(rows: _Rows, is_private_alone: bool) -> ExactAnswer:
     """
     question = ExactQuestion.CONTRIBUTIONS
     clients = {kind: [row for row in rows[kind] if row.where >= 0] for kind in _CHANGED}
-    places = _places(rows[ExactRowKind.SUM])
+    locations = _places(rows[ExactRowKind.SUM])
     if secret := clients[ExactRowKind.FOLLOWS_SECRET]:
         text = f"client {secret[0].where} changes its noised contribution in one way with D and another with D'"
-        return ExactAnswer(question, float(len(secret)), 0.0, False, text, places)
+        return ExactAnswer(question, float(len(secret)), 0.0, False, text, locations)
     reasons = {ExactRowKind.NOT_A_SUM: _NOT_REPLAYED, ExactRowKind.OWN_RULE: _RULE_OF_CLIENT}
     if not is_private_alone:
         reasons |= {ExactRowKind.POST_PROCESSED: _CHANGED_SHARES}
@@ -232,7 +239,7 @@ def _sent(rows: _Rows, is_private_alone: bool) -> ExactAnswer:
             "afterwards, by a rule that is the same for D and D', which weakens no guarantee; noise that is changed is "
             "not tested"
         )
-    return ExactAnswer(question, 0.0, 0.0, True, text, places, hides_noise=bool(processed))
+    return ExactAnswer(question, 0.0, 0.0, True, text, locations, hides_noise=bool(processed))
 
 
 _CHANGED = (

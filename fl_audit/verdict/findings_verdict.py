@@ -7,14 +7,13 @@ from typing import Any
 
 from fl_audit.array_types import finite
 from fl_audit.errors import in_a_line
-from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.findings import json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.report_elements import SectionError
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.exact_answers import exact_answers
 from fl_audit.verdict.exact_questions import ExactAnswer, open_answers
 from fl_audit.verdict.judging import without_noise, without_tests
-from fl_audit.verdict.noise_estimate import NoiseRatioEstimate
 from fl_audit.verdict.verdict import AuditKindPhrases, Verdict, VerdictDetails
 
 
@@ -127,40 +126,3 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
     anywhere, at_unit = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
     verdict = VerdictFinding(details.verdict, details, needed, guarantee.epsilon, anywhere, at_unit)
     return verdict.with_errors(tuple(errors))
-
-
-@dataclass(frozen=True)
-class NoiseFinding:
-    """The measured noise of a run as a ratio to the claimed noise, with the tests of the guarantee."""
-
-    estimate: NoiseRatioEstimate  # ratios of the measured to the claimed noise
-    judgement: VerdictDetails  # results of the tests of the guarantee
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry `noise` of `summary.json` as a dictionary; numbers that were not measured are None."""
-        names = ("ratio", "low", "high", "confidence", "along_record", "along_low", "along_high")
-        tensors = [dict(zip(("name", *names[:3]), tensor, strict=True)) for tensor in self.estimate.tensors]
-        values = {name: getattr(self.estimate, name) for name in names}
-        return {"noise": json_of(values | {"tensors": tensors, "level": self.judgement.level})}
-
-    @property
-    def main(self) -> tuple[float, float, float] | None:
-        """Ratio of the measured to the claimed noise with its confidence interval, as (ratio, low, high).
-
-        The noise is measured in directions orthogonal to f(D) - f(D') or, if this is not possible, along f(D) - f(D').
-        None if neither was measured.
-        """
-        estimate = self.estimate
-        if math.isfinite(estimate.ratio):
-            return estimate.ratio, estimate.low, estimate.high
-        if math.isfinite(estimate.along_record):
-            return estimate.along_record, estimate.along_low, estimate.along_high
-        return None
-
-
-def measure_noise(_: FinishedRun, findings: Findings) -> NoiseFinding | None:
-    """Return the measured noise that the finding of a run's verdict holds; None if the run has no verdict."""
-    verdict = findings.find(VerdictFinding)
-    if verdict is None or verdict.judgement is None:
-        return None
-    return NoiseFinding(verdict.judgement.noise, verdict.judgement)

@@ -143,6 +143,7 @@ def judge(measurements: NoiseMeasurements, guarantee: Guarantee, confidence: flo
     name = TestName.NOISE_ALONG_RECORD
     total = noise_scale.total_squares(measurements)
     along = noise_scale.record_squares(measurements)
+    limit = estimates.epsilon_limit(count, measurements.trials, guarantee, measurements.noise_kind)
     return VerdictDetails(
         *run_family(measurements),
         estimates.estimate_noise(confidence, total, along, noise_scale.tensor_squares(measurements)),
@@ -151,7 +152,9 @@ def judge(measurements: NoiseMeasurements, guarantee: Guarantee, confidence: flo
         confidence,
         str(name),
         estimates.assumption_of(claim),
-        **vars(estimates.epsilon_limit(count, measurements.trials, guarantee, measurements.noise_kind)),
+        limit_of_detection=limit.limit_of_detection,
+        trials_needed=limit.trials_needed,
+        conclusive=limit.conclusive,
         signal=target_contribution_tests.limit_of_run(measurements),
     )
 
@@ -250,6 +253,7 @@ def judged_with_noise(details: VerdictDetails, noise: NoiseAlongTarget | None, g
     tests = (*test_results, *details.tests)
     reasons = dict(missing)
     names = {test.name for test in tests}
+    limit = estimates.epsilon_limit(noise.total.freedom, noise.members.size, guarantee)
     return replace(
         details,
         tests=tests,
@@ -257,7 +261,9 @@ def judged_with_noise(details: VerdictDetails, noise: NoiseAlongTarget | None, g
             (name, reasons.get(name, NotTestedReason.TARGETS_ALONE)) for name in FAMILY if name not in names
         ),
         noise=estimates.estimate_noise(details.confidence, along=noise.total),
-        **vars(estimates.epsilon_limit(noise.total.freedom, noise.members.size, guarantee)),
+        limit_of_detection=limit.limit_of_detection,
+        trials_needed=limit.trials_needed,
+        conclusive=limit.conclusive,
         signal=target_contribution_tests.limit_along(noise),
     )
 

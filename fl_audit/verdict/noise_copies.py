@@ -121,9 +121,9 @@ def used_twice(measurements: NoiseMeasurements, level: float) -> Look:
     Cosines are only pairwise independent. At the level of the test, however, the p-value differs from the Bonferroni
     bound m p by a ten-thousandth only.
     """
-    seen = measurements.noise.projections
-    only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)
-    projections = seen / measurements.sigma[..., None]
+    unscaled = measurements.noise.projections
+    only_if(unscaled.shape[-1] > 0 and not np.isnan(unscaled).any(), NotTestedReason.NO_DIRECTIONS)
+    projections = unscaled / measurements.sigma[..., None]
     dimensions = projections.shape[-1]
     count = measurements.trials * measurements.rounds
     only_if(min(dimensions, count) >= 2, NotTestedReason.TOO_FEW)
@@ -184,14 +184,14 @@ def joint_places(measurements: NoiseMeasurements, level: float) -> Look:
     with more coordinates than rounds, the upper tail is far heavier than a normal one.
     """
     vectors = _by_coordinate(measurements)
-    places, draws = vectors.shape
+    coordinates, draws = vectors.shape
     only_if(draws >= _FEWEST_JOINT_DRAWS, NotTestedReason.TOO_FEW)
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
     cosines = units @ units.T
-    pairs = places * (places - 1) // 2
+    pairs = coordinates * (coordinates - 1) // 2
     total = draws * (float(np.sum(np.square(cosines))) - float(np.sum(np.square(np.diag(cosines))))) / 2
     variance = 2 * (draws - 1) / (draws + 2)
-    degrees, scale, start = _joint_distribution(places, draws)
+    degrees, scale, start = _joint_distribution(coordinates, draws)
     above = float(np.maximum(0.0, total - start)) / scale
     lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
     spread = math.sqrt(variance / pairs)

@@ -160,19 +160,30 @@ def epsilon_lower_bound_from_noise(measurements: NoiseMeasurements, confidence: 
 
 
 @dataclass(frozen=True)
-class EpsilonDetectionLimit:
-    """The smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9."""
+class NoiseDetectionLimit:
+    """The smallest breaches that the tests of the amount of noise would find with probability 0.9.
 
-    limit_of_detection: float  # the limit at the guarantee's delta; infinite where D and D' never differed
+    The shares of missing noise are known for planned runs alone.
+    """
+
+    # Epsilon, at the guarantee's delta, that the test of the noise along f(D) - f(D') would find; infinite where D and
+    # D' never differed.
+    limit_of_detection: float
     conclusive: bool  # whether a breach of 1.5 times the claimed epsilon would have been found
     # Number of trials, with as many rounds as these had on average, from which a breach of 1.5 times the claimed
     # epsilon is found; None if D and D' never differed.
     trials_needed: int | None
+    # Smallest share of the claimed noise that would be found if it were missing in the direction of f(D) - f(D'); None
+    # where scores of unknown distribution are judged.
+    noise_short: float | None = None
+    # Smallest share of the claimed noise that would be found if it were missing in all parameters; None where this is
+    # not measured.
+    noise_short_in_all: float | None = None
 
 
 def epsilon_limit(
     count: int, trials: int, guarantee: Guarantee, noise_kind: MechanismNoise | None = None
-) -> EpsilonDetectionLimit:
+) -> NoiseDetectionLimit:
     """Return the smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
 
     `count`: If it is 0, the limit is infinite.
@@ -180,34 +191,22 @@ def epsilon_limit(
     `noise_kind`: The kind of noise; None if a residual is noise over its standard deviation.
     """
     if count == 0:
-        return EpsilonDetectionLimit(math.inf, False, None)
+        return NoiseDetectionLimit(math.inf, False, None)
     ratio = breach_ratio(guarantee)
     level = TestName.NOISE_ALONG_RECORD.level
     deviation = ratio if noise_kind is None else noise_kind.residual_ratio(ratio)
     needed = smallest_number(lambda count: detectable_ratio(count, level) >= deviation, 2**52) or 2**53
     epsilon = epsilon_at(guarantee.claim, SquareSum(0.0, count, noise_kind).detectable_ratio(level))
-    return EpsilonDetectionLimit(epsilon, count >= needed, math.ceil(needed * trials / count))
+    return NoiseDetectionLimit(epsilon, count >= needed, math.ceil(needed * trials / count))
 
 
-@dataclass(frozen=True)
-class PlannedDetectionLimits(EpsilonDetectionLimit):
-    """The smallest breaches that the tests of the amount of noise would find in a planned run with probability 0.9."""
-
-    # Smallest share of the claimed noise that would be found if it were missing in the direction of f(D) - f(D'); None
-    # where scores of unknown distribution are judged.
-    noise_short: float | None
-    # Smallest share of the claimed noise that would be found if it were missing in all parameters; None where this is
-    # not measured.
-    noise_short_in_all: float | None
-
-
-NOTHING_PLANNED = PlannedDetectionLimits(math.inf, False, None, None, None)
+NOTHING_PLANNED = NoiseDetectionLimit(math.inf, False, None)
 """The limits of a run whose insider has only scores of unknown distribution: no breach is sure to be found."""
 
 
 def planned_limits(
-    guarantee: Guarantee, trials: int, rounds: float, parameters: int | None, noise_kind: MechanismNoise | None = None
-) -> PlannedDetectionLimits:
+    guarantee: Guarantee, trials: int, rounds: float, parameters: int | None, noise_kind: MechanismNoise
+) -> NoiseDetectionLimit:
     """Return the smallest breaches that a planned run would reveal if its attack uses the exact likelihood ratio."""
     count = max(1, round(trials * rounds))
     level = TestName.NOISE_ALONG_RECORD.level
@@ -217,9 +216,7 @@ def planned_limits(
         in_all = 1 - everywhere.detectable_ratio(TestName.NOISE_TOTAL.level)
     limit = epsilon_limit(count, trials, guarantee, noise_kind)
     along = SquareSum(0.0, count, noise_kind)
-    return PlannedDetectionLimits(
-        **vars(limit), noise_short=1 - along.detectable_ratio(level), noise_short_in_all=in_all
-    )
+    return replace(limit, noise_short=1 - along.detectable_ratio(level), noise_short_in_all=in_all)
 
 
 def breach_ratio(guarantee: Guarantee) -> float:
@@ -228,10 +225,10 @@ def breach_ratio(guarantee: Guarantee) -> float:
     If the guarantee's epsilon is 0, the ratio is 1/1.5.
     """
     claim = guarantee.claim
-    sought = BREACH * guarantee.epsilon
+    breach_epsilon = BREACH * guarantee.epsilon
     mu = claim.profile.gaussian_mu
-    if sought == 0:
+    if breach_epsilon == 0:
         return 1 / BREACH
     if mu is not None:
-        return mu / gdp_mu(sought, claim.delta)
-    return noise_multiplier_for(EpsilonTarget(sought), replace(claim, accountant=Accountant.PLD))
+        return mu / gdp_mu(breach_epsilon, claim.delta)
+    return noise_multiplier_for(EpsilonTarget(breach_epsilon), replace(claim, accountant=Accountant.PLD))

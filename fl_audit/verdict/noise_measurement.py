@@ -100,7 +100,7 @@ class NoiseMeasurer:
         numbers = torch.tensor([number for number, _ in coordinates], device=residual.device)
         by_class, by_place, by_bit = (self._noises(release, columns) for columns in (classes, numbers, bits))
         width = sigma.unsqueeze(1)
-        low_bits, counted = _low_bits(release.release[:, bits], by_bit, width)
+        low_bits, low_bits_count = _low_bits(release.release[:, bits], by_bit, width)
         tensors = {
             # Without any noise, rounding may leave a slightly negative number.
             "total": (power.sum(dim=1) - along.square()).clamp(min=0.0),
@@ -114,7 +114,7 @@ class NoiseMeasurer:
             else self._signal_of_residuals(release, sigma, distance),
             "grain": _grain(release, numbers) / sigma,
             "low_bits": low_bits,
-            "low_bits_count": counted,
+            "low_bits_count": low_bits_count,
             "strides": torch.stack([_strided(self._residuals(noise, width)) for noise in by_class], dim=1),
             "sample": torch.stack([self._residuals(noise, width) for noise in by_place], dim=1),
         }
@@ -185,9 +185,9 @@ class NoiseMeasurer:
         """
         sizes = torch.tensor([slice.stop - slice.start for slice in self.layout.slices().values()], device=power.device)
         tensor = torch.where(share > 0, towards.square() / share, 0.0)
-        left = 1 - share
-        counts = (share > 0) & (left >= _LEAST_VARIANCE)
-        missed = (tensor.sqrt() * towards.sign() - along.unsqueeze(1) * share.sqrt()).square() / left
+        remaining_share = 1 - share
+        counts = (share > 0) & (remaining_share >= _LEAST_VARIANCE)
+        missed = (tensor.sqrt() * towards.sign() - along.unsqueeze(1) * share.sqrt()).square() / remaining_share
         squares = (power - tensor).clamp(min=0.0) + torch.where(counts, missed, 0.0)
         return squares, sizes - ((share > 0) & ~counts).long()
 

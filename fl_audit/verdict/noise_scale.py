@@ -191,14 +191,14 @@ def _squares_of_places(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
     trials, rounds, _ = measurements.sample.shape
     squares = np.sum(np.square(measurements.sample), axis=(0, 1))
     coordinate_rows = zip(measurements.noise.places, squares, strict=True)
-    found = {
+    squares_by_coordinate = {
         f"coordinate {number} ({tensor})": _summed(value, trials * rounds, measurements.noise_kind)
         for (number, tensor), value in coordinate_rows
     }
     sums = measurements.noise.strides[measurements.sampled_trials][:, :, 0].sum(axis=(0, 1))
     parameters = measurements.noise.parameters
     classes = zip(stride_names(parameters), stride_sizes(parameters), sums, strict=True)
-    return found | {
+    return squares_by_coordinate | {
         name: _summed(value, int(size) * trials * rounds, measurements.noise_kind)
         for name, size, value in classes
         if size > 1

@@ -101,9 +101,11 @@ class NoiseStatisticsLayout:
     def names(self) -> tuple[str, ...]:
         """Column names of the table in which noise statistics are stored, such as "total" or "squares:weight"."""
         names_of_columns: list[str] = []
-        for field, own in self._entries().items():
+        for field, field_entries in self._entries().items():
             sides = [f"{field}:{side}" for side in range(self.sides)] if field in _BY_SIDE else [field]
-            names_of_columns += sides if own is None else [f"{side}:{entry}" for side in sides for entry in own]
+            names_of_columns += (
+                sides if field_entries is None else [f"{side}:{entry}" for side in sides for entry in field_entries]
+            )
         return tuple(names_of_columns)
 
     @staticmethod

@@ -56,8 +56,11 @@ class OpenedParticipation:
 
     def __post_init__(self) -> None:
         shape = self.sizes.shape
-        for name, found in (("overlaps", self.overlaps.shape), ("digests", self.digests.shape)):
-            require(found == shape, f"{name} of samples have shape {found}: accepted is {shape}, that of the sizes")
+        for name, field_shape in (("overlaps", self.overlaps.shape), ("digests", self.digests.shape)):
+            require(
+                field_shape == shape,
+                f"{name} of samples have shape {field_shape}: accepted is {shape}, that of the sizes",
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +99,6 @@ class OpenedSecrets:
 
 OPENED_COLUMNS = ("size", "target", "overlap", "digest", "bit_noise", "wrong_steps", "wrong_norms", "odd")
 """Columns of the table of opened values, one row per trial and round; a column is NaN where a run lacks it."""
-TALLY_COLUMNS = ("kind", "first", "second", "third", "number")
-"""Columns of the table of tallies: a kind, up to three whole numbers that name the counted event, and the count."""
 
 
 def _summed(table: "pd.DataFrame", kind: str) -> "pd.DataFrame":
@@ -106,12 +107,7 @@ def _summed(table: "pd.DataFrame", kind: str) -> "pd.DataFrame":
 
 
 def samples_of(
-    opened: "pd.DataFrame",
-    tallies: "pd.DataFrame",
-    trials: int,
-    rate: float,
-    has_target: bool,
-    turns: Flags | None = None,
+    opened: "pd.DataFrame", tallies: "pd.DataFrame", trials: int, rate: float, has_target: bool, turns: Flags | None
 ) -> OpenedParticipation | None:
     """Return the participation samples stored in the tables of a run, or None if they contain none.
 

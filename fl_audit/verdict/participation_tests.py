@@ -186,13 +186,22 @@ def sample_sizes(opened: OpenedSecrets) -> TestResult:
 def _spread(
     opened: OpenedSecrets, name: TestName, counts: tuple[BinomialHistogram, ...], location: str = ""
 ) -> TestResult:
-    found = dispersion(counts)
+    dispersion_of_counts = dispersion(counts)
     number = sum(int(count.often.sum()) for count in counts)
     reach = detectable_deviation(name.level / 2)
     limit = min(1.0, reach * math.sqrt(2 / number))
     details = {"counts": number}
-    result = TestResult(name, found.ratio, found.p_value, found.ratio, 1.0, limit, location, details)
-    is_certain = found.ratio < _EVEN  # whoever knows all others then knows whether the target took part
+    result = TestResult(
+        name,
+        dispersion_of_counts.ratio,
+        dispersion_of_counts.p_value,
+        dispersion_of_counts.ratio,
+        1.0,
+        limit,
+        location,
+        details,
+    )
+    is_certain = dispersion_of_counts.ratio < _EVEN  # whoever knows all others then knows whether the target took part
     return _consequence(opened, result, None) if is_certain else result
 
 

@@ -73,8 +73,10 @@ class NoiseMeasurements:
             shapes["residuals"] = self.residuals.total.shape
             sides = self.residuals.layout.sides
             require(sides == 1, f"the residuals have {sides} sides: accepted is 1, once the secrets are opened")
-        for name, found in shapes.items():
-            require(found == shape, f"{name} have shape {found}: accepted is {shape}, that of the increments")
+        for name, field_shape in shapes.items():
+            require(
+                field_shape == shape, f"{name} have shape {field_shape}: accepted is {shape}, that of the increments"
+            )
         positive = bool(np.all(np.isfinite(self.sigma) & (self.sigma > 0)))
         require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
         # Values that would make a test meaningless are refused: NaN is accepted only where it means unknown.
@@ -260,8 +262,8 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
         ):
             break
     cells = scales.pop(1)
-    others = math.prod(scales, start=np.ones((1, 1, 1)))
-    even = sample / np.sqrt(others)
+    product_of_scales = math.prod(scales, start=np.ones((1, 1, 1)))
+    even = sample / np.sqrt(product_of_scales)
     if cells.size > 1:
         even = np.where(cells == 1, even, _studentized(even))
     level = np.sqrt((np.square(even).mean(axis=(0, 1)) @ groups / sizes)[which])

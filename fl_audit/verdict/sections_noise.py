@@ -2,25 +2,64 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.report.unit_words import unit_words
 from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict.declared_tests import TestName
-from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
+from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate, ratio_interval
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.verdict import VerdictDetails, depends_on_secret, has_open_shares
 from fl_audit.verdict.verdict_messages import message_of, reason_text
 from fl_audit.words import percent, rounded
+
+
+@dataclass(frozen=True)
+class NoiseFinding:
+    """The measured noise of a run as a ratio to the claimed noise, with the tests of the guarantee."""
+
+    estimate: NoiseRatioEstimate  # ratios of the measured to the claimed noise
+    judgement: VerdictDetails  # results of the tests of the guarantee
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `noise` of `summary.json` as a dictionary; numbers that were not measured are None."""
+        names = ("ratio", "low", "high", "confidence", "along_record", "along_low", "along_high")
+        tensors = [dict(zip(("name", *names[:3]), tensor, strict=True)) for tensor in self.estimate.tensors]
+        values = {name: getattr(self.estimate, name) for name in names}
+        return {"noise": json_of(values | {"tensors": tensors, "level": self.judgement.level})}
+
+    @property
+    def main(self) -> tuple[float, float, float] | None:
+        """Ratio of the measured to the claimed noise with its confidence interval, as (ratio, low, high).
+
+        The noise is measured in directions orthogonal to f(D) - f(D') or, if this is not possible, along f(D) - f(D').
+        None if neither was measured.
+        """
+        estimate = self.estimate
+        if math.isfinite(estimate.ratio):
+            return estimate.ratio, estimate.low, estimate.high
+        if math.isfinite(estimate.along_record):
+            return estimate.along_record, estimate.along_low, estimate.along_high
+        return None
+
+
+def measure_noise(_: FinishedRun, findings: Findings) -> NoiseFinding | None:
+    """Return the measured noise that the finding of a run's verdict holds; None if the run has no verdict."""
+    verdict = findings.find(VerdictFinding)
+    if verdict is None or verdict.judgement is None:
+        return None
+    return NoiseFinding(verdict.judgement.noise, verdict.judgement)
+
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 
@@ -122,8 +161,8 @@ def _tables(finding: NoiseFinding, contents: ReportContents) -> list[Table]:
         _row(name, noise, "", estimate, (estimate.on_tensors[name], level / len(estimate.tensors)))
         for name, *noise in estimate.tensors
     ]
-    told = [replace(row, is_violated=contents.is_violated) for row in numbers]
-    rows = tuple((row.name, *row.cells, row.reading_text) for row in told)
+    read_numbers = [replace(row, is_violated=contents.is_violated) for row in numbers]
+    rows = tuple((row.name, *row.cells, row.reading_text) for row in read_numbers)
     return [Table(f"Noise on each tensor (intervals at {percent(estimate.confidence)})", columns, rows)]
 
 
@@ -193,9 +232,9 @@ def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: s
     axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)
     axes.plot(ends, [height, height], "|", color=colour, markersize=13, markeredgewidth=1.8)
     axes.plot([value], [height], marker, color=colour, markersize=7)
-    shown = rounded(value, low, high, claim=1.0)
+    rounded_number = rounded(value, low, high, claim=1.0)
     axes.annotate(
-        f"{shown.value} ({shown.interval})",
+        f"{rounded_number.value} ({rounded_number.interval})",
         (1.01, height),
         xycoords=axes.get_yaxis_transform(),
         va="center",

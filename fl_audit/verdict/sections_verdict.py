@@ -6,8 +6,8 @@ from typing import Any
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.report.banner import Banner
 from fl_audit.report.guarantee_warnings import is_weak_guarantee, weakness_warning
+from fl_audit.report.page import Banner
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.template_files import template_texts
 from fl_audit.report.unit_words import UnitWords

@@ -159,11 +159,11 @@ def _limits(limit: float, trials: int, freedom: int, typical_length: float, shar
     """
     if not math.isfinite(limit):
         return SignalDetectionLimit()
-    found = detectable_shift(freedom, TestName.SIGNAL.level)
+    shift_of_run = detectable_shift(freedom, TestName.SIGNAL.level)
 
     def is_enough(number: int) -> bool:
         freedom_known = min(_MOST_FREEDOM, max(2, round((freedom + 1) * number / trials) - 1))
-        shift = detectable_shift(freedom_known, TestName.SIGNAL.level) / found
+        shift = detectable_shift(freedom_known, TestName.SIGNAL.level) / shift_of_run
         return (limit - 1) * shift * math.sqrt(trials / number) <= (BREACH - 1) * (1 + 1e-9)
 
     return SignalDetectionLimit(limit, limit, smallest_number(is_enough, _MOST_NEEDED), _rare(typical_length, share))

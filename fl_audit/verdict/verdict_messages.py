@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.report.banner import Banner, VerdictLook
+from fl_audit.report.page import Banner, VerdictLook
 from fl_audit.report.template_files import template_texts
 from fl_audit.report.unit_words import UnitWords
 from fl_audit.verdict.declared_tests import Look, NotTestedReason, TestName, TestResult, leading_first

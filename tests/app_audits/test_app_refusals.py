@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.app_audits.black_box import StatedClaim
@@ -14,7 +13,7 @@ from fl_audit.app_audits.live.observed_strategies import watched
 from fl_audit.app_audits.live.observer_store import TrainingObserver
 from tests.app_audits.black_box.test_audited_system import WEIGHT
 from tests.app_audits.black_box.toy_app import toy_audit
-from tests.builders.refusals import Refusal, assert_refused, refusals
+from tests.builders.refusals import Refusal, refusal_test, refusals
 
 REFUSALS = [
     # Another model or strategy is refused.
@@ -48,8 +47,4 @@ REFUSALS = [
     Refusal(lambda: watched(3, TrainingObserver(Path(), 1, 1)), r"strategy .*\bint\b"),
 ]
 
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=[str(refusal.named) for refusal in REFUSALS])
-def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_refused(refusal)
+test_it_is_refused = refusal_test(REFUSALS)

@@ -2,10 +2,8 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from fl_audit.audits.canaries.bounds import bound_of_guesses
 from fl_audit.audits.canaries.guessing_bounds import Guesses, guesses_of_scores, steinke_epsilon, tradeoff_epsilon
@@ -24,7 +22,7 @@ from fl_audit.privacy.accounting import Accountant
 from tests.audits.identifiability.test_empirical_epsilon import epsilon_of
 from tests.audits.membership.test_attribute_choice import table
 from tests.audits.reconstruction.test_inversion import DRAWN, OTHERS, TRUE
-from tests.builders.refusals import Refusal, assert_refused, refusals
+from tests.builders.refusals import Refusal, refusal_test, refusals
 
 REFUSALS = [
     # Wrong input is named.
@@ -79,8 +77,4 @@ REFUSALS = [
     Refusal(lambda: ranks_of_truth(np.array([[0.0, np.nan]]), np.array([0])), "log-likelihoods have shape"),
 ]
 
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=[str(refusal.named) for refusal in REFUSALS])
-def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_refused(refusal)
+test_it_is_refused = refusal_test(REFUSALS)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from fl_audit.app_audits.launchers.isolated_strategy_audit import audit_strategy
-from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
+from fl_audit.app_audits.trial_options import StrategyOptions
 from fl_audit.cli.main import main
 
 SECONDS_TO_BEGIN = 120.0

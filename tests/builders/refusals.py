@@ -1,7 +1,8 @@
 """Tables of what is refused: what is given, and what the message must name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,7 +22,13 @@ def refusals(call: Callable[..., object], *rows: tuple[Any, ...]) -> list[Refusa
     return [Refusal(partial(call, *row[:-1]), row[-1]) for row in rows]
 
 
-def assert_refused(refusal: Refusal) -> None:
-    """Check that a call raises an `InputError` whose message names what is wrong."""
-    with pytest.raises(InputError, match=refusal.named):
-        refusal.given()
+def refusal_test(rows: Sequence[Refusal]) -> Callable[..., None]:
+    """Return a test that each call raises an `InputError` whose message names what is wrong."""
+
+    @pytest.mark.parametrize("refusal", rows, ids=[str(refusal.named) for refusal in rows])
+    def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(InputError, match=refusal.named):
+            refusal.given()
+
+    return test_it_is_refused

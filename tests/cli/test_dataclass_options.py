@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from fl_audit.cli.dataclass_options import with_single_options
+from fl_audit.cli.lazy_commands import with_single_options
 from fl_audit.runs.option_declarations import option, switch
 
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fl_audit.cli.black_box_commands import RareSettings, RareStrategySettings
-from fl_audit.cli.rare_settings import setting_names, settings_of
+from fl_audit.cli.black_box_commands import RareSettings, RareStrategySettings, setting_names, settings_of
 from fl_audit.errors import InputError
 
 

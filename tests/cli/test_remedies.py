@@ -22,6 +22,7 @@ from fl_audit.errors import InputError
 from fl_audit.runs import federation_of_config
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.init_error_messages import OPTIONS, READING
+from tests.builders.tables import archive
 from tests.builders.workbooks import write_workbook
 
 ROWS = 40
@@ -62,11 +63,6 @@ def pictures(sizes: tuple[int, int]) -> str:
             pixels = DRAW.integers(0, 255, (size, size), dtype=np.uint8)
             Image.fromarray(pixels).save(Path("pets") / name / f"{number}.png")
     return "pets"
-
-
-def archive(**arrays: object) -> str:
-    np.savez("a.npz", **arrays)  # type: ignore[arg-type]
-    return "a.npz"
 
 
 def workbook() -> str:

@@ -138,9 +138,9 @@ def test_who_stands_in_follows_the_owners(inside: int, outside: int, owners: int
     free = np.flatnonzero(pool.owner != own[0]) if len(own) == 1 else np.arange(outside)
     if len(free) < size:
         with pytest.raises(InputError, match="its stand-in"):
-            replacement_positions(pool, size, seed, inside=training, replaced=replaced)
+            replacement_positions(pool, size, seed, inside_records=training, replaced=replaced)
         return
-    whose = pool.owner[replacement_positions(pool, size, seed, inside=training, replaced=replaced)]
+    whose = pool.owner[replacement_positions(pool, size, seed, inside_records=training, replaced=replaced)]
     if len(own) > 1:
         return
     assert own[0] not in whose
@@ -169,11 +169,11 @@ def test_stand_ins_are_uniform() -> None:
 def test_a_client_of_several_owners_is_replaced_by_a_mixture() -> None:
     pool, training = drawn(400, 0, 4), drawn(40, 1, 4)
     assert pool.owner is not None
-    shard = replacement_positions(pool, 40, 0, inside=training, replaced=np.arange(40))
+    shard = replacement_positions(pool, 40, 0, inside_records=training, replaced=np.arange(40))
     assert len(np.unique(pool.owner[shard])) == 4
 
 
 def test_no_other_owner_is_refused() -> None:
     pool, training = drawn(50, 0, 1), drawn(5, 1, 1)
     with pytest.raises(InputError, match=r"has 5 records, .* 0 of other owners"):
-        replacement_positions(pool, 5, 0, inside=training, replaced=np.arange(5))
+        replacement_positions(pool, 5, 0, inside_records=training, replaced=np.arange(5))

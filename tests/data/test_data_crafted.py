@@ -1,7 +1,6 @@
 import numpy as np
 
-from fl_audit.data.crafted_records import encoded_record, single_record, with_crafted
-from fl_audit.data.records import Records
+from fl_audit.data.records import Records, encoded_record, single_record, with_crafted
 
 SOURCE = np.random.default_rng(0)
 RECORDS = Records(

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from fl_audit.data import conversion_to_csv
+from fl_audit.data import table_text
 from fl_audit.data.file_format_detection import file_format_phrase
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.numpy_archives import load_npz
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
-from tests.builders.tables import load_table
+from tests.builders.tables import archive, load_table
 from tests.builders.workbooks import write_workbook
 
 ROWS = 30
@@ -104,10 +104,10 @@ def test_lists_in_parquet_are_refused_unless_they_are_dropped() -> None:
 
 def test_a_workbook_without_its_reader_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     write_workbook(Path("t.xlsx"), {"Data": rows()})
-    monkeypatch.setattr(conversion_to_csv, "find_spec", lambda name: None)
+    monkeypatch.setattr(table_text, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"t\.xlsx is .*Excel.*pip install 'fl-audit\[excel\]'"):
         load("t.xlsx")
-    assert "\n" not in conversion_to_csv._INSTALL
+    assert "\n" not in table_text._INSTALL
 
 
 def test_settings_that_do_not_fit_a_kind_of_file_are_refused() -> None:
@@ -183,11 +183,6 @@ def test_bytes_of_no_kind_are_no_text() -> None:
 
 DRAW = np.random.default_rng(0)
 X, Y = DRAW.normal(size=(40, 5, 3)).astype(np.float32), np.arange(40) % 4
-
-
-def archive(**arrays: object) -> str:
-    np.savez("a.npz", **arrays)  # type: ignore[arg-type]
-    return "a.npz"
 
 
 def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:

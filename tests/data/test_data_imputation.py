@@ -11,8 +11,8 @@ from sklearn.impute import SimpleImputer
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.column_encoding import SourceFileRows
-from fl_audit.data.imputation import imputed
 from fl_audit.data.loaded_dataset import LoadedDataset
+from fl_audit.data.missing_values import imputed
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError
 

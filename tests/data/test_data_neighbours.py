@@ -10,8 +10,7 @@ from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data import dissimilarity as module
 from fl_audit.data import dissimilarity_ranking
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
-from fl_audit.data.dissimilarity_totals import approximate_totals, total_dissimilarity
+from fl_audit.data.dissimilarity_ranking import approximate_totals, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.neighbours import NeighbourChoice, NeighbourRule, choose_neighbour, ranked_neighbours
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
@@ -49,15 +48,18 @@ FLAT = [measure for measure in Dissimilarity if measure is not Dissimilarity.SSI
 TIED = [measure for measure in FLAT if measure is not Dissimilarity.COSINE]
 
 
+PAIRS = {
+    "inside": rows,
+    "outside": rows,
+    "measure": st.sampled_from(TIED),
+    "farthest": st.booleans(),
+    "share": st.floats(0, 1),
+    "block": st.integers(1, 400),
+}
+
+
 @settings(max_examples=examples(200), deadline=None)
-@given(
-    inside=rows,
-    outside=rows,
-    measure=st.sampled_from(TIED),
-    farthest=st.booleans(),
-    share=st.floats(0, 1),
-    block=st.integers(1, 400),
-)
+@given(**PAIRS)
 def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
     inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int
 ) -> None:
@@ -71,15 +73,7 @@ def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(
-    inside=rows,
-    outside=rows,
-    measure=st.sampled_from(TIED),
-    farthest=st.booleans(),
-    share=st.floats(0, 1),
-    block=st.integers(1, 400),
-    kept=st.integers(1, 9),
-)
+@given(**PAIRS, kept=st.integers(1, 9))
 def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
     inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int, kept: int
 ) -> None:

@@ -3,20 +3,17 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from fl_audit.adjacency import CraftedRecord
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.crafted_records import encoded_record, single_record, with_crafted
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.dissimilarity_ranking import ranked_pairs
-from fl_audit.data.dissimilarity_totals import total_dissimilarity
+from fl_audit.data.dissimilarity_ranking import ranked_pairs, total_dissimilarity
 from fl_audit.data.neighbours import NeighbourRule, choose_client, replacement_positions
 from fl_audit.data.packed_graphs import pack_graph
 from fl_audit.data.partition import PartitionScheme, partition_records
 from fl_audit.data.record_selection import select_records
-from fl_audit.data.records import Records
-from tests.builders.refusals import Refusal, assert_refused, refusals
+from fl_audit.data.records import Records, encoded_record, single_record, with_crafted
+from tests.builders.refusals import Refusal, refusal_test, refusals
 from tests.builders.tables import load_csv
 from tests.data import test_data_owners as data_owners
 from tests.data import test_data_shokri_tables as data_shokri_tables
@@ -234,8 +231,4 @@ REFUSALS = [
     ),
 ]
 
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=[str(refusal.named) for refusal in REFUSALS])
-def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_refused(refusal)
+test_it_is_refused = refusal_test(REFUSALS)

@@ -6,8 +6,7 @@ from skimage.metrics import structural_similarity
 
 from fl_audit.data import dissimilarity as module
 from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare, screening_block
-from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
-from fl_audit.data.dissimilarity_totals import approximate_totals, total_dissimilarity
+from fl_audit.data.dissimilarity_ranking import approximate_totals, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 

@@ -12,7 +12,7 @@ import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
-from fl_audit.data.missing_value_words import USUAL_WORDS, missing_value_word_counts, without_words
+from fl_audit.data.missing_values import USUAL_WORDS, missing_value_word_counts, without_words
 from fl_audit.data.warnings import header_warnings
 from fl_audit.errors import InputError, Remedy
 

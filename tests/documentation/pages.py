@@ -30,24 +30,12 @@ _FILE = re.compile(r"# ([\w./-]+\.\w+)$")
 
 @dataclass(frozen=True)
 class Block:
-    """A code block.
+    """A code block."""
 
-    Parameters
-    ----------
-    page
-        Where it stands, as a path below the repository.
-    kind
-        What it is written in, one of `KINDS`.
-    body
-        What stands in it.
-    reason
-        Why it is not run, or not compared; None where it is.
-    """
-
-    page: str
-    kind: str
+    page: str  # where it stands, as a path below the repository
+    kind: str  # what it is written in, one of `KINDS`
     body: str
-    reason: str | None
+    reason: str | None  # why it is not run, or not compared; None where it is
 
     @property
     def file(self) -> str | None:

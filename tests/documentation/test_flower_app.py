@@ -13,8 +13,8 @@ import pytest
 
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.strategy_capture import capture_strategy
+from fl_audit.app_audits.trial_options import ReviewOptions
 from tests.documentation.pages import BLOCKS, FILES
 
 PAGE = "docs/tutorials/flower-app.md"

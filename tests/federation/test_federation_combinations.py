@@ -9,7 +9,7 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.federation.observed_rounds import InsiderView, _require_view
+from fl_audit.federation.observed_rounds import _require_view
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
@@ -39,7 +39,7 @@ from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS as KINDS
-from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
+from fl_audit.mechanisms.threat_model import Adversary, InsiderView, TargetsParticipation, ThreatModel
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 from tests.validation.guarantee_settings import (

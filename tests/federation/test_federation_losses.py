@@ -1,7 +1,6 @@
 """Tests of Epsilon* from summaries of losses: it equals that of the pooled losses, and no loss leaves a client."""
 
 import re
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
+from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.config import parse_config
@@ -30,6 +29,7 @@ from fl_audit.runs.run import run_audit
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.trial_batches import remaining_batches
+from tests.builders.clients import app_through
 from tests.builders.runs import small_plan
 
 FEDERATED: dict[str, Any] = {"epsilon-star-losses": "federated"}
@@ -54,16 +54,6 @@ def play(plan: RunPlan, client_app: ClientApp = fl_audit.clients.app.app) -> lis
 
 def star(results: list[BatchResult]) -> np.ndarray:
     return np.concatenate([result.columns.releases["epsilon_star"] for result in results])
-
-
-def app_with(mod: Callable[[Message, Context, ClientAppCallable], Message]) -> ClientApp:
-    app = ClientApp()
-    app.train(mods=[mod])(fl_audit.clients.app.train)
-    app.query(NonTrainingQuery.IDENTIFY)(fl_audit.clients.app.identify)
-    app.query(NonTrainingQuery.OBSERVE, mods=[mod])(fl_audit.clients.app.observe)
-    app.query(NonTrainingQuery.LOSS_RANGE, mods=[mod])(fl_audit.clients.app.answer_loss_range)
-    app.query(NonTrainingQuery.LOSS_MOMENTS, mods=[mod])(fl_audit.clients.app.answer_loss_moments)
-    return app
 
 
 @pytest.fixture
@@ -169,7 +159,7 @@ def test_what_travels() -> None:
         return reply
 
     plan = small_plan(audit=FEDERATED)
-    play(plan, app_with(note))
+    play(plan, app_through(note))
     assert told_bits == {load_federation(plan.federation).victim}
     expected = {("query.loss_moments", release): {"count", "mean", "squares"} for release in range(5)}
     expected |= {("query.loss_range", release): {"count", "low", "high"} for release in range(5)}
@@ -214,7 +204,7 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float]) 
 
     plan = small_plan(audit=FEDERATED)
     with pytest.raises(FederationError) as caught:
-        play(plan, app_with(spoil))
+        play(plan, app_through(spoil))
     assert re.search(SPOILED[case], str(caught.value))
     assert "\n" not in str(caught.value)
 

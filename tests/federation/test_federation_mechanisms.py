@@ -13,12 +13,10 @@ import pandas as pd
 import pytest
 import torch
 from flwr.app import Context, Message
-from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from safetensors.torch import load_file
 from torch import Tensor
 
-import fl_audit.clients.app
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import unpack
 from fl_audit.federation.contributions import RoundContext
@@ -30,7 +28,7 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.mechanisms.contribution import AdaptiveClipping, LocalTraining, PoissonSampling, RotatingCohorts
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
@@ -39,6 +37,7 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.replay import replay, stored_rounds
 from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.builders.clients import app_through
 from tests.builders.mechanisms import MECHANISMS
 from tests.builders.runs import run_locally, small_plan
 from tests.federation.elsewhere import AppElsewhere
@@ -366,14 +365,10 @@ def told_in(name: str, directory: Path, **audit: Any) -> tuple[RunPlan, list[Tol
         told.append(Told(message.metadata.message_type, client, config, values))
         return call_next(message, context)
 
-    app = ClientApp()
-    app.train(mods=[note])(fl_audit.clients.app.train)
-    app.query(NonTrainingQuery.IDENTIFY)(fl_audit.clients.app.identify)
-    app.query(NonTrainingQuery.OBSERVE, mods=[note])(fl_audit.clients.app.observe)
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] |= {"trials": TRIALS} | audit
     plan = small_plan(**changes, run={"trials-per-batch": TRIALS})
-    run_locally(plan, directory, parties=ClientAppAndStrategy(client_app=app))
+    run_locally(plan, directory, parties=ClientAppAndStrategy(client_app=app_through(note)))
     return plan, told
 
 

@@ -1,21 +1,16 @@
 """Tests of verdicts under every mechanism: honest federations are not called violated, and halved noise is found."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
 
-from fl_audit.clients.app import build_app
-from fl_audit.federation.federation import Federation
-from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
+from tests.builders.clients import app_with_mechanism
 from tests.builders.runs import run_locally
 from tests.builders.strategies import HalvedNoise
 
@@ -90,15 +85,7 @@ def test_an_honest_federation_is_not_called_violated(mechanism: str, tmp_path: P
 
 def halving_clients() -> ClientApp:
     """Return an app of clients that add half of the claimed noise."""
-
-    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[MessageRecordName.CONFIG]
-        public = Federation.from_json(str(config[Key.FEDERATION]))
-        half = public.mechanism.with_multiplier(public.mechanism.noise_multiplier / 2)
-        config[Key.FEDERATION] = replace(public, mechanism=half).to_json()
-        return call_next(message, context)
-
-    return build_app(mods=[mod])
+    return app_with_mechanism(lambda claimed: claimed.with_multiplier(claimed.noise_multiplier / 2))
 
 
 SERVER = ClientAppAndStrategy(strategy=HalvedNoise)

@@ -15,7 +15,7 @@ import fl_audit.clients.app
 from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
-from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
+from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.run import ClientAppAndStrategy
@@ -26,6 +26,7 @@ from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, remaining_batches
+from tests.builders.clients import app_through
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_settings
 
@@ -42,11 +43,7 @@ def recording_app(seen: Transcript) -> ClientApp:
         seen.append((message.metadata.message_type, int(context.node_config["partition-id"]), config, arrays))
         return call_next(message, context)
 
-    app = ClientApp()
-    app.train(mods=[note])(fl_audit.clients.app.train)
-    app.query(NonTrainingQuery.IDENTIFY)(fl_audit.clients.app.identify)
-    app.query(NonTrainingQuery.OBSERVE, mods=[note])(fl_audit.clients.app.observe)
-    return app
+    return app_through(note)
 
 
 @pytest.mark.long

@@ -14,11 +14,11 @@ from scipy import stats
 from fl_audit.clients import app
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, private_steps, step_sample, trained_privately
+from fl_audit.federation.local_dpsgd import ClientRandomness, private_steps, step_sample, trained_privately
 from fl_audit.learning.private_training import PrivateUpdates
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.runs.planned_limits import planned_noise, planned_of_signal
+from fl_audit.runs.planned_run_check import planned_noise, planned_of_signal
 from fl_audit.runs.replay import replay
 from fl_audit.verdict.sections_verdict import verdict_of
 from tests.builders.runs import run_locally, small_plan

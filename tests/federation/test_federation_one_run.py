@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
-from fl_audit.audits.canaries.findings_one_run import judge_canaries, measure_one_run
+from fl_audit.audits.canaries.sections_one_run import judge_canaries, measure_one_run
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import load_federation

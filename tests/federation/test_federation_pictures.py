@@ -21,6 +21,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import require_runnable, run_audit
 from fl_audit.runs.run_report import rebuild_report
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 
 
 @pytest.fixture
@@ -44,9 +45,7 @@ def plan_of(folder: Path, **changes: dict[str, Any]) -> RunPlan:
                     "accountant": "gdp"},
         "audit": {"reconstruct-samples": 12, "epsilon-star": False},
     }  # fmt: skip
-    for section, more in changes.items():
-        values[section] = values.get(section, {}) | more
-    return small_plan(**values)
+    return small_plan(**changed_settings(values, changes))
 
 
 @pytest.mark.long

@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fl_audit.audits.common.findings_record_guarantee import advantage_of, measured_advantage
+from fl_audit.audits.common.sections_record_guarantee import advantage_of, measured_advantage
 from fl_audit.data.packed_graphs import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness
+from fl_audit.federation.local_dpsgd import ClientRandomness
 from fl_audit.federation.locally_randomised_records import randomised_records, randomised_shard, record_pair
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.identifiability_bounds import response_advantage

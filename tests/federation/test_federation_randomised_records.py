@@ -17,7 +17,7 @@ import fl_audit.clients.request
 from fl_audit.clients.app import build_app
 from fl_audit.data.randomizers import RandomisedBits
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness
+from fl_audit.federation.local_dpsgd import ClientRandomness
 from fl_audit.federation.locally_randomised_records import LocallyRandomisedRecords, _TensorCache, randomised_shard
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_initialisation import initial_models

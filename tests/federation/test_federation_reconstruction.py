@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr, softmax
 
 from fl_audit.audits.membership.insider_increments import increments
-from fl_audit.audits.reconstruction.candidate_ranks import true_candidates
+from fl_audit.audits.reconstruction.candidate_hits import true_candidates
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.target_membership import MembershipScheme
@@ -21,6 +21,7 @@ from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.builders.strategies import HalvedNoise
 from tests.builders.tables import write_people
 
@@ -31,9 +32,7 @@ PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity
 def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> RunPlan:
     audit = {"kind": "reconstruction", "candidates": 20, "trials": 200, "epsilon-star": False}
     values: dict[str, dict[str, Any]] = {"audit": audit, "privacy": PRIVACY, "run": {"trials-per-batch": 200}}
-    for section, more in changes.items():
-        values[section] = values.get(section, {}) | more
-    return small_plan(**values)
+    return small_plan(**changed_settings(values, changes))
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from fl_audit.errors import InputError
 from fl_audit.federation import loaded_federation as federations
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
-from fl_audit.sent_modules import sent_modules
+from fl_audit.sent_modules import make_importable, sent_modules
 from tests.builders.runs import small_plan
 
 
@@ -97,8 +98,9 @@ def test_modules_of_the_user_are_imported_without_their_files(tmp_path: Path, mo
     (tmp_path / "sent_later.py").write_text("FIVE = 5\n")
     monkeypatch.syspath_prepend(tmp_path)
     __import__("sent_net")
-    sent = pickle.loads(pickle.dumps(sent_modules(["sent_net:make", "logistic", "hub:x", "numpy:array", ":"])))
-    assert {"sent_net", "sent_helper", "sent_later", "sent_parts", "sent_parts.deep"} == set(sent.modules)
+    modules = sent_modules(["sent_net:make", "logistic", "hub:x", "numpy:array", ":"])
+    sent = pickle.loads(pickle.dumps(partial(make_importable, modules)))
+    assert {"sent_net", "sent_helper", "sent_later", "sent_parts", "sent_parts.deep"} == set(modules)
     for name in list(sys.modules):
         if name.startswith("sent_"):
             monkeypatch.delitem(sys.modules, name)
@@ -122,4 +124,4 @@ def test_too_much_beside_a_module_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match=r"sent_small .*16,777,217 characters"):
         sent_modules(["sent_small:x"])
-    assert sent_modules(["fl_audit.federation:x"]).modules == {}
+    assert sent_modules(["fl_audit.federation:x"]) == {}

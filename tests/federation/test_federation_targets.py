@@ -9,9 +9,9 @@ import pytest
 import torch
 from scipy.stats import kstest
 
+from fl_audit.audits.membership.attack_results import target_scores
 from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
-from fl_audit.audits.membership.attribute_of_plan import attribute_of
-from fl_audit.audits.membership.one_target_per_trial import target_scores
+from fl_audit.audits.membership.attribute_inference import attribute_of
 from fl_audit.audits.membership.roc_metrics import membership_rates
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_members
 from fl_audit.errors import InputError

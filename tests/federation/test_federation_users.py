@@ -25,7 +25,7 @@ from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.grouped_records import GroupedRecords
+from fl_audit.learning.microbatching import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.runs.config import parse_config

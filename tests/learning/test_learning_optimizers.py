@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning.optimizers import (
+    ExponentialDecay,
     OptimizerState,
     ServerOptimizer,
     ServerOptimizerKind,
@@ -18,7 +19,6 @@ from fl_audit.learning.optimizers import (
     recover_gradient,
     step,
 )
-from fl_audit.learning.rate_decay import ExponentialDecay
 from fl_audit.strategies.flower_grids import make_messages_for
 
 ROUNDS, TRIALS, PARAMETERS = 10, 3, 40

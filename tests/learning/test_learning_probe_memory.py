@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.learning import model_checks
+from fl_audit.learning.fast_path_checks import saved_scalars
 from fl_audit.learning.model_checks import ModelCheckRecords, check_logits
-from fl_audit.learning.model_execution_profile import saved_scalars
 
 WIDTH, CLASSES = 997, 3
 

@@ -1,9 +1,7 @@
 """Refusals of models, losses and trainings: each names what is wrong."""
 
 import math
-from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
@@ -11,10 +9,10 @@ from fl_audit.learning.local_training import LocalSchedule, clip_updates
 from fl_audit.learning.losses import TrainingLoss
 from fl_audit.learning.model_checks import check_module
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.learning.rate_decay import ExponentialDecay
+from fl_audit.learning.optimizers import ExponentialDecay
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.trial_batches import remaining_batches
-from tests.builders.refusals import Refusal, assert_refused, refusals
+from tests.builders.refusals import Refusal, refusal_test, refusals
 from tests.learning.test_learning_frozen_parts import CLASSES, built
 from tests.learning.test_learning_models import _around
 
@@ -86,8 +84,4 @@ REFUSALS = [
     ),
 ]
 
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=[str(refusal.named) for refusal in REFUSALS])
-def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_refused(refusal)
+test_it_is_refused = refusal_test(REFUSALS)

@@ -14,9 +14,17 @@ from fl_audit.learning import dense_chain_training
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates, member_updates
 from fl_audit.learning.losses import TrainingLoss, label_targets, loss_of
-from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
+from fl_audit.learning.optimizers import (
+    CosineDecay,
+    ExponentialDecay,
+    OptimizerState,
+    RateDecay,
+    ServerOptimizer,
+    ServerOptimizerKind,
+    share_of_rate,
+    step,
+)
 from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
-from fl_audit.learning.rate_decay import CosineDecay, ExponentialDecay, RateDecay, share_of_rate
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.accounting_enums import VectorNorm
 from tests.learning.test_learning_ways import FAST, GENERIC

@@ -8,7 +8,7 @@ from torch.func import functional_call, grad
 
 from fl_audit.learning import microbatching, pass_budgets
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
-from fl_audit.learning.grouped_records import GroupedRecords
+from fl_audit.learning.microbatching import GroupedRecords
 from fl_audit.learning.stacked_model import StackedModel
 
 TRIALS = 3

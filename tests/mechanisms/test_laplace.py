@@ -121,7 +121,7 @@ def test_the_ratio_is_that_of_the_densities_and_residuals_are_normal() -> None:
 
 def test_draws_have_the_laplace_distribution_and_residuals_give_the_normal_draws_back() -> None:
     normals = torch.from_numpy(np.random.default_rng(1).standard_normal((50, 400), dtype=np.float32))
-    drawn = CentralLaplace(1.0).server_draws().next(lambda _: normals.clone(), 1)
+    drawn = CentralLaplace(1.0).server_draws()(lambda _: normals.clone(), 1)
     assert drawn.dtype == torch.float32
     assert stats.kstest(drawn.numpy().reshape(-1), "laplace").pvalue > 0.001
     back = CentralLaplace(1.0).standard_residuals(drawn.double())

@@ -22,8 +22,7 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
     RotatingCohorts,
 )
-from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
-from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.mechanism import Mechanism, effective_noise_multiplier
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR, CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian

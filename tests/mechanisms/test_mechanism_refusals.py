@@ -2,9 +2,6 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from fl_audit.mechanisms.contribution import AdaptiveClipping, NoClipping, RotatingCohorts
 from fl_audit.mechanisms.mechanism import require_likelihood_ratio
@@ -15,7 +12,7 @@ from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, ThreatModel
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
-from tests.builders.refusals import Refusal, assert_refused, refusals
+from tests.builders.refusals import Refusal, refusal_test, refusals
 from tests.mechanisms.test_mechanism import (
     ADAPTIVE,
     CLIENTS,
@@ -92,8 +89,4 @@ REFUSALS = [
     ),
 ]
 
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=[str(refusal.named) for refusal in REFUSALS])
-def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_refused(refusal)
+test_it_is_refused = refusal_test(REFUSALS)

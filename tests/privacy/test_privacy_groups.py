@@ -5,11 +5,10 @@ import math
 import pytest
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.privacy.accounting import PrivacyProfile
+from fl_audit.privacy.accounting import PrivacyProfile, group_epsilon
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.gdp_fit import gdp_fit
-from fl_audit.privacy.group_privacy import group_epsilon
 
 ADD = Adjacency.ADD_REMOVE_RECORD
 

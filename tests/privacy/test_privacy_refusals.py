@@ -1,9 +1,6 @@
 """Refusals of claims and accounting: each names what is wrong."""
 
 import math
-from pathlib import Path
-
-import pytest
 
 import fl_audit as fa
 from fl_audit.privacy.accounting import Accountant
@@ -13,7 +10,7 @@ from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.guarantee import yeom_bound
 from fl_audit.privacy.renyi import _rdp_mu
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
-from tests.builders.refusals import Refusal, assert_refused, refusals
+from tests.builders.refusals import Refusal, refusal_test, refusals
 from tests.privacy.test_privacy_calibration import unit
 from tests.privacy.test_privacy_profile import FIXED, profile_of
 
@@ -55,8 +52,4 @@ REFUSALS = [
     ),
 ]
 
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=[str(refusal.named) for refusal in REFUSALS])
-def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_refused(refusal)
+test_it_is_refused = refusal_test(REFUSALS)

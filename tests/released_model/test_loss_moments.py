@@ -13,6 +13,7 @@ from fl_audit.released_model.loss_moments import (
     joint_range,
     moments_of,
     range_of,
+    where_trained,
 )
 from fl_audit.released_model.parametric_star import parametric_epsilon_star
 from tests.few_examples import examples
@@ -64,8 +65,8 @@ def test_records_held_in_some_trials_only_count_there() -> None:
     rng = np.random.default_rng(0)
     base, extra, population = rng.gamma(1, 1, (4, 6)), rng.gamma(1, 1, (4, 1)) + 9, rng.gamma(1, 1, (4, 50))
     held = np.array([True, False, True, False])
-    ends = joint_range([range_of(base), range_of(extra).where(held), range_of(population)])
-    moments = [moments_of(base, ends.low, ends.high), moments_of(extra, ends.low, ends.high).where(held)]
+    ends = joint_range([range_of(base), where_trained(range_of(extra), held), range_of(population)])
+    moments = [moments_of(base, ends.low, ends.high), where_trained(moments_of(extra, ends.low, ends.high), held)]
     found = epsilon_star_of_moments(joint_moments(moments), moments_of(population, ends.low, ends.high), DELTA)
     for trial, is_held in enumerate(held):
         own = np.concatenate([base[trial], extra[trial]]) if is_held else base[trial]
@@ -77,7 +78,7 @@ def test_fewer_than_two_records_have_no_epsilon_star() -> None:
     population = moments_of(np.random.default_rng(0).random((3, 10)), 0.0, 1.0)
     one = moments_of(np.full((3, 1), 0.5), 0.0, 1.0)
     none = moments_of(np.empty((3, 0)), 0.0, 1.0)
-    both = joint_moments([none, one, one.where(np.array([True, False, False])), none])
+    both = joint_moments([none, one, where_trained(one, np.array([True, False, False])), none])
     star = epsilon_star_of_moments(both, population, DELTA)
     assert np.isnan(star).tolist() == [False, True, True]
     assert range_of(np.empty((3, 0))).count.tolist() == [0, 0, 0]

@@ -17,7 +17,6 @@ from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.observed_rounds import InsiderView
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import RunTables, Timing
 from fl_audit.learning.local_training import LocalSchedule
@@ -40,7 +39,7 @@ from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.participations.everybody import Everybody
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
-from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, InsiderView, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.claim import Claim
@@ -50,9 +49,18 @@ from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.verdict.noise_statistics import NoiseStatistics, stride_sizes
+from fl_audit.verdict.verdict import Verdict
 
 MakeContents = Callable[..., ReportContents]
 
+KINDS: dict[Verdict, dict[str, Any]] = {
+    Verdict.CONSISTENT: {"exact": False},
+    Verdict.VIOLATED: {"exact": False, "noise": 0.5, "trials": 800},
+    Verdict.INCONCLUSIVE: {"exact": False, "trials": 1},
+    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
+    Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
+}
+"""Arguments of `make_contents` that give each verdict."""
 DELTA = 0.00123
 CLIPPING_NORM = 3.0
 CLIENTS = 5

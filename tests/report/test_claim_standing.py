@@ -6,13 +6,10 @@ from dataclasses import replace
 import pytest
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
-from fl_audit.audits.common.findings_privacy_units import UnitLevel
-from fl_audit.audits.common.officer_answers import ANSWERED, UNKNOWN, Framework, answers_of
-from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OfficerAnnex
-from fl_audit.audits.common.sections_guarantee import person_text
-from fl_audit.audits.common.sections_privacy_units import _follows
-from fl_audit.audits.identifiability.findings_insider import InsiderFinding
-from fl_audit.audits.identifiability.sections_insider import advantage_row
+from fl_audit.audits.common.sections_data_protection_officer import ANSWERED, OFFICER, UNKNOWN, Framework, answers_of
+from fl_audit.audits.common.sections_guarantee import GuaranteeFinding, person_text
+from fl_audit.audits.common.sections_privacy_units import UnitLevel, _follows
+from fl_audit.audits.identifiability.sections_insider import InsiderFinding, advantage_row
 from fl_audit.audits.page.engineer_part import next_step, warnings_of
 from fl_audit.audits.page.first_screen import first_screen_of
 from fl_audit.audits.page.report_page import SIGN_OFF_TITLES, render_html
@@ -25,14 +22,8 @@ from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_verdict import WEAK, banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import one_in
+from tests.report.conftest import KINDS
 
-KINDS = {
-    Verdict.CONSISTENT: {"exact": False},
-    Verdict.VIOLATED: {"exact": False, "noise": 0.5, "trials": 800},
-    Verdict.INCONCLUSIVE: {"exact": False, "trials": 1},
-    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
-    Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
-}
 STANDINGS = {Verdict.CONSISTENT: ClaimStanding.HELD, Verdict.VIOLATED: ClaimStanding.REFUTED}
 LIMITS = ("epsilon and delta", "gaussian mu", "surer than", "advantage over", "named right", "found as a member")
 MECHANISM = "The mechanism and its implementation"
@@ -40,7 +31,7 @@ CERTAIN = {"mu": 9.0, "trials": 20}
 
 
 def annex(contents):
-    return [table.rows for table in OFFICER.tables(OfficerAnnex(), contents)]
+    return [table.rows for table in OFFICER.tables(contents.find(GuaranteeFinding), contents)]
 
 
 @pytest.mark.parametrize("verdict", KINDS, ids=str)

@@ -10,10 +10,10 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from fl_audit.audits.common.findings_guarantee import AlternativeGuarantees
 from fl_audit.audits.common.sections_epsilon_star import guarantee_fits
-from fl_audit.audits.identifiability.findings_roc import FEWEST, TprAtFprFinding
-from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
+from fl_audit.audits.common.sections_other_guarantees import AlternativeGuarantees
+from fl_audit.audits.identifiability.sections_roc import FEWEST, TprAtFprFinding
+from fl_audit.audits.membership.sections_membership_adversary import FinalModelMembershipFinding
 from fl_audit.audits.page.drawn_pictures import _page_svg, draw_all
 from fl_audit.audits.sections import SECTIONS, report_contents, sections_with_findings
 from fl_audit.errors import InputError
@@ -23,8 +23,7 @@ from fl_audit.federation.run_tables import RunTables, quantiles_by_round
 from fl_audit.report import figure_style
 from fl_audit.report.figure_style import to_png
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.verdict.findings_verdict import NoiseFinding
-from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE
+from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE, NoiseFinding
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.words import rounded
 

@@ -27,14 +27,7 @@ from fl_audit.verdict.noise_estimate import recomputed_epsilon
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.pages import text_of
-
-KINDS = {
-    Verdict.CONSISTENT: {"exact": False},
-    Verdict.VIOLATED: {"exact": False, "noise": 0.5, "trials": 800},
-    Verdict.INCONCLUSIVE: {"exact": False, "trials": 1},
-    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
-    Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
-}
+from tests.report.conftest import KINDS
 
 
 @pytest.mark.parametrize("verdict", KINDS, ids=str)

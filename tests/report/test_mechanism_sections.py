@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.common.findings_guarantee import AdaptiveClippingFinding, ColludersFinding
+from fl_audit.audits.common.sections_clipping import AdaptiveClippingFinding
+from fl_audit.audits.common.sections_colluders import ColludersFinding
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.page.engineer_part import facts_of
 from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
-from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
+from fl_audit.mechanisms.mechanism import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.report.figure_style import to_png
 from fl_audit.report.mechanism_messages import contribution_text, multiplied_text

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from fl_audit.audits.common.officer_answers import ANSWERED, UNKNOWN, Framework, answers_of
-from fl_audit.audits.common.sections_data_protection_officer import TO_FILL_IN
+from fl_audit.audits.common.sections_data_protection_officer import ANSWERED, TO_FILL_IN, UNKNOWN, Framework, answers_of
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.template_files import template_table

@@ -14,8 +14,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.report.template_files import template_table
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import one_in, percent
-from tests.report.conftest import MakeContents
-from tests.report.test_claim_standing import KINDS
+from tests.report.conftest import KINDS, MakeContents
 
 EXPLAINED = tuple(word for word, _ in template_table("words.md", unit="record"))
 TECHNICAL = (

@@ -11,7 +11,7 @@ import pytest
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
 from fl_audit.audits.common.sections_mechanism import _flat
-from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.audits.identifiability.sections_insider import InsiderFinding
 from fl_audit.audits.page.drawn_pictures import DrawnPicture
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.report_files import write_report
@@ -23,12 +23,13 @@ from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 from fl_audit.report.report_elements import Section
 from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
-from fl_audit.verdict.findings_verdict import NoiseFinding
+from fl_audit.verdict.sections_noise import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, title_of
 from fl_audit.words import number_text
 from tests.builders.pages import console_text, text_of
+from tests.report.conftest import KINDS
 from tests.report.undrawn_pages import undrawn
 
 
@@ -37,13 +38,6 @@ def opening_of(contents):
     return " ".join(paragraphs(contents))
 
 
-KINDS = {
-    Verdict.CONSISTENT: {"exact": False},
-    Verdict.VIOLATED: {"exact": False, "noise": 0.5},
-    Verdict.INCONCLUSIVE: {"exact": False, "trials": 1},
-    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
-    Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
-}
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
 

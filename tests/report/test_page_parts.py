@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fl_audit.report import page
-from fl_audit.report.banner import Banner, VerdictLook
+from fl_audit.report.page import Banner, VerdictLook
 from fl_audit.report.template_files import template_lines
 
 ROOT = Path(__file__).parents[2]

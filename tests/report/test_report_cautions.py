@@ -19,7 +19,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
 from fl_audit.words import percent
 from tests.builders.pages import console_text
-from tests.report.test_claim_standing import KINDS
+from tests.report.conftest import KINDS
 
 
 def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -> ReportContents:

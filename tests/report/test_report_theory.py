@@ -5,7 +5,12 @@ from scipy.integrate import quad, trapezoid
 from scipy.special import expit, logit
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.identifiability.llr_distribution import _log_odds_density, belief_band, belief_density, belief_grid
+from fl_audit.audits.identifiability.belief_distribution import (
+    _log_odds_density,
+    belief_band,
+    belief_density,
+    belief_grid,
+)
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.log_odds_distribution import NormalLogOdds, TrueHypothesis, bound_in_other, log_odds_distribution
 

@@ -9,11 +9,10 @@ import pytest
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
-from fl_audit.federation.federation_enums import EpsilonStarLocation
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.released_model.parametric_star import parametric_epsilon_star
 from fl_audit.released_model.star_estimate import least_of_few
-from fl_audit.released_model.star_methods import StarMethod
+from fl_audit.released_model.star_methods import EpsilonStarLocation, StarMethod
 from fl_audit.report.report_elements import ReportContents
 from tests.report.test_report_cautions import shown
 

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from fl_audit.report.report_elements import ReportNumber
 from fl_audit.statistics.advantage import clopper_pearson
-from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim, finding_text, interval_by_confidence
-from fl_audit.statistics.significance_levels import READING_LEVEL
+from fl_audit.statistics.claim_comparisons import (
+    READING_LEVEL,
+    Reading,
+    compare_with_claim,
+    finding_text,
+    interval_by_confidence,
+)
 
 ENDS = st.tuples(st.floats(-2, 2), st.floats(-2, 2)).map(lambda ends: (min(ends), max(ends)))
 CLAIMS, SIDES = st.floats(0.01, 1), st.booleans()

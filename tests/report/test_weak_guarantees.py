@@ -25,7 +25,7 @@ from fl_audit.report.report_elements import ReportContents, ReportNumber
 from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import NO_LIMIT, limit_text, percent
-from tests.report.test_claim_standing import KINDS
+from tests.report.conftest import KINDS
 
 MakeContents = Callable[..., ReportContents]
 

@@ -1,5 +1,8 @@
 """Fixtures that tests of runs share."""
 
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,3 +18,15 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for path in paths.values():
         new_key(path)
     return paths
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a disk of 160 KB, with room for some batches, where this machine lets the test have one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=160k", "none", str(place)]
+    if os.name != "posix" or os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a small disk is mounted, which only root may")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)

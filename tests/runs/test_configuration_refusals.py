@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.run import require_runnable
 from fl_audit.runs.signed_statement import new_key
 from fl_audit.runs.sweeps.grid import Axis, grid, parse_axis
-from tests.builders.refusals import Refusal, assert_refused, refusals
+from tests.builders.refusals import Refusal, refusal_test, refusals
 from tests.builders.runs import small_plan
 from tests.builders.settings import small_settings
 from tests.federation import test_federation_one_private_step as federation_one_private_step
@@ -136,8 +134,4 @@ REFUSALS = [
     Refusal(lambda: _plan(), r"audit\.kind is 'first-target': .* 'identifiability'"),
 ]
 
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=[str(refusal.named) for refusal in REFUSALS])
-def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_refused(refusal)
+test_it_is_refused = refusal_test(REFUSALS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fl_audit.runs.cluster.machine_versions import differing_versions, own_versions
+from fl_audit.runs.cluster.nodes import differing_versions, own_versions
 
 
 def test_equal_versions_and_builds_of_them_do_not_differ() -> None:

@@ -18,8 +18,8 @@ from fl_audit.data.table_text import read_table_text
 from fl_audit.data.written_numbers import is_number
 from fl_audit.errors import InputError, Remedy
 from fl_audit.runs.config_file import load_config
-from fl_audit.runs.data_warnings import data_warnings_of
 from fl_audit.runs.federation_of_config import data_spec
+from fl_audit.runs.plan_warnings import data_warnings_of
 from fl_audit.runs.planning import plan_run
 from tests.builders.own_tables import LABEL, write_table
 from tests.builders.runs import run_locally

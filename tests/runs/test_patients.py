@@ -19,8 +19,8 @@ from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config_file import load_config
-from fl_audit.runs.data_warnings import data_warnings_of, most_records
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.plan_warnings import data_warnings_of, most_records
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report

@@ -9,8 +9,7 @@ import pytest
 from fl_audit.adjacency import Adjacency
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.pilot_run import pilot_of_signal
-from fl_audit.runs.planned_limits import planned_of_signal, trials_needed
-from fl_audit.runs.planned_run_check import check_plan
+from fl_audit.runs.planned_run_check import check_plan, planned_of_signal, trials_needed
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.time_probe import TimeAndMemoryEstimate
 from fl_audit.verdict.findings_verdict import VerdictFinding

@@ -3,6 +3,7 @@
 import csv
 import random
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from fl_audit.data.catalogue import load_source
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.model_check_records import probe_records
+from fl_audit.federation.record_tensors import probe_records
 from fl_audit.federation.serialization import sent_federation
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_config
@@ -63,8 +64,9 @@ def test_a_process_without_records_is_told_what_was_found_of_the_model(
     monkeypatch.chdir(place)
     federation = load_federation(plan_run(parse_config(config(records=40, clients=3, tokens=8))).federation)
     sent = sent_federation(federation, knows_all=False, knows_differing=False)
-    assert sent.spec.inputs == federation.inputs != ()
-    assert sent.known == federation.model.properties
+    assert isinstance(sent, partial)
+    assert sent.keywords["spec"].inputs == federation.inputs != ()
+    assert sent.keywords["known"] == federation.model.properties
 
 
 def test_a_model_is_tried_on_the_shortest_and_the_longest_text_first(

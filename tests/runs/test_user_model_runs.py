@@ -8,9 +8,9 @@ import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import FederationError, InputError
-from fl_audit.federation.model_check_records import probe_records
+from fl_audit.federation.record_tensors import probe_records
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.model_execution_profile import ModelExecutionProfile
+from fl_audit.learning.fast_path_checks import ModelExecutionProfile
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.runs.config import parse_config

@@ -10,7 +10,7 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.judging import judge_scores
-from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.noise_estimate import NoiseDetectionLimit
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import noise_along
 from fl_audit.verdict.verdict import VerdictDetails
@@ -25,7 +25,7 @@ class FirstTargetGuaranteeTests(GuaranteeTests):
         require_targets(public, "first-target")
         require_computable_llr(public)
 
-    def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
+    def planned_noise(self, plan: RunPlan, parameters: int | None) -> NoiseDetectionLimit | None:
         """Return what insiders find of the noise, along their targets alone."""
         return limits_of_noise(plan, None)
 

@@ -35,7 +35,7 @@ class TwoServersGaussian(GaussianNoise):
 
     def server_draws(self) -> ServerNoiseDraws:
         """Return the draws of both servers together."""
-        return _DrawsOfBoth()
+        return _draws_of_both
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
         """Return z sqrt(2): nobody who is a client knows either server's draws."""
@@ -54,7 +54,6 @@ class TwoServersGaussian(GaussianNoise):
         return "two servers: each of them adds all of it to the sum"
 
 
-class _DrawsOfBoth:
-    def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the sum of two independent draws, in units of its own standard deviation."""
-        return (normals(0) + normals(1)) / math.sqrt(2)
+def _draws_of_both(normals: Normals, server_round: int) -> "Tensor":
+    """Return the sum of two independent draws, in units of its own standard deviation."""
+    return (normals(0) + normals(1)) / math.sqrt(2)

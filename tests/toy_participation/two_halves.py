@@ -43,6 +43,6 @@ class TwoHalves(Participation):
         """Return half of the clients."""
         return units / 2
 
-    def words(self, words: ParticipationPhraseContext) -> str:
+    def words(self, context: ParticipationPhraseContext) -> str:
         """Return that halves take turns."""
-        return f"two halves of the {words.one}s take turns"
+        return f"two halves of the {context.unit}s take turns"

@@ -40,15 +40,7 @@ REQUIRED_SHARE = 0.9
 
 
 def bert_with_lora(classes: int, vocabulary_size: int) -> nn.Module:
-    """Return a BERT of two layers of width 32 whose adapter of rank 4, and head, are trained.
-
-    Parameters
-    ----------
-    classes
-        Number of classes.
-    vocabulary_size
-        Number of different token ids.
-    """
+    """Return a BERT of two layers of width 32 whose adapter of rank 4, and head, are trained."""
     from peft import LoraConfig, TaskType, get_peft_model
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -61,15 +53,7 @@ def bert_with_lora(classes: int, vocabulary_size: int) -> nn.Module:
 
 
 def write_texts(place: Path, texts: int = _TEXTS) -> None:
-    """Write a table of texts and a public vocabulary.
-
-    Parameters
-    ----------
-    place
-        The directory, to which `texts.csv` and `vocabulary.txt` are written.
-    texts
-        Number of texts.
-    """
+    """Write a table of texts, `texts.csv`, and a public vocabulary, `vocabulary.txt`, to a directory."""
     draw = random.Random(0)
     with (place / "texts.csv").open("w", newline="") as file:
         table = csv.writer(file)
@@ -85,16 +69,7 @@ def write_texts(place: Path, texts: int = _TEXTS) -> None:
 def settings_of(place: Path, seed: int, trials: int, **changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the configuration of an audit of the adapter.
 
-    Parameters
-    ----------
-    place
-        The directory of `write_texts`.
-    seed
-        Seed of the run.
-    trials
-        Number of trials.
-    changes
-        Settings that differ from the usual ones, by section.
+    `place` is the directory of `write_texts`; `changes` are settings that differ, by section.
     """
     sections: dict[str, dict[str, Any]] = {
         "data": {"name": "csv", "path": str(place / "texts.csv"), "label": "sentiment", "text": "review",
@@ -126,12 +101,7 @@ class Server(NamedTuple):
     def problems(self, violated: int, seeds: int) -> list[str]:
         """Return the contradictions to the claims.
 
-        Parameters
-        ----------
-        violated
-            Number of runs that were called violated.
-        seeds
-            Number of all runs.
+        Of all `seeds` runs so many were called violated.
         """
         least = ceil(REQUIRED_SHARE * seeds)
         if violated == 0 if self.is_honest else violated >= least:
@@ -146,16 +116,7 @@ SERVERS = (Server("honest", HONEST, True), Server("half of the noise", ClientApp
 def verdict_of(place: Path, seed: int, trials: int, server: Server) -> Verdict:
     """Play an audit of the adapter in a temporary run, and return its verdict.
 
-    Parameters
-    ----------
-    place
-        The directory of `write_texts`.
-    seed
-        Seed of the run.
-    trials
-        Number of trials.
-    server
-        The server, honest or faulty.
+    `place` is the directory of `write_texts`.
     """
     return Verdict(results_of_run(settings_of(place, seed, trials), server.parties).summary["verdict"])
 

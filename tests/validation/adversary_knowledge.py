@@ -83,15 +83,7 @@ def comparisons(is_quick: bool) -> list[KnowledgeComparison]:
 
 
 def compare(comparison: KnowledgeComparison, trials: int) -> Compared:
-    """Play a federation once for each adversary, with the same seed, and compare their beliefs.
-
-    Parameters
-    ----------
-    comparison
-        The federation and the adversaries that are compared.
-    trials
-        Number of trials.
-    """
+    """Play a federation once for each adversary, with the same seed, and compare their beliefs."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         records = directory / "records.npz"
@@ -139,15 +131,7 @@ def _without_own(plan: RunPlan, directory: Path) -> Floats:
 
 
 def knowledge_table(compared: list[Compared], trials: int) -> Table:
-    """Return the table of all comparisons.
-
-    Parameters
-    ----------
-    compared
-        The comparisons.
-    trials
-        Number of trials of each comparison.
-    """
+    """Return the table of all comparisons."""
     title = f"What more knowledge is worth: probability of being right, {trials} trials, the same for both"
     columns = ("adjacency", "noise", "the first also knows", "it is right", "the other", "paired difference")
     table = table_of(columns, title, columns[:3])

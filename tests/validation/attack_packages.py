@@ -28,10 +28,11 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.audits.membership.attacks.lira import LiraForm, LiraSpread, lira_scores
-from fl_audit.audits.membership.attacks.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.rmia import RmiaSettings, rmia_scores
 from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
+from fl_audit.audits.membership.shadow_sums import ShadowForm
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
@@ -70,23 +71,7 @@ class Trained:
 def train(data: DataSpec, trials: int, targets: int, steps: int, seed: int = 0) -> Trained:
     """Train one model a trial on the targets that its coins chose, by Adam on all of them at once.
 
-    Parameters
-    ----------
-    data
-        Source of the records, which has at least twice as many records as there are targets.
-    trials
-        Number of models.
-    targets
-        Number of targets of each model.
-    steps
-        Number of steps.
-    seed
-        Seed of records, coins and initial weights.
-
-    Raises
-    ------
-    InputError
-        If the source has fewer records.
+    The source needs at least twice as many records as there are targets, or `InputError` is raised.
     """
     pool, draw = load_source(data).pool, np.random.default_rng(seed)
     records, needed = len(pool.labels), 2 * targets
@@ -138,7 +123,7 @@ class Package(NamedTuple):
     comparisons: tuple[PackageComparison, ...]
 
 
-def _lira(form: LiraForm = LiraForm.ONLINE, spread: LiraSpread = LiraSpread.EACH) -> Scores:
+def _lira(form: ShadowForm = ShadowForm.ONLINE, spread: LiraSpread = LiraSpread.EACH) -> Scores:
     return lambda trained: lira_scores(trained.confidences, trained.membership, form, spread)
 
 
@@ -198,13 +183,13 @@ PACKAGES = (
             _NAME_SHARED, "lira median shared", _SHARED, "theirs takes medians for means, and the divisor is another",
             _changed_lira(median=True, shared=True),
         ),
-        _must_equal("RMIA, online", "rmia online", _rmia(RmiaSettings(RmiaForm.ONLINE))),
+        _must_equal("RMIA, online", "rmia online", _rmia(RmiaSettings(ShadowForm.ONLINE))),
         _must_equal("RMIA, offline, a = 1", "rmia offline", _rmia(RmiaSettings(slope=1.0))),
     )),
     Package("privacy-tests", "TensorFlow Privacy", PRIVACY_TESTS_SCRIPT, (
         *_MEAN,
         PackageComparison(
-            "LiRA, offline", "lira density of out", _lira(LiraForm.OFFLINE),
+            "LiRA, offline", "lira density of out", _lira(ShadowForm.OFFLINE),
             "theirs is the density of the value among others, where the paper has a one-sided test",
             _changed_lira(density=True),
         ),
@@ -246,19 +231,7 @@ class AttackRow:
 
 
 def compared(package: str, comparison: PackageComparison, trained: Trained, theirs: Floats) -> AttackRow:
-    """Return a line of the table from the package's scores.
-
-    Parameters
-    ----------
-    package
-        Name of the package.
-    comparison
-        The compared attack and its counterpart in the package.
-    trained
-        The models and targets that both attack.
-    theirs
-        Scores by the package.
-    """
+    """Return a line of the table from the package's scores."""
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
     ours, other, is_in = ours[attacked], theirs[attacked], trained.is_in[attacked]
@@ -282,14 +255,7 @@ def compare(
 ) -> list[AttackRow]:
     """Return the lines of all packages with an interpreter.
 
-    Parameters
-    ----------
-    trained
-        The outputs of the models.
-    interpreters
-        Path of an interpreter for each package, keyed by the package's option; None skips the package.
-    packages
-        The packages.
+    `interpreters` has a path for each package, keyed by the package's option; None skips it.
     """
     rows = list[AttackRow]()
     for package in packages:

@@ -81,15 +81,7 @@ class Breach:
         return np.asarray(self.noise(at) * at.sigma[:, None])
 
     def altered(self, at: TargetRound, noise: Floats) -> Floats:
-        """Return the altered noise of a round, (trials, parameters), given the target's contribution.
-
-        Parameters
-        ----------
-        at
-            The round with the target's contributions.
-        noise
-            Noise of the round, (trials, parameters).
-        """
+        """Return the altered noise of a round, (trials, parameters), given the target's contribution."""
         return noise if self.target is None else self.target(at, noise)
 
 

@@ -48,13 +48,7 @@ class Line(NamedTuple):
 
 
 def columns(line: Line) -> tuple[str, ...]:
-    """Return the cells of a line.
-
-    Parameters
-    ----------
-    line
-        The kind of breach.
-    """
+    """Return the cells of a line."""
     true = true_epsilon(line.breach)
     said = "no closed form" if true is None else "none" if math.isinf(true) else f"{true:.2f}"
     real = f"{line.real[0]} of {line.real[1]}" if line.real[1] else ""
@@ -94,17 +88,7 @@ _TITLES = ("breach", "claimed", "true", "verdict", "made-up runs", "real runs", 
 
 
 def page(every: Sequence[Line], tests: int, date: str) -> list[str]:
-    """Return the lines of the page.
-
-    Parameters
-    ----------
-    every
-        The lines of all kinds of breaches.
-    tests
-        Number of tests in the family.
-    date
-        Day on which the page is made.
-    """
+    """Return the lines of the page."""
     counts = [line.found[1] for line in every]
     real = [line.real[1] for line in every if line.real[1]]
     missed = [line for line in every if line.missed]
@@ -126,19 +110,7 @@ def page(every: Sequence[Line], tests: int, date: str) -> list[str]:
 
 
 def write(lines: Sequence[Line], tests: int, date: str, path: Path) -> None:
-    """Write the page.
-
-    Parameters
-    ----------
-    lines
-        The lines of all kinds of breaches.
-    tests
-        Number of tests in the family.
-    date
-        Day on which the page is made.
-    path
-        The file to write.
-    """
+    """Write the page."""
     with atomic_file(path) as temporary:
         temporary.write_text("\n".join(page(lines, tests, date)) + "\n", encoding="utf-8")
 

@@ -42,26 +42,14 @@ _UNKNOWN = (
 
 
 def claimed(breach: Breach | OpenedBreach) -> float:
-    """Return the epsilon that is claimed of the made-up runs of a breach.
-
-    Parameters
-    ----------
-    breach
-        The kind of breach.
-    """
+    """Return the epsilon that is claimed of the made-up runs of a breach."""
     if isinstance(breach, OpenedBreach):
         return sampled(_OPENED_MULTIPLIER, ROUNDS, _RATE, DELTA)
     return gdp_epsilon(DELTA, _mu(breach))
 
 
 def true_epsilon(breach: Breach | OpenedBreach) -> float | None:
-    """Return the true epsilon of a breach, infinite where there is none, None where it is not known in closed form.
-
-    Parameters
-    ----------
-    breach
-        The kind of breach.
-    """
+    """Return the true epsilon of a breach, infinite where there is none, None where it is not known in closed form."""
     if breach.name in _UNKNOWN:
         return None
     if isinstance(breach, OpenedBreach):

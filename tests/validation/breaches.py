@@ -91,15 +91,7 @@ def _found_by(breach: Breach | OpenedBreach, measured: NoiseMeasurements) -> lis
 
 
 def synthetic_run(breach: Breach | OpenedBreach, number: int) -> NoiseMeasurements:
-    """Play a synthetic run of a breach.
-
-    Parameters
-    ----------
-    breach
-        The breach.
-    number
-        Number of the run, from which it is seeded.
-    """
+    """Play a synthetic run of a breach."""
     if isinstance(breach, OpenedBreach):
         return breach.made_up(number)
     run = _drawn_run(number, breach.trials, breach.parameters)

@@ -103,17 +103,7 @@ class CanaryLine(NamedTuple):
 
 
 def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
-    """Return the certificates of the canaries of a training, by every method that knows mu.
-
-    Parameters
-    ----------
-    training
-        Setting of the trainings.
-    runs
-        Number of trainings.
-    seed
-        Seed of the trainings.
-    """
+    """Return the certificates of the canaries of a training, by every method that knows mu."""
     methods = {
         "trade-off": (OneRunMethod.TRADE_OFF, False),
         "shift": (OneRunMethod.SHIFT, False),

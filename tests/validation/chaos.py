@@ -89,20 +89,8 @@ def play(
 ) -> tuple[Outcome, Path]:
     """Play one run under faults until it is finished, and return its outcome and its directory.
 
-    A run whose head is killed is continued from a copy of its directory.
-
-    Parameters
-    ----------
-    number
-        Number of the run.
-    around
-        Cluster on which the run is played, and the faults that may be injected into it.
-    place
-        Directory of the run and of its configuration.
-    draw
-        Generator of the faults and their times.
-    slowness
-        Factor by which the machine may be slower than a quiet one before a run counts as a hang, at least 1.
+    A run whose head is killed is continued from a copy of its directory. `slowness` is the factor, at least 1, by which
+    the machine may be slower than a quiet one before a run counts as a hang.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
@@ -195,23 +183,8 @@ def _ends_at_sigterm() -> Iterator[None]:
 def campaign(out: Path, kills: int, seed: int, minutes: float, slowness: float = 1.0) -> list[dict[str, Any]]:
     """Play runs until there are enough kills, or the time is over, and return the outcomes of all.
 
-    Parameters
-    ----------
-    out
-        Directory to which the counts are written.
-    kills
-        Number of kills and partitions after which the campaign ends.
-    seed
-        Seed of the faults.
-    minutes
-        Minutes after which no further run begins.
-    slowness
-        Factor by which the machine may be slower than a quiet one before a run counts as a hang, at least 1.
-
-    Raises
-    ------
-    InputError
-        If the undisturbed run fails.
+    Partitions count as kills. The counts are written to `out`; after so many minutes no further run begins.
+    `InputError` is raised if the undisturbed run fails.
     """
     out.mkdir(parents=True, exist_ok=True)
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes

@@ -63,42 +63,19 @@ class ChaosEnvironment(Protocol):
         """Start processes that have died, and reconnect hosts that were cut off."""
 
     def command(self, config: Path, run: Path) -> list[str]:
-        """Return the command that plays a run, or the rest of it.
-
-        Parameters
-        ----------
-        config
-            File of the run's configuration.
-        run
-            Directory of the run.
-        """
+        """Return the command that plays a run, or the rest of it."""
 
     def strike(self, blow: InjectedFault, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
         """Inject a fault, and return whether it had a victim.
 
-        Parameters
-        ----------
-        blow
-            The fault to inject.
-        draw
-            Generator that chooses the victim.
-        driver
-            Process that plays the run, or waits while another process does.
+        `driver` is the process that plays the run, or waits while another process does.
         """
 
     def processes_left_by(self, driver: int) -> int:
         """Return the number of processes left by a finished run, after a while."""
 
     def is_over(self, status: int, run: Path) -> bool:
-        """Return whether a run is finished.
-
-        Parameters
-        ----------
-        status
-            Exit status of the command that played the run.
-        run
-            Directory of the run.
-        """
+        """Return whether a run is finished."""
 
     def fall(self) -> None:
         """End everything."""

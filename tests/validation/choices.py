@@ -13,19 +13,7 @@ T = TypeVar("T")
 def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
     """Return the values for a comma-separated list of names, in its order; None as the list returns all values.
 
-    Parameters
-    ----------
-    names
-        Names, separated by commas; None for all.
-    known
-        All values, keyed by their names.
-    what
-        Noun for one of the values, for the error message.
-
-    Raises
-    ------
-    InputError
-        If one of the names is not in `known`.
+    `what` is a noun for one of the values, for the error message about a name that is not known.
     """
     wanted = list(known) if names is None else names.split(",")
     for name in wanted:

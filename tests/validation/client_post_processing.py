@@ -14,7 +14,7 @@ from torch import Tensor
 from fl_audit.array_packing import pack, unpack
 from fl_audit.clients.app import answer_loss_moments, answer_loss_range, build_app, honest_reply, identify, observe
 from fl_audit.federation.federation import Federation
-from fl_audit.mechanisms.noise_addition import noise_share
+from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from tests.validation.post_processing import Rule
 
@@ -75,12 +75,7 @@ def _mod(rule: ClientRule, share: float) -> Mod:
 def clients_changing(rule: ClientRule, share: float = 1.0) -> ClientApp:
     """Return an app whose clients send a function of their noised contributions.
 
-    Parameters
-    ----------
-    rule
-        What they do to the noised contributions.
-    share
-        Share of the claimed noise that they add; with 1 the guarantee is kept.
+    They add that share of the claimed noise; with 1 the guarantee is kept.
     """
     return build_app(mods=[_mod(rule, share)])
 

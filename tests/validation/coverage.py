@@ -74,7 +74,7 @@ def _of_bound(method: BoundMethod) -> Statement:
 STATEMENTS = (
     Statement("share of trials", distributions.shares, (
         f"{_BOUNDS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._exceedance_row",
-        f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction",
+        f"{_AUDITS}reconstruction.sections_reconstruction.measure_reconstruction",
         f"{_PAPERS}bernau2021.noisy_query._belief_row",
         f"{_PAPERS}bernau2021.noisy_query._rows_of_errors", f"{_PAPERS}bernau2021.noisy_query._rows_of_the_boundary",
         f"{_PAPERS}bernau2021.advantage_and_belief.identified",
@@ -100,7 +100,7 @@ STATEMENTS = (
     Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}roc.area_under_curve",)),
     Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}roc.tradeoff_band",)),
     Statement("advantage on one randomised record", scores.randomised_records,
-              (f"{_AUDITS}common.findings_record_guarantee.measured_advantage",)),
+              (f"{_AUDITS}common.sections_record_guarantee.measured_advantage",)),
     *(
         Statement(f"one run, {kind} by {by}", partial(scores.single_runs, method, kind), functions)
         for kind, by, method, functions in (
@@ -191,14 +191,7 @@ def _covers(play: Play, draw: np.random.Generator) -> bool:
 def measured(statement: Statement, runs: int, search_runs: int) -> list[CoverageLine]:
     """Return the lines of the settings with the worst coverage of a statement, found with draws that are not counted.
 
-    Parameters
-    ----------
-    statement
-        The statement.
-    runs
-        Number of runs of the settings with the worst coverage.
-    search_runs
-        Number of runs of every setting in the search.
+    Every setting of the search has `search_runs`, those with the worst coverage have `runs`.
     """
     plays, key = statement.plays(), list(statement.name.encode())
     numbered = dict(enumerate(plays))

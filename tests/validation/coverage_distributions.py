@@ -52,14 +52,9 @@ Axis = Sequence[Any] | dict[str, Any]
 def over(label: str, **axes: Axis) -> Callable[[Callable[..., PrintedStatement]], Callable[..., Plays]]:
     """Return a decorator that turns a function for one run into runs at every point of a grid, with labels.
 
-    The new function takes axes, too: those that were left open, or that replace others.
-
-    Parameters
-    ----------
-    label
-        Name of a setting, in which the values of the axes stand by their names.
-    axes
-        The function's arguments besides its source of randomness; a dictionary has words for the values.
+    The new function takes axes, too: those that were left open, or that replace others. `label` is the name of a
+    setting, in which the values of the axes stand by their names. The axes are the function's arguments besides its
+    source of randomness; a dictionary has words for the values.
     """
 
     def of_function(play: Callable[..., PrintedStatement]) -> Callable[..., Plays]:
@@ -78,15 +73,7 @@ def over(label: str, **axes: Axis) -> Callable[[Callable[..., PrintedStatement]]
 
 
 def at_least(low: float, truth: float) -> PrintedStatement:
-    """Return a lower bound as a statement.
-
-    Parameters
-    ----------
-    low
-        The printed bound.
-    truth
-        True value of the number that is bounded.
-    """
+    """Return a lower bound as a statement."""
     return PrintedStatement(low, math.inf, truth)
 
 

@@ -14,7 +14,7 @@ from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.audits.canaries.epsilon_from_cosines import from_final_model
 from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.audits.common.findings_record_guarantee import measured_advantage
+from fl_audit.audits.common.sections_record_guarantee import measured_advantage
 from fl_audit.audits.membership.attack_results import epsilon_of_one_target
 from fl_audit.audits.membership.roc_metrics import SMALL_RATES, membership_rates
 from fl_audit.audits.reconstruction.candidate_hits import epsilon_of_hits
@@ -129,12 +129,7 @@ def cosines(draw: np.random.Generator, canaries: int, mu: float, dimension: int 
 def single_runs(method: OneRunMethod, kind: str) -> Plays:
     """Return plays of a one-run bound where the assumption of its method holds.
 
-    Parameters
-    ----------
-    method
-        Method of the bound.
-    kind
-        Bounded number, "epsilon" or "mu".
+    `kind` is the bounded number, "epsilon" or "mu".
     """
     distributions = [
         (releases.gaussian_mean(mu), mu if kind == "mu" else gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.5, 1.0)

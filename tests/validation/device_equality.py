@@ -43,15 +43,7 @@ class ColumnDifference(NamedTuple):
 
 
 def column_differences(first: Path, second: Path) -> Iterator[ColumnDifference]:
-    """Yield the difference of each column of the tables of two run directories.
-
-    Parameters
-    ----------
-    first
-        Directory of the first run.
-    second
-        Directory of the second run.
-    """
+    """Yield the difference of each column of the tables of two run directories."""
     for name in sorted({path.name for place in (first, second) for path in place.glob("*.parquet")}):
         frames = [
             pd.read_parquet(place / name) if (place / name).exists() else pd.DataFrame() for place in (first, second)

@@ -47,12 +47,7 @@ _LAST_ROUND = 30
 def breach_plan(seed: int, **changes: dict[str, Any]) -> RunPlan:
     """Return the plan of one batch of 100 trials and 30 rounds: logistic regression on digits, 650 parameters.
 
-    Parameters
-    ----------
-    seed
-        Seed of the run.
-    changes
-        Settings that differ, by section of the configuration.
+    `changes` are settings that differ, by section of the configuration.
     """
     settings: dict[str, Any] = {
         "data": {"name": "digits", "records": 100, "clients": _CLIENTS, "test-records": 10, "population-records": 10},
@@ -107,17 +102,9 @@ def _write_nasty_records(path: Path) -> None:
 
 
 def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[RunPlan]:
-    """Return plans of honest runs: many mechanisms and models, 2 to 200 trials, 4 to 12 rounds, plain and nasty
-    records.
+    """Return plans of honest runs: many mechanisms and models, 2 to 200 trials, 4 to 12 rounds, plain and nasty data.
 
-    Parameters
-    ----------
-    count
-        The number of plans.
-    directory
-        Directory to which the nasty records are written.
-    seed
-        Seed of the plans.
+    The nasty records are written to the directory.
     """
     nasty = directory / "nasty.npz"
     _write_nasty_records(nasty)
@@ -140,15 +127,7 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[RunPlan
 
 
 def measured_run(plan: RunPlan, parties: ClientAppAndStrategy = HONEST) -> NoiseMeasurements:
-    """Play a temporary run, in one thread, and return the insider's measurements, without its report and summary.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    parties
-        The programs of the parties.
-    """
+    """Play a temporary run, in one thread, and return the insider's measurements, without its report and summary."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         directory = RunDirectory(Path(scratch) / "run")

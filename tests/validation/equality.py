@@ -57,14 +57,7 @@ def main() -> None:
 def record(file: Path, only: str = "", *, with_ray: bool = True) -> None:
     """Play all cases and write their digests to a file, by the name of the case.
 
-    Parameters
-    ----------
-    file
-        Path of the file of digests.
-    only
-        Text that the names of the cases have to contain.
-    with_ray
-        Whether Ray is started.
+    The names of the cases contain `only`.
     """
     torch.set_num_threads(1)
     audits = {name: partial(play, device=Device.CPU) for name, play in AUDITS.items()}
@@ -132,14 +125,7 @@ def differences(
 ) -> list[str]:
     """Return a line for each digest that differs or is in only one of two records.
 
-    Parameters
-    ----------
-    old
-        Earlier digests, by case and key.
-    new
-        New digests, by case and key.
-    renames
-        Names that were changed in between, from old to new; None if none were.
+    Digests are by case and key. `renames` are names that were changed in between, from old to new.
 
     Examples
     --------

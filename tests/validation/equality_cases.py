@@ -22,7 +22,7 @@ from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.live.live_audit import measure_live
 from fl_audit.app_audits.live.observer_store import TrainingObserver
 from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties
-from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.device import Device
 from fl_audit.privacy.stated_releases import StatedReleases

@@ -8,11 +8,11 @@ from scipy.special import chdtr, chdtrc
 from scipy.stats import binom, kstest, norm
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees
-from fl_audit.audits.identifiability.findings_roc import ScoreAucFinding
+from fl_audit.audits.common.sections_client_guarantees import ClientGuarantees
+from fl_audit.audits.identifiability.sections_roc import ScoreAucFinding
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
+from fl_audit.mechanisms.mechanism import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
@@ -122,15 +122,7 @@ Evidence = ShownLoss | Scored  # the evidence on a combination that is offered
 
 
 def evidence_of(plan: RunPlan, contents: ReportContents) -> Evidence:
-    """Return the evidence of a run.
-
-    Parameters
-    ----------
-    plan
-        Plan of the run.
-    contents
-        The finished run.
-    """
+    """Return the evidence of a run."""
     return _found(plan, contents.run) if plan.federation.mechanism.knows_llr else _scored(plan, contents)
 
 

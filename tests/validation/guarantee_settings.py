@@ -182,23 +182,8 @@ def write_records(path: Path) -> None:
 def plan_of(combination: Combination, records: Path, trials: int, seed: int, target: dict[str, float]) -> RunPlan:
     """Return the plan of a combination.
 
-    Parameters
-    ----------
-    combination
-        The combination.
-    records
-        Path of the file that `write_records` wrote.
-    trials
-        The number of trials.
-    seed
-        Seed of the challenger.
-    target
-        The target, such as `{"epsilon": 2.0}`.
-
-    Raises
-    ------
-    InputError
-        If the combination is refused, with the reason.
+    `records` is the path of the file that `write_records` wrote; `target` is such as `{"epsilon": 2.0}`. `InputError`
+    is raised with the reason if the combination is refused.
     """
     unit, relation = combination.adjacency.unit, combination.adjacency.relation
     # A client of one record has a twin, and updates of the same direction in all rounds, as correlated noise needs.

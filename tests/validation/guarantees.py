@@ -130,21 +130,8 @@ def verdict_of(run: FinishedRun) -> Verdict:
 def study(combination: Combination, records: Path, trials: int, seed: int) -> CombinationRow | None:
     """Play a combination, or return why it is refused.
 
-    Parameters
-    ----------
-    combination
-        The combination.
-    records
-        Path of the file that `write_records` wrote.
-    trials
-        Number of trials.
-    seed
-        Seed of the challenger.
-
-    Returns
-    -------
-    Row or None
-        None where the combination is offered and equals another one.
+    `records` is the path of the file that `write_records` wrote. None is returned if the combination is offered and
+    equals another one.
     """
     began = time.monotonic()
     try:

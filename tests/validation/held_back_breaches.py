@@ -40,15 +40,7 @@ def _powers(count: int) -> Integers:
 
 
 def cancelling(at: TargetRound, noise: Floats) -> Floats:
-    """Let the noise along the target cancel over every two rounds; each round by itself looks honest.
-
-    Parameters
-    ----------
-    at
-        The round, and the direction of the target in it.
-    noise
-        Noise of the round, shape (trials, parameters).
-    """
+    """Let the noise along the target cancel over every two rounds; each round by itself looks honest."""
     along = np.sum(noise * at.unit, axis=1, keepdims=True)
     size = np.linalg.norm(noise, axis=1, keepdims=True) / math.sqrt(noise.shape[1])
     pair, is_second = divmod(at.number - 1, 2)

@@ -37,17 +37,8 @@ def played(first: int = 0) -> Iterator[Played]:
     """Yield the outcomes of honest trainings without end, the forms in turn, each time with other draws.
 
     A training is left out if Opacus itself ends it: of records that are dictionaries it cannot make an empty batch as
-    long as no other came before, and some draws begin with one.
-
-    Parameters
-    ----------
-    first
-        How many of them are passed over.
-
-    Raises
-    ------
-    InputError
-        If a training fails for another reason.
+    long as no other came before, and some draws begin with one. The first so many are passed over. `InputError` is
+    raised if a training fails for another reason.
     """
     forms = ((seed, *form) for seed in count() for form in product(EXAMPLES, HONEST.items()))
     for number, (seed, example, (name, train)) in enumerate(islice(forms, first, None), first):

@@ -18,17 +18,7 @@ Row = dict[str, Any]
 def read(path: Path | None, **same: Any) -> list[Row]:
     """Return the rows of a journal, none where there is no file; a line that was cut off while it was written is left.
 
-    Parameters
-    ----------
-    path
-        The file, None for no journal.
-    same
-        What every row has to say.
-
-    Raises
-    ------
-    InputError
-        If a row says something else, as one of an earlier version.
+    Every row has to say what `same` says, or `InputError` is raised, as for a row of an earlier version.
     """
     if path is None or not path.exists():
         return []
@@ -46,12 +36,7 @@ def read(path: Path | None, **same: Any) -> list[Row]:
 def append(path: Path | None, row: Row) -> None:
     """Add a row at the end.
 
-    Parameters
-    ----------
-    path
-        File of the journal; None for no journal.
-    row
-        The row to append.
+    Without a path nothing is written.
     """
     if path is None:
         return
@@ -63,29 +48,13 @@ def append(path: Path | None, row: Row) -> None:
 
 
 def until(minutes: float | None) -> Callable[[], bool]:
-    """Return a function that says whether so many minutes have passed since now; never for None.
-
-    Parameters
-    ----------
-    minutes
-        How many.
-    """
+    """Return a function that says whether so many minutes have passed since now; never for None."""
     end = None if minutes is None else time.monotonic() + 60 * minutes
     return lambda: end is not None and time.monotonic() >= end
 
 
 def blocks(names: Iterable[str], count: int, block: int) -> Iterator[tuple[str, int]]:
-    """Give every name with every number below a count, a block of numbers at a time: all names advance together.
-
-    Parameters
-    ----------
-    names
-        Names that get numbers.
-    count
-        How many numbers each name gets.
-    block
-        How many numbers of a name follow each other.
-    """
+    """Give every name with every number below a count, a block of numbers at a time: all names advance together."""
     every = list(names)
     for start in range(0, count, block):
         for name in every:

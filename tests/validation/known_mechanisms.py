@@ -50,15 +50,8 @@ def gaussian(mu: float) -> KnownMechanism:
 def subsampled_gaussian(rate: float, sigma: float) -> KnownMechanism:
     """Return one Poisson-sampled Gaussian release: (1 - q) N(0, s^2) + q N(1, s^2) against N(0, s^2).
 
-    With x(t) where the log-likelihood ratio is t, delta is P(x > x(eps)) - e^eps Q(x > x(eps)) in one direction and
-    Q(x < x(-eps)) - e^eps P(x < x(-eps)) in the other.
-
-    Parameters
-    ----------
-    rate
-        Sampling rate q, in (0, 1].
-    sigma
-        Standard deviation s of the noise, positive.
+    With x(t) where the log-likelihood ratio is t, delta is P(x > x(eps)) - e^eps Q(x > x(eps)) in one direction and Q(x
+    < x(-eps)) - e^eps P(x < x(-eps)) in the other. `rate` is q, in (0, 1], and `sigma` is s, positive.
     """
 
     def ratio(x: Floats) -> Floats:

@@ -3,7 +3,7 @@
     python -m tests.validation llr_distribution [--data-dir DIR] [--trials N] [--wrong-trials N] [--only NAME]
 
 The innovations of an honest run are independent standard normal draws, whatever the data, the model, the optimizer
-and the sensitivity (see `fl_audit.audits.identifiability.llr_distribution`). Each wrong insider reads the same
+and the sensitivity (see `fl_audit.audits.identifiability.sections_innovations`). Each wrong insider reads the same
 releases, so the same check must fail for it: one believes in 5 % more noise, one takes D for D', one uses the weights
 of the round before. The advantage is compared with its exact value within three standard errors where the final
 distribution is exact (local sensitivity), and otherwise with that value as its upper limit.
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
-from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
+from fl_audit.audits.identifiability.sections_innovations import LlrIncrementTest, check_scores
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
@@ -59,14 +59,8 @@ class LlrCheckResult(NamedTuple):
 def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) -> RunPlan:
     """Return the plan of a setting that comes with the package.
 
-    Parameters
-    ----------
-    setting
-        Name of the setting, and where data sets lie.
-    data_dir
-        Directory of the data sets; None is the default place.
-    overrides
-        Settings that differ, each `section.key=value`.
+    `overrides` are settings that differ, each `section.key=value`; without `data_dir` data sets lie in the default
+    place.
     """
     with resources.as_file(resources.files("fl_audit.experiments") / "configs" / f"{setting}.toml") as path:
         return plan_run(load_config(path, list(overrides), str(data_dir) if data_dir else None))
@@ -96,16 +90,7 @@ def study(
 ) -> list[LlrCheckResult]:
     """Run one setting and check the honest insider and the wrong ones.
 
-    Parameters
-    ----------
-    plan
-        Plan of the setting.
-    wrong_trials
-        Number of trials that the wrong insiders read, whose releases are kept; None means all.
-    directory
-        The directory of the run, which must be new.
-    progress
-        The progress display of the run.
+    The wrong insiders read so many trials, whose releases are kept; None means all. The directory must be new.
     """
     kept = min(plan.config.audit.trials, wrong_trials or plan.config.audit.trials)
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})

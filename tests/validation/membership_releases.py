@@ -11,14 +11,14 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.lira import LiraForm, LiraSpread, lira_scores
-from fl_audit.audits.membership.attacks.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.rmia import RmiaSettings, rmia_scores
 from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.attribute_inference import attribute_guesses, sampled_distribution
 from fl_audit.audits.membership.roc_metrics import RocSummary, membership_rates
-from fl_audit.audits.membership.white_box import known_halves, white_box_scores
+from fl_audit.audits.membership.shadow_sums import ShadowForm
+from fl_audit.audits.membership.white_box import WhiteBoxSettings, known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.audits.membership.white_box_networks import WhiteBoxSettings
 from fl_audit.audits.membership.yeom_attack import active_scores, loss_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
@@ -61,17 +61,8 @@ class CoinMechanism:
     def release(self, draw: np.random.Generator, trials: int, targets: int, shared: float = 0.0) -> CoinAnswers:
         """Return the release, moved by a place of each record's own.
 
-        Parameters
-        ----------
-        draw
-            Generator of coins, places and noise.
-        trials
-            Number of trials, at least 1.
-        targets
-            Number of targets of each trial, at least 1.
-        shared
-            Standard deviation of a shift of all of a trial's confidences together: it makes records of one trial
-            depend on each other and tells nothing of any coin.
+        `shared` is the standard deviation of a shift of all of a trial's confidences together: it makes records of one
+        trial depend on each other and tells nothing of any coin.
         """
         is_in = draw.random((trials, targets)) < 0.5
         place = draw.normal(0, _PLACES, (2, targets))
@@ -110,13 +101,6 @@ def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
     """Return randomised response that reveals a coin, and says so, with probability delta.
 
     No other mechanism with (epsilon, delta)-DP has a larger TPR at any FPR (Kairouz, Oh & Viswanath 2017, section 3).
-
-    Parameters
-    ----------
-    epsilon
-        Epsilon of the response, at least 0.
-    delta
-        Probability with which the coin is revealed, from 0 to 1.
     """
     up = np.exp(epsilon)
 
@@ -139,7 +123,7 @@ if None.
 """
 
 
-def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
+def _lira(form: ShadowForm, spread: LiraSpread) -> Attack:
     return lambda release, shadows: lira_scores(release.confidences, release.membership, form, spread, shadows)
 
 
@@ -197,13 +181,13 @@ def _guessed_right(release: CoinAnswers, distribution: Callable[[Floats], Floats
 
 ATTACKS: dict[str, Attack] = {
     "loss": lambda release, shadows: loss_scores(release.losses),
-    "LiRA, online": _lira(LiraForm.ONLINE, LiraSpread.EACH),
-    "LiRA, online, shared spread": _lira(LiraForm.ONLINE, LiraSpread.SHARED),
-    "LiRA, offline": _lira(LiraForm.OFFLINE, LiraSpread.EACH),
-    "LiRA, offline, shared spread": _lira(LiraForm.OFFLINE, LiraSpread.SHARED),
-    "RMIA, online": _rmia(RmiaSettings(RmiaForm.ONLINE)),
-    "RMIA, offline": _rmia(RmiaSettings(RmiaForm.OFFLINE)),
-    "RMIA, offline, gamma 2": _rmia(RmiaSettings(RmiaForm.OFFLINE, gamma=2.0)),
+    "LiRA, online": _lira(ShadowForm.ONLINE, LiraSpread.EACH),
+    "LiRA, online, shared spread": _lira(ShadowForm.ONLINE, LiraSpread.SHARED),
+    "LiRA, offline": _lira(ShadowForm.OFFLINE, LiraSpread.EACH),
+    "LiRA, offline, shared spread": _lira(ShadowForm.OFFLINE, LiraSpread.SHARED),
+    "RMIA, online": _rmia(RmiaSettings(ShadowForm.ONLINE)),
+    "RMIA, offline": _rmia(RmiaSettings(ShadowForm.OFFLINE)),
+    "RMIA, offline, gamma 2": _rmia(RmiaSettings(ShadowForm.OFFLINE, gamma=2.0)),
     "shadow, logistic": _shadow(AttackClassifierKind.LOGISTIC),
     "shadow, trees": _shadow(AttackClassifierKind.TREES),
     "shadow, network": _shadow(AttackClassifierKind.NETWORK),
@@ -233,19 +217,9 @@ def rates_without_leak(
 ) -> RocSummary:
     """Return the rates of an attack on 24 trials whose releases do not depend on coins, and are far from independent.
 
-    Parameters
-    ----------
-    attack
-        Name of the attack, one of `MADE_UP_AUDITS`.
-    apart
-        Whether some trials are kept apart from the shadows. If a target then has too few shadows for the attack,
-        another trial is played.
-    targets
-        Number of targets of each trial. One attack learns from half of them and gets at least 40.
-    confidence
-        Confidence of all intervals together.
-    draw
-        Generator of coins and releases.
+    `attack` is one of `MADE_UP_AUDITS`. With `apart` some trials are kept apart from the shadows; if a target then has
+    too few shadows for the attack, another trial is played. An attack that learns from half of the targets gets at
+    least 40. `confidence` is that of all intervals together.
     """
     targets = max(targets, 40) if attack == "white-box" else targets
     shadows = np.arange(48) >= 24 if apart else None

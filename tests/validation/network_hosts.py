@@ -73,11 +73,7 @@ def other_hosts(count: int) -> Iterator[Sequence[Host]]:
     """Make hosts that reach this machine and each other.
 
     They are on a bridge in a namespace of its own, so that this machine's forwarding and firewall do not affect them.
-
-    Raises
-    ------
-    NoHostsError
-        If that cannot be done.
+    `NoHostsError` is raised if that cannot be done.
     """
     if os.name != "posix" or os.geteuid() != 0 or shutil.which("ip") is None:
         raise NoHostsError("other hosts are network namespaces, which need root and `ip`")

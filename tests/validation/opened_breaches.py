@@ -64,14 +64,7 @@ def measured_of(
 ) -> NoiseMeasurements:
     """Return a synthetic run of honest noise, and its opened values.
 
-    Parameters
-    ----------
-    rng
-        Generator of all draws.
-    setting
-        Numbers of the values that are opened.
-    change
-        Function that alters the draws as a breach does; by default nothing is broken.
+    `change` alters the draws as a breach does; by default nothing is broken.
     """
     measured = play(rng, replace(_SMALL, trials=setting.trials, rounds=setting.rounds))
     drawn = draw(rng, setting)

@@ -46,12 +46,7 @@ def _column(sigma: Floats) -> Tensor:
 def with_rule(rule: Rule, share: float = 1.0) -> type[TrialBatchStrategy]:
     """Return a server that changes the noised sums by a rule, after a share of the claimed noise.
 
-    Parameters
-    ----------
-    rule
-        What it does to the noised sums.
-    share
-        Share of the claimed noise that it adds; with 1 the guarantee is kept.
+    With a share of 1 the guarantee is kept.
     """
 
     class PostProcessing(TrialBatchStrategy):
@@ -121,12 +116,7 @@ def _scale_of(strategy: TrialBatchStrategy) -> Tensor:
 def changing_sums(rule: Rule, base: type[TrialBatchStrategy] = TrialBatchStrategy) -> type[TrialBatchStrategy]:
     """Return a server that changes the noised sums by a rule in `post_process_sums`.
 
-    Parameters
-    ----------
-    rule
-        What it does to the noised sums.
-    base
-        The server that makes the noised sums.
+    `base` is the server that makes the noised sums.
     """
 
     class ChangingSums(base):  # type: ignore[misc, valid-type]
@@ -141,12 +131,7 @@ def changing_models(
 ) -> type[TrialBatchStrategy]:
     """Return a server that changes the models after the optimizer's step by a rule in `post_process_models`.
 
-    Parameters
-    ----------
-    rule
-        What it does to the models, float32 (trials, parameters).
-    base
-        The server that makes the noised sums.
+    `base` is the server that makes the noised sums; models are float32, (trials, parameters).
     """
 
     class ChangingModels(base):  # type: ignore[misc, valid-type]
@@ -199,14 +184,7 @@ SOURCES: dict[str, Source] = {
 def with_noise_of(source: Source, share: float = 1.0, rule: Rule | None = None) -> type[TrialBatchStrategy]:
     """Return a server that draws the noise elsewhere, and changes the noised sums in the same step.
 
-    Parameters
-    ----------
-    source
-        Where it draws the noise from.
-    share
-        Share of the claimed noise that it adds; with 1 the guarantee is kept.
-    rule
-        What it does to the noised sums; None does nothing.
+    It adds that share of the claimed noise; with 1 the guarantee is kept. Without a rule the sums stay.
     """
 
     class NoiseOfItsOwn(TrialBatchStrategy):
@@ -225,12 +203,8 @@ def _at_random(noised: Tensor, step: Tensor, drawn: Tensor) -> Tensor:
 def rounding_at_random(place: str, share: float = 1.0) -> type[TrialBatchStrategy]:
     """Return a server that rounds the noised sums up or down at random, to a hundredth of the noise.
 
-    Parameters
-    ----------
-    place
-        Key of `RANDOM_ROUNDING`: where it rounds, and where its random numbers come from.
-    share
-        Share of the claimed noise that it adds; with 1 the guarantee is kept.
+    `place` is a key of `RANDOM_ROUNDING`: where it rounds, and where its random numbers come from. It adds that share
+    of the claimed noise; with 1 the guarantee is kept.
     """
     return RANDOM_ROUNDING[place](share)
 

@@ -109,18 +109,7 @@ def _write_visits(path: Path) -> None:
 
 
 def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tuple[str, RunPlan]]:
-    """Yield honest runs with their kinds: every second one is of `_FEDERATIONS`, the others are those of
-    `honest_plans`.
-
-    Parameters
-    ----------
-    count
-        The number of runs.
-    directory
-        The directory of the records.
-    first
-        Number of the first run.
-    """
+    """Yield honest runs with their kinds: every second one of `_FEDERATIONS`, the others those of `honest_plans`."""
     visits = directory / "visits.csv"
     _write_visits(visits)
     plans = honest_plans(first + count, directory)
@@ -156,10 +145,7 @@ def _number(text: str) -> float:
 def contradicts(entry: Mapping[str, Any]) -> str:
     """Return how the printed text of a number contradicts its reading; empty where it supports it.
 
-    Parameters
-    ----------
-    entry
-        An entry of `findings`, as `Row.to_json` writes it.
+    `entry` is one of `findings`, as `Row.to_json` writes it.
     """
     text = finding_text(entry).replace("\N{NO-BREAK SPACE}", " ")
     if (found := _CLAIM.search(text)) is None:
@@ -179,13 +165,7 @@ def contradicts(entry: Mapping[str, Any]) -> str:
 
 
 def problems_of(contents: ReportContents) -> list[str]:
-    """Return faults in the words of an honest run: readings without support, broken, and words of earlier versions.
-
-    Parameters
-    ----------
-    contents
-        The contents of its report.
-    """
+    """Return faults in the words of an honest run: readings without support, broken, and words of earlier versions."""
     rows = [
         row for section, numbers in sections_with_findings(contents) for row in section.read_rows(numbers, contents)
     ]

@@ -54,27 +54,14 @@ Altered = Callable[[TargetRound, Floats], Floats]  # returns what takes the plac
 
 
 def counted(times: float, share: float = 1.0) -> Altered:
-    """Return a change that counts the target several times, in a share of the trials.
-
-    Parameters
-    ----------
-    times
-        Number of times that the target counts.
-    share
-        Share of the trials in which it does so, from 0 to 1.
-    """
+    """Return a change that counts the target several times, in a share of the trials."""
     return lambda at, noise: noise + (times - 1) * at.own * at.some(share)
 
 
 def counted_in_round(times: float, number: int) -> Altered:
     """Return a change that counts the target several times in one round of all trials.
 
-    Parameters
-    ----------
-    times
-        Number of times that the target counts.
-    number
-        Number of the round, from 1.
+    Rounds are counted from 1.
     """
     return lambda at, noise: noise + ((times - 1) * at.own if at.number == number else 0.0)
 
@@ -90,15 +77,7 @@ def unhidden(share: float) -> Altered:
 
 
 def copied(copies: int, likeness: float) -> Altered:
-    """Return a change that adds copies of the target, each with the given cosine to it and its length.
-
-    Parameters
-    ----------
-    copies
-        The number of copies.
-    likeness
-        Cosine of each copy to the target, from -1 to 1.
-    """
+    """Return a change that adds copies of the target, each with the given cosine to it and its length."""
 
     def altered(at: TargetRound, noise: Floats) -> Floats:
         own, added = at.own, np.zeros_like(noise)

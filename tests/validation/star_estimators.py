@@ -57,15 +57,7 @@ class LossDistribution(Protocol):
         """Return quantiles, counted from above."""
 
     def rvs(self, size: int, random_state: np.random.Generator) -> Floats:
-        """Return draws.
-
-        Parameters
-        ----------
-        size
-            The number of draws.
-        random_state
-            Generator of the draws.
-        """
+        """Return draws."""
 
 
 class DistributionPair(NamedTuple):
@@ -100,15 +92,7 @@ class MixtureDistribution:
         return self._quantiles(np.log(p), self.logsf, -1)
 
     def rvs(self, size: int, random_state: np.random.Generator) -> Floats:
-        """Return draws.
-
-        Parameters
-        ----------
-        size
-            The number of draws.
-        random_state
-            Generator of the draws.
-        """
+        """Return draws."""
         one, other = (part.rvs(size=size, random_state=random_state) for part in self.parts)
         return np.where(random_state.random(size) < math.exp(self.weights[1]), other, one)
 
@@ -168,14 +152,7 @@ def pairs() -> tuple[DistributionPair, ...]:
 def true_epsilon_star(pair: DistributionPair, delta: float, cut: float) -> float:
     """Return Epsilon* of a pair of distributions over the thresholds within a cut.
 
-    Parameters
-    ----------
-    pair
-        Distributions of the losses of members and of the population.
-    delta
-        Delta of Epsilon*, above 0 and below 1.
-    cut
-        Stability cut, from 0 to below 1/2.
+    The cut is from 0 to below 1/2.
     """
     distributions = (pair.members, pair.population)
     p = np.geomspace(math.exp(-_FARTHEST), 0.5, _GRID)
@@ -218,14 +195,7 @@ def _supremum(one: LossDistribution, other: LossDistribution, delta: float, grid
 def estimates(members: Floats, population: Floats, draw: np.random.Generator) -> Iterator[tuple[str, float, float]]:
     """Yield the estimate of every method for one draw of losses: its name, its cut, its value.
 
-    Parameters
-    ----------
-    members
-        Losses of members.
-    population
-        Losses of the population sample.
-    draw
-        Generator that seeds the fits of mixtures and the check of the fit.
+    `draw` seeds the fits of mixtures and the check of the fit.
     """
     scores = scores_of_pair(members, population)
     distributions: list[NormalMixture] = [choose_mixture(each, draw) for each in scores]
@@ -248,12 +218,7 @@ def estimates(members: Floats, population: Floats, draw: np.random.Generator) ->
 def study(repetitions: int, losses: int) -> pd.DataFrame:
     """Return a row an estimate: pair, method, cut, poor (whether a normal is rejected), value, and the two truths.
 
-    Parameters
-    ----------
-    repetitions
-        Number of draws from each pair.
-    losses
-        Number of members' losses in each draw.
+    So many draws are made from each pair, each with so many members' losses.
     """
     rows = []
     for number, pair in enumerate(track(pairs(), "pairs of distributions", console=Console(stderr=True))):

@@ -108,18 +108,8 @@ def measured_from(
 ) -> UncheckedMeasurements:
     """Return the measurements of an insider who believes the claim.
 
-    Parameters
-    ----------
-    given
-        The contributions of all parties.
-    release
-        The noised sums, (trials, rounds, parameters).
-    sigma
-        The claimed noise, (trials, rounds).
-    multiplier
-        Noise multiplier of the claim.
-    tensors
-        Names and sizes of the parameter tensors.
+    `release` are the noised sums, (trials, rounds, parameters), `sigma` is the claimed noise, (trials, rounds), and
+    `multiplier` that of the claim. `tensors` has names and sizes of the parameter tensors.
     """
     measured = _Measured(given, release, sigma, tensors)
     increments = np.einsum(_EVERY, measured.error, given.difference) / sigma**2

@@ -72,15 +72,7 @@ class Gradients:
 
 
 def draw_gradients(rng: np.random.Generator, setting: NoiseSetting) -> Gradients:
-    """Draw the gradients of a federation.
-
-    Parameters
-    ----------
-    rng
-        Generator of the gradients.
-    setting
-        Setting of the federation.
-    """
+    """Draw the gradients of a federation."""
     size = setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
     shape = (setting.rounds, _CLIENTS, _RECORDS)
@@ -121,15 +113,7 @@ class DrawnRun(Contributions):
 
 
 def draw_run(rng: np.random.Generator, setting: NoiseSetting) -> DrawnRun:
-    """Make all honest draws of a run.
-
-    Parameters
-    ----------
-    rng
-        Generator of sums, secret bits and noise.
-    setting
-        Setting of the federation.
-    """
+    """Make all honest draws of a run."""
     found = draw_gradients(rng, setting)
     members = rng.random(setting.trials) < 0.5
     normals = rng.standard_normal((setting.trials, setting.rounds, setting.parameters))
@@ -141,14 +125,7 @@ def draw_run(rng: np.random.Generator, setting: NoiseSetting) -> DrawnRun:
 def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONEST) -> NoiseMeasurements:
     """Play the federation in all trials and return the measurements of an insider who believes the claim.
 
-    Parameters
-    ----------
-    rng
-        Generator of sums and secret bits.
-    setting
-        Setting of the federation.
-    breach
-        The breach; by default nothing is broken.
+    By default nothing is broken.
     """
     return play_drawn(draw_run(rng, setting), setting.multiplier, breach).checked()
 
@@ -156,14 +133,7 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONE
 def play_drawn(run: DrawnRun, multiplier: float, breach: Breach = _HONEST) -> UncheckedMeasurements:
     """Play a run of which all honest draws are made; what is measured is computed when a test asks for it.
 
-    Parameters
-    ----------
-    run
-        The honest draws.
-    multiplier
-        Noise multiplier of the claim.
-    breach
-        The breach; by default nothing is broken.
+    `multiplier` is that of the claim; by default nothing is broken.
     """
     made = run.gradients.made(breach) if run.gradients is not None else run.shared
     sigma = multiplier * run.scale
@@ -180,21 +150,10 @@ def released(
 ) -> Floats:
     """Return the noised sums of all trials with given contributions, (trials, rounds, parameters).
 
-    Parameters
-    ----------
-    rng
-        Generator of the noise.
-    setting
-        Setting of the federation.
-    breach
-        The breach.
-    sums
-        The sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters), and
-        the clipped gradients of x and of what D' has in its place, (trials, rounds, parameters).
-    members
-        Whether the trials hold D, (trials,).
-    key
-        Key of the draws that a breach makes beside the noise; None for a fresh one.
+    `sums` has the sums of all records that D and D' share, as claimed and as the breach makes them, (rounds,
+    parameters), and the clipped gradients of x and of what D' has in its place, (trials, rounds, parameters). `members`
+    says whether the trials hold D, (trials,). `key` is that of the draws that a breach makes beside the noise; None for
+    a fresh one.
     """
     clipped, made, present, absent = sums
     normals = rng.standard_normal(present.shape)
@@ -259,15 +218,7 @@ class OddFeature:
 
 
 def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> NoiseMeasurements:
-    """Play an honest run under replace-record and global scaling, and return the insider's measurements.
-
-    Parameters
-    ----------
-    rng
-        Generator of records, bits and noise.
-    setting
-        Setting of the federation.
-    """
+    """Play an honest run under replace-record and global scaling, and return the insider's measurements."""
     records = rng.standard_normal((_ODD_RECORDS - 1, _ODD_FEATURES))
     records[:, -1] = 0.0
     labels = (records @ rng.standard_normal(_ODD_FEATURES) > 0).astype(np.float64)

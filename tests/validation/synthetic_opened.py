@@ -45,15 +45,7 @@ class OpenedDraws:
 
 
 def draw(rng: np.random.Generator, setting: OpenedSetting) -> OpenedDraws:
-    """Return honest draws.
-
-    Parameters
-    ----------
-    rng
-        Generator of all draws.
-    setting
-        Numbers of the values that are opened.
-    """
+    """Return honest draws."""
     shape = setting.trials, setting.rounds
     nothing = np.zeros(shape)
     return OpenedDraws(

@@ -58,15 +58,7 @@ class Outcome(NamedTuple):
 
 
 def tried(name: str, case: TriedModel) -> Outcome:
-    """Try a model, in a process that does nothing else.
-
-    Parameters
-    ----------
-    name
-        Name of the model.
-    case
-        The model and its records.
-    """
+    """Try a model, in a process that does nothing else."""
     records = case.records(_RECORDS)
     labels = torch.arange(_RECORDS) % library.CLASSES
     spec = ModelSpec("tried:build", tuple(records.shape[1:]), library.CLASSES, case.inputs)

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, kstest
 
-from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
+from fl_audit.audits.identifiability.sections_innovations import LlrIncrementTest, check_scores
 from fl_audit.errors import InputError
 from fl_audit.privacy.log_odds_distribution import increments_of
 from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL, innovations

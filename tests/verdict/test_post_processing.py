@@ -10,26 +10,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
 from torch import Tensor
 
 from fl_audit.array_packing import pack, unpack
-from fl_audit.clients.app import build_app
 from fl_audit.errors import FederationError
-from fl_audit.federation.federation import Federation
-from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
-from fl_audit.strategies.noised_sums import _exchanged, _moved_within
+from fl_audit.strategies.noised_sums import _exchanged, _moved_within, is_sum_with_noise
 from fl_audit.strategies.received_contributions import UnnoisedRoundSum
-from fl_audit.strategies.sums_with_noise import is_sum_with_noise
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import ExactAnswer, ExactQuestion
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.clients import app_with_mechanism
 from tests.builders.runs import run_locally
 from tests.builders.settings import changed_settings
 from tests.validation import post_processing
@@ -227,16 +223,7 @@ def test_rounding_at_random_is_named_and_not_accused(place: str, tmp_path: Path)
 
 def with_less_noise(share: float) -> ClientApp:
     """Return an app whose clients add a share of the noise that is claimed."""
-
-    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[MessageRecordName.CONFIG]
-        public = Federation.from_json(str(config[Key.FEDERATION]))
-        if message.metadata.message_type == "train":
-            noise = replace(public.mechanism.noise, multiplier=share * public.mechanism.noise.multiplier)  # type: ignore[type-var]
-            config[Key.FEDERATION] = replace(public, mechanism=replace(public.mechanism, noise=noise)).to_json()
-        return call_next(message, context)
-
-    return build_app(mods=[mod])
+    return app_with_mechanism(lambda claimed: claimed.with_multiplier(share * claimed.noise_multiplier))
 
 
 LOCAL: dict[str, dict[str, Any]] = {"privacy": {"noise": "local"}, "audit": {"adversary": "server"}}

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Integers
-from fl_audit.data.data_paths import locate_any
+from fl_audit.data.data_files import locate_any, read_zip_member
 from fl_audit.data.encoding import encode_labels
-from fl_audit.data.file_reading import read_zip_member
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.packed_graphs import GRAPH_NODES, AdjacencyMatrix, graph_records
 from fl_audit.errors import InputError, require

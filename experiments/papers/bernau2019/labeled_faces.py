@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fl_audit.array_files import read_archive
 from fl_audit.array_types import Integers
-from fl_audit.data.data_paths import locate_any
+from fl_audit.data.data_files import locate_any
 from fl_audit.data.encoding import build_records
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require

@@ -101,8 +101,8 @@ _COLLAB = PaperDataset(
 
 
 def _faces(people: int) -> PaperDataset:
-    stated = HYPERPARAMETERS[LFW, people]
-    assert stated.members is not None
+    hyperparameters = HYPERPARAMETERS[LFW, people]
+    assert hyperparameters.members is not None
     settings = {
         "data.name": f"{_HERE}.labeled_faces:lfw",
         "data.loader-parameters": {"classes": people},
@@ -110,8 +110,8 @@ def _faces(people: int) -> PaperDataset:
         "classes": people,
         "values": 64 * 64,
         # A small network from random weights needs larger steps than the last layer of a trained one.
-        "hyperparameters": stated._replace(rate=0.003, central_rate=0.003),
-        **_size(2 * stated.members, 16, 10, levels=_ALL if people == 20 else _FEW),
+        "hyperparameters": hyperparameters._replace(rate=0.003, central_rate=0.003),
+        **_size(2 * hyperparameters.members, 16, 10, levels=_ALL if people == 20 else _FEW),
         "data.test-records": 500,
         "data.population-records": 300,
     }
@@ -128,16 +128,16 @@ def _faces(people: int) -> PaperDataset:
 
 def _published(study: str, name: str, model: str, classes: int) -> PaperDataset:
     """Return a version of Texas or Purchases with the sizes of the paper."""
-    stated = HYPERPARAMETERS[study, classes]
-    assert stated.members is not None, study
+    hyperparameters = HYPERPARAMETERS[study, classes]
+    assert hyperparameters.members is not None, study
     settings = {
         "data.name": f"{_HERE}.purchases_and_texas_loaders:{name}",
         "data.loader-parameters": {"classes": classes},
         "model.name": model,
         "classes": classes,
         "values": VALUES[study],
-        "hyperparameters": stated,
-        **_size(2 * stated.members, stated.epochs, stated.central_epochs),
+        "hyperparameters": hyperparameters,
+        **_size(2 * hyperparameters.members, hyperparameters.epochs, hyperparameters.central_epochs),
     }
     return PaperDataset(study, f"{study}, {classes} classes", settings)
 

@@ -18,8 +18,7 @@ from fl_audit.experiments.papers.bernau2019.hyperparameters import (
     Hyperparameters,
     record_epsilons,
 )
-from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, Settings
-from fl_audit.experiments.papers.printed import PrintedNumbers
+from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, PrintedNumbers, Settings
 from fl_audit.strategies.secret_draws import SeededChallenger
 
 PRINTED = PrintedNumbers(__file__)

@@ -15,22 +15,20 @@ from scipy.special import logit, ndtr
 from fl_audit.array_types import Floats
 from fl_audit.experiments.papers import plot_style, statistics
 from fl_audit.experiments.papers.bernau2021.discrepancies import explained
-from fl_audit.experiments.papers.bernau2021.insider_results import (
-    claimed_mu,
-    expected_advantage,
-    floored_share,
-    is_local,
-    letters,
-    mu_of_trials,
-    run_row,
-)
 from fl_audit.experiments.papers.bernau2021.insider_runs import (
     CANDIDATES,
     MAIN_BELIEF,
     MAIN_REPETITIONS,
     PRINTED,
     SENSITIVITIES,
+    claimed_mu,
+    expected_advantage,
+    floored_share,
+    is_local,
+    letters,
     main_runs,
+    mu_of_trials,
+    run_row,
 )
 from fl_audit.experiments.papers.bernau2021.sensitivities import short_title
 from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, table

@@ -14,22 +14,25 @@ from fl_audit.array_types import Floats
 from fl_audit.data.data_setting_enums import RANKED
 from fl_audit.experiments.papers import statistics
 from fl_audit.experiments.papers.bernau2021.advantage_and_belief import identified
-from fl_audit.experiments.papers.bernau2021.closed_form_claims import CLAIMS, closed_forms
+from fl_audit.experiments.papers.bernau2021.closed_forms import CLAIMS, closed_forms
 from fl_audit.experiments.papers.bernau2021.epsilon_audit_figures import (
     BY_ADVANTAGE,
     BY_BELIEF,
     BY_SENSITIVITIES,
     audit_rows,
 )
-from fl_audit.experiments.papers.bernau2021.insider_results import floored_share, is_local, mu_of_trials, sensitivities
 from fl_audit.experiments.papers.bernau2021.insider_runs import (
     ADJACENCIES,
     ADULT,
     CLIPPING_NORM,
     MNIST,
     audit_runs,
+    floored_share,
     insider_run,
+    is_local,
     main_runs,
+    mu_of_trials,
+    sensitivities,
 )
 from fl_audit.experiments.papers.bernau2021.sensitivities import outlier_share
 from fl_audit.experiments.papers.claims import PaperClaim, difference, exact, untested

@@ -17,7 +17,6 @@ from fl_audit.audits.identifiability.bernau_empirical_epsilons import epsilon_fr
 from fl_audit.audits.membership.yeom_attack import chance_spread
 from fl_audit.experiments.papers import plot_style
 from fl_audit.experiments.papers.bernau2021.discrepancies import explained
-from fl_audit.experiments.papers.bernau2021.insider_results import claimed_mu, expected_advantage, is_local, run_row
 from fl_audit.experiments.papers.bernau2021.insider_runs import (
     MAIN_BELIEF,
     MAIN_REPETITIONS,
@@ -25,6 +24,10 @@ from fl_audit.experiments.papers.bernau2021.insider_runs import (
     PRINTED,
     SENSITIVITIES,
     audit_runs,
+    claimed_mu,
+    expected_advantage,
+    is_local,
+    run_row,
 )
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.papers.papers import PaperRun, StoredPaperRun, StoredPaperRuns

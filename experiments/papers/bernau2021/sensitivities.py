@@ -7,7 +7,6 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
 from fl_audit.experiments.papers import plot_style
 from fl_audit.experiments.papers.bernau2021.discrepancies import explained
-from fl_audit.experiments.papers.bernau2021.insider_results import labels_of, letters, run_row, sensitivities
 from fl_audit.experiments.papers.bernau2021.insider_runs import (
     ADJACENCIES,
     CLIPPING_NORM,
@@ -15,7 +14,11 @@ from fl_audit.experiments.papers.bernau2021.insider_runs import (
     PRINTED,
     insider_run,
     is_usual_neighbour,
+    labels_of,
+    letters,
+    run_row,
     runs_by_neighbour,
+    sensitivities,
 )
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, StoredPaperRun, StoredPaperRuns

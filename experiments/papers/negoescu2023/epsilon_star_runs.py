@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fl_audit.experiments.papers.claims import read_claims
-from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, Settings, nested
-from fl_audit.experiments.papers.printed import PrintedNumbers
+from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, PrintedNumbers, Settings, nested
 from fl_audit.runs.sweeps.grid import Axis, Point, baselines, grid, without_privacy
 from fl_audit.words import plural
 

@@ -10,9 +10,8 @@ import numpy as np
 from scipy.stats import normaltest
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.statistics.claim_comparisons import ClaimComparison, Reading, compare_with_claim
+from fl_audit.statistics.claim_comparisons import READING_LEVEL, ClaimComparison, Reading, compare_with_claim
 from fl_audit.statistics.shift_bound import ShiftEstimate, gaussian_shift
-from fl_audit.statistics.significance_levels import READING_LEVEL
 
 _CONFIDENCE = 0.95  # confidence of the lower bound on mu
 _NORMAL_LEVEL = 0.01  # there is no estimate if the test of normality has a smaller p-value

@@ -8,9 +8,9 @@ from fl_audit.app_audits.audit_results import review_result
 from fl_audit.app_audits.launchers.isolated_process import Tell
 from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review.fresh_starts import StartTrace, trace_of_clients
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review, trace_start
 from fl_audit.app_audits.review.review_messages import found_in
+from fl_audit.app_audits.trial_options import ReviewOptions
 
 _REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
 

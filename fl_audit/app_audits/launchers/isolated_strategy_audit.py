@@ -17,9 +17,9 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit
 from fl_audit.app_audits.claim_audit.trial_results import DistinguisherFinding, findings, strategy_result
 from fl_audit.app_audits.launchers.isolated_process import Tell
-from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
 from fl_audit.app_audits.page import write_strategy_page
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
+from fl_audit.app_audits.trial_options import StrategyOptions
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import search_last
 from fl_audit.verdict.audit_result import AuditResult

@@ -13,9 +13,9 @@ from typing import Any
 
 from fl_audit.app_audits.launchers.app_bundle import bundle_hash
 from fl_audit.app_audits.launchers.isolated_process import run_isolated, temporary_directory
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.silent_trackers import TRACKERS_OFF
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
 from fl_audit.words import capital
 

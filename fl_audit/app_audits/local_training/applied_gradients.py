@@ -64,8 +64,8 @@ class AppliedGradient:
 class GradientObserver:
     """Observer of the steps that torch's optimizers take without Opacus, in one training."""
 
-    def __init__(self, recorder: Recorder, plan: ObservationPlan | None = None) -> None:
-        self._recorder, self.plan = recorder, plan or ObservationPlan()
+    def __init__(self, recorder: Recorder, plan: ObservationPlan) -> None:
+        self._recorder, self.plan = recorder, plan
         self.applied = list[AppliedGradient]()
         self.own_optimizers = dict[str, None]()  # classes of optimizers that change parameters by code of their own
         self.reads_numpy = False  # whether arrays of numpy came in between a backward pass and its step

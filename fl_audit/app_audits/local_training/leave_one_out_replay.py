@@ -24,7 +24,7 @@ from fl_audit.app_audits.local_training.training_facts import (
     NotRepeatableError,
     PrivateStep,
     RecordedTraining,
-    ReplayPlan,
+    ReplayInputs,
 )
 from fl_audit.array_types import Floats
 from fl_audit.generator_states import GeneratorStates
@@ -135,7 +135,7 @@ def _repeated(
 ) -> LeaveOneOutEffect | None:
     """Return how a replay with the same records differs from the training that it follows; None if in its steps."""
     leader, longer = led
-    _, again = _recorded(run, lambda data: data, start, ReplayPlan(leader.track, None), is_short)
+    _, again = _recorded(run, lambda data: data, start, leader.track, is_short)
     pairs = [pair for pair in _pairs(longer, again) if all(step.total is not None for step in pair)]
     fresh_sums = sum(step.total is not None for step in longer.steps if step.is_fresh)
     if not pairs or len(pairs) < fresh_sums:
@@ -144,10 +144,10 @@ def _repeated(
 
 
 def _recorded(
-    run: Run, edit: Edit, start: GeneratorStates, replay_plan: ReplayPlan | None = None, is_short: bool = False
+    run: Run, edit: Edit, start: GeneratorStates, followed: ReplayInputs | None = None, is_short: bool = False
 ) -> tuple[Recorder, RecordedTraining]:
     start.restore()
-    recorder = Recorder(KEPT_STEPS, replay_plan, is_short)
+    recorder = Recorder(KEPT_STEPS, followed, is_short)
     return recorder, run(recorder, edit)
 
 
@@ -175,9 +175,8 @@ def _replayed(
             else with_record(edit(data), index, changed_dataset)
         )
 
-    _, shorter = _recorded(
-        run, changed, start, ReplayPlan(leader.track, index if changed_dataset is None else None), is_short
-    )
+    track = leader.track.without(index) if changed_dataset is None else leader.track
+    _, shorter = _recorded(run, changed, start, track, is_short)
     pairs = list(_pairs(longer, shorter))
     last = max((index for index, pair in enumerate(pairs) if all(step.total is not None for step in pair)), default=-1)
     pairs = pairs[: last + 1]

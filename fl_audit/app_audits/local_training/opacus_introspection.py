@@ -20,9 +20,9 @@ from torch.utils.data import BatchSampler
 
 from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, History, MakePrivateCall, Noise
 from fl_audit.array_types import Floats
-from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
+from fl_audit.mechanisms.noise_draws import number_of_directions, orthonormal_directions
 from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.gaussian import combined_multiplier
 from fl_audit.verdict.noise_measurement import NoiseMeasurer

@@ -36,7 +36,6 @@ from fl_audit.app_audits.local_training.training_facts import (
     PrivateStep,
     RecordedTraining,
     ReplayInputs,
-    ReplayPlan,
     StopReplay,
     TrainingOutputs,
     UnaccountedTensorChange,
@@ -58,8 +57,6 @@ class Recorder:
         An earlier training that this one follows in a replay; None if there is none.
     is_short
         Whether the exception `StopReplay` ends the training after `kept_steps` steps.
-    edit
-        Function that modifies the data set given to an engine; None for no change.
     has_given_releases
         Whether public random numbers take the place of the gradients that private steps release.
     without
@@ -69,9 +66,8 @@ class Recorder:
     def __init__(
         self,
         kept_steps: int = 0,
-        replay_plan: ReplayPlan | None = None,
+        followed: ReplayInputs | None = None,
         is_short: bool = False,
-        edit: Callable[[Any], Any] | None = None,
         has_given_releases: bool = False,
         without: int | None = None,
     ) -> None:
@@ -80,7 +76,10 @@ class Recorder:
         self.after_draw = _nothing  # called after a loader has drawn
         self.after_last_draw = _nothing  # called where a loader has nothing more to draw
         self._has_given_releases = has_given_releases
-        self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, replay_plan
+        self.edit: Callable[[Any], Any] | None = None  # modifies the data set given to an engine; None for no change
+        self.track = ReplayInputs()
+        self._kept = kept_steps
+        self._followed = followed
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
@@ -144,7 +143,9 @@ class Recorder:
             self._ahead.setdefault(id(iterator), deque()).append(self._batch(iterator, positions))
             return sample
         number = len(self.batches)
-        chosen = None if self._followed is None else self._followed.batch(number)
+        chosen = None
+        if self._followed is not None and number < len(self._followed.batches):
+            chosen = list(self._followed.batches[number])
         if self._without in positions:
             chosen = [position for position in positions if position != self._without]
         self._follow(number)
@@ -194,7 +195,7 @@ class Recorder:
 
         Nothing is done unless this training replays an earlier one.
         """
-        track = None if self._followed is None else self._followed.track
+        track = self._followed
         if track is None or number >= len(track.states):
             return
         track.states[number].restore()
@@ -316,13 +317,11 @@ class Recorder:
             number,
         )
 
-    def outputs_of(
-        self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
-    ) -> TrainingOutputs:
+    def outputs_of(self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float]) -> TrainingOutputs:
         """Return a client's outputs: its metrics, and whether its returned tensors are those that Opacus made
         private."""
         unknown, earlier = self.models.compared(arrays)
-        return TrainingOutputs(dict(numbers), dict(evaluation), unknown, earlier)
+        return TrainingOutputs(dict(numbers), unknown=unknown, earlier=earlier)
 
     # Helpers.
 

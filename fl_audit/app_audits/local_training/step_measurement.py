@@ -94,9 +94,7 @@ def _unchanged(data: Any) -> Any:
     return data
 
 
-def measured_steps(
-    run: RunObserved, dataset: Any, first: Sequence[AppliedGradient], samples: int = 2
-) -> StepMeasurement:
+def measured_steps(run: RunObserved, dataset: Any, first: Sequence[AppliedGradient], samples: int) -> StepMeasurement:
     """Measure the noise of a training's steps and the effect of a record on them.
 
     `first`: The gradients that the training applied when it ran without a change.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from torch import Tensor
@@ -276,23 +276,12 @@ class ReplayInputs:
         """
         return self.private is None or self.datasets[number] is self.private
 
-
-@dataclass(frozen=True)
-class ReplayPlan:
-    """Earlier training that a replay follows, and the record that the replay leaves out."""
-
-    track: ReplayInputs
-    without: int | None  # position of the record that the replay leaves out; None if none is left out
-
-    def batch(self, number: int) -> list[int] | None:
-        """Return the mini-batch of a step of the earlier training, as positions in the data set of the replay.
-
-        `number` is the number of the step, from 0. If the replay leaves a record out, the mini-batch does not contain
-        it. The result is None after the last step of the earlier training.
-        """
-        if number >= len(self.track.batches):
-            return None
-        gone = self.without
-        if gone is None or not self.track.is_private(number):
-            return list(self.track.batches[number])
-        return [batch - (batch > gone) for batch in self.track.batches[number] if batch != gone]
+    def without(self, record: int) -> "ReplayInputs":
+        """Return the inputs of a replay whose data set lacks the record at a position, as do its mini-batches."""
+        batches = [
+            [position - (position > record) for position in batch if position != record]
+            if self.is_private(number)
+            else batch
+            for number, batch in enumerate(self.batches)
+        ]
+        return replace(self, batches=batches)

@@ -223,7 +223,7 @@ class _Runner:
         returned = arguments["model"] if returned is None else returned
         outputs = outputs_in(returned) | files_written(self.directory, before)
         numbers = {name: output.number for name, output in outputs.items() if output.number is not None}
-        training = recorder.training(recorder.outputs_of(_weights_in(returned), numbers, {}), 0, number)
+        training = recorder.training(recorder.outputs_of(_weights_in(returned), numbers), 0, number)
         return ObservedRun(training, outputs, tuple(printed.getvalue().splitlines()))
 
     def trace(self, start: GeneratorStates) -> OutputTrace | None:

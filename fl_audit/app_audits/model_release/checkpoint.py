@@ -6,10 +6,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from fl_audit.array_files import read_arrays
+from fl_audit.array_files import open_tensors, read_arrays
 from fl_audit.errors import require
 from fl_audit.ordinary_files import require_ordinary, sha256_of
-from fl_audit.tensor_files import open_tensors
 
 _SAFETENSORS = ".safetensors"
 _NUMPY = ".npz"

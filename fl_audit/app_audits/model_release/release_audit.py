@@ -19,9 +19,9 @@ from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.errors import require
 from fl_audit.released_model.empirical_star import OutstandingMembers, outstanding_members
 from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon_star
+from fl_audit.statistics.claim_comparisons import FAMILY_LEVEL
 from fl_audit.statistics.lower_bound_methods import ScoreDistribution
 from fl_audit.statistics.lower_bounds import all_bounds
-from fl_audit.statistics.significance_levels import FAMILY_LEVEL
 from fl_audit.verdict.verdict import Verdict
 
 FALSE_ALARMS = 0.01

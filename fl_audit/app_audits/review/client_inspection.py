@@ -53,12 +53,7 @@ _OFFER = (
 
 
 def inspect_clients(
-    app: AppDescription,
-    captured: CapturedStrategy,
-    nodes: int,
-    data: str | None,
-    seconds: float,
-    delta: float | None = None,
+    app: AppDescription, captured: CapturedStrategy, nodes: int, data: str | None, seconds: float
 ) -> Assessment:
     """Train an app's clients in this process, and return an assessment of their DP-SGD.
 
@@ -68,7 +63,7 @@ def inspect_clients(
         client = loaded(app, app.client, StubImportFinder(app.directory))
         if isinstance(client, ClientApp):
             with spared_generators(), no_news_from_flower(), _own_data(app, data), interrupted_after(max(seconds, 0.1)):
-                return _assessed(_InspectedClients(app, client, nodes), captured, delta)
+                return _assessed(_InspectedClients(app, client, nodes), captured)
     except TimeIsOverError:
         raise InputError(f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s") from None
     except (Exception, SystemExit) as error:
@@ -148,17 +143,17 @@ class _InspectedClients:
             run_config=UserConfig(self.app.config),
         )
 
-    def train_first_again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
+    def train_first_again(self, recorder: Recorder) -> RecordedTraining:
         """Repeat the first training of the client that was asked first, and return the record of the repeated training.
 
-        `number` is the number of the round in the record.
+        It is recorded as a training of round 1.
         """
         assert self.first is not None, "a client was asked to train"
         seat = self._seats[self.first.metadata.dst_node_id]
         with suppress(StopReplay), recorded(recorder):
             reply = self.call(deepcopy(self.first), self.context(seat))
-            return _training(recorder, reply, seat, number)
-        return recorder.training(None, seat, number)
+            return _training(recorder, reply, seat, 1)
+        return recorder.training(None, seat, 1)
 
     def _evaluated(self, seat: int, reply: Message) -> None:
         """Add the metrics in a reply to the record of the client's last training, if there is one."""
@@ -169,7 +164,7 @@ class _InspectedClients:
             self.trainings[seat, number] = replace(training, left=outputs)
 
 
-def _assessed(clients: _InspectedClients, captured: CapturedStrategy, delta: float | None) -> Assessment:
+def _assessed(clients: _InspectedClients, captured: CapturedStrategy) -> Assessment:
     rounds = min(captured.rounds, MOST_ROUNDS)
     start = captured.start.copied().copy_for_trial(rounds, np.random.default_rng())
     try:
@@ -181,7 +176,7 @@ def _assessed(clients: _InspectedClients, captured: CapturedStrategy, delta: flo
         why = clients.errors[0] if clients.errors else "no client was asked to train"
         raise InputError(why)
     trainings = tuple(clients.trainings.values())
-    recorded = RecordedTrainings(trainings, captured.rounds, delta=delta)
+    recorded = RecordedTrainings(trainings, captured.rounds)
     unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
     if not recorded.is_private:
         return assess(clients.app.name, recorded, unseen)
@@ -215,7 +210,7 @@ def _training(recorder: Recorder, reply: Message, seat: int, number: int) -> Rec
     arrays: dict[str, torch.Tensor] = {}
     for record in reply.content.array_records.values():
         arrays |= {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
-    outputs: TrainingOutputs = recorder.outputs_of(arrays, _numbers(reply), {})
+    outputs: TrainingOutputs = recorder.outputs_of(arrays, _numbers(reply))
     return recorder.training(outputs, seat, number)
 
 

@@ -18,7 +18,6 @@ from fl_audit.app_audits.console_output import no_news_from_flower
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.client_counts import too_few_clients
 from fl_audit.app_audits.review.fresh_starts import StartTrace, compared_starts, trace_of_server
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.plan import probed, smallest_budget
 from fl_audit.app_audits.review.privacy_mentions import weaker_than_configured
 from fl_audit.app_audits.review.recorded_training import noise_doubt
@@ -33,6 +32,7 @@ from fl_audit.app_audits.review.review_result import (
 from fl_audit.app_audits.review.reviewed_app import REFERENCE, ReviewedApp, read_reviewed_app
 from fl_audit.app_audits.review.scenario_groups import NUMBERS, SideChannel, merged, side_channel_results, split
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.generator_states import spared_generators
 from fl_audit.verdict.verdict import Verdict
 

@@ -1,8 +1,7 @@
 """The texts of a review: the headline, the lines of the first screen, and the whole review as JSON values."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, assert_never
+from typing import Any
 
 from fl_audit.app_audits.black_box.black_box_trial import LOSS
 from fl_audit.app_audits.black_box.scenario import ModelKind
@@ -22,25 +21,14 @@ from fl_audit.app_audits.review.privacy_mentions import mentions_phrase
 from fl_audit.app_audits.review.review_result import ReviewResult, has_edges_of_flower_alone
 from fl_audit.app_audits.review.scenario_groups import (
     ScenarioGroup,
-    SideChannel,
     SideChannelResult,
     broken_tests,
     group_of_test,
     of_mechanism,
 )
+from fl_audit.report.template_files import template_texts
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import capital, uncapital
-
-_UNSEEN = (
-    "what clients do with their records before they reply (noise or clipping of their own included), the data, "
-    "what the server evaluates by itself, and who can read the server's memory"
-)
-_UNSEEN_OF_SERVER = (
-    "the data, what the server evaluates by itself, who can read the server's memory, and clients in other "
-    "configurations than this one"
-)
-
-_EDGES = "they are of Flower's own code, and whether the app's clients can send such replies is not seen"
 
 
 def found_in(claim_audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
@@ -81,7 +69,7 @@ def _headline_of_verdict(review: ReviewResult) -> str:
 
 def _headline_of_trials(review: ReviewResult) -> str:
     if review.app_claim.claim is None:
-        return f"{_without_claim(review)} {untried_words(review.result)}".strip()
+        return f"{_texts(review)['no-claim']} {untried_words(review.result)}".strip()
     if has_edges_of_flower_alone(review.app_claim, review.result):
         return _headline_of_edges(review)
     causes = [finding.cause for finding in found_in(review.result) if finding.test.is_broken]
@@ -96,25 +84,9 @@ def _headline_of_trials(review: ReviewResult) -> str:
 
 def _headline_of_edges(review: ReviewResult) -> str:
     """Return the message on a wrapper of Flower whose noise and clipping are as claimed, and which leaks otherwise."""
-    reach = claim_words(of_mechanism(review.result))
-    sentences = [f"Noise and clipping are as claimed: {reach}"]
-    beside = broken_tests(review.result, ScenarioGroup.BESIDE)
-    numbers = dict.fromkeys(test.distinguisher.group for test in beside if test.is_beside_model)
-    if numbers:
-        sentences.append(
-            f"Violated beside the model: {', '.join(numbers)}, which is released without noise, tells clients."
-        )
-    if any(not test.is_beside_model for test in beside):
-        sentences.append(
-            "Inconclusive as to clients that name unequal numbers of examples, or send other than floating-point "
-            "parameters: Flower's wrapper makes its noise for clients of equal weight."
-        )
-    if broken_tests(review.result, ScenarioGroup.EDGES):
-        sentences.append(
-            f"Inconclusive as to unusual replies, a known edge of Flower's wrapper: {_edge_words(review)}."
-        )
     doubt = training_doubt(review.app_claim, review.rounds, review.played_rounds)
-    return " ".join((*sentences, *([f"And {doubt}"] if doubt else [])))
+    text = _texts(review)["flower"]
+    return f"{text} And {doubt}" if doubt else text
 
 
 def _edge_words(review: ReviewResult) -> str:
@@ -124,21 +96,33 @@ def _edge_words(review: ReviewResult) -> str:
     return ", ".join(f"'{name}' ({test.right / test.trials:.0%} of trials told)" for name, test in best.items())
 
 
-def _without_claim(review: ReviewResult) -> str:
-    shares = [test.right / test.trials for test in review.result.tests]
-    guess_text = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
-    if review.unseen:
-        return f"{guess_text or 'none could be played'}."
-    aside = guess_text and f": {guess_text}"
-    if review.verdict is not Verdict.NOT_AUDITED and review.inside is None:
-        return f"No guarantee: {review.app} guarantees no privacy of clients{aside}."
-    if review.inside is not None:
-        return f"Nothing is claimed{aside}."
-    names_text = f"the code of {review.app} names {mentions_phrase(review.of_records)}"
-    return (
-        f"Unseen: {names_text}, and what that guarantees of records is kept or broken inside clients, where no review "
-        f"looks. Of the privacy of clients nothing is claimed{aside}."
+def _texts(review: ReviewResult) -> dict[str, str]:
+    """Return the fixed texts on a review, by name."""
+    tests = review.result.tests
+    beside = broken_tests(review.result, ScenarioGroup.BESIDE)
+    numbers = dict.fromkeys(test.distinguisher.group for test in beside if test.is_beside_model)
+    is_of_flower_alone = has_edges_of_flower_alone(review.app_claim, review.result)
+    played = _played_scenarios(review)
+    return template_texts(
+        "review.md",
+        review=review,
+        verdict=review.verdict,
+        reach=claim_words(of_mechanism(review.result)) if is_of_flower_alone else "",
+        numbers=", ".join(numbers),
+        has_unequal=any(not test.is_beside_model for test in beside),
+        edges=_edge_words(review),
+        guessed=max((test.right / test.trials for test in tests), default=None),
+        mentions=mentions_phrase(review.of_records),
+        uses_own_model=any(BY_NAME[name].model is ModelKind.OWN for name in played),
+        played=len(played),
+        most_trials=max((test.trials for test in tests), default=0),
+        untried={leak.aside: _untried_words(leak) for leak in review.leaks},
+        ours=[leak.aside for leak in review.leaks if _is_of_our_loss(leak, review)],
     )
+
+
+def _played_scenarios(review: ReviewResult) -> list[str]:
+    return [name for name in review.kinds if name not in review.result.unplayed]
 
 
 def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
@@ -152,30 +136,34 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     inside = review.inside
     if app_claim.claim is None and review.of_records and inside is None:
         claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
-    kinds = [name for name in review.kinds if name not in review.result.unplayed]
+    texts = _texts(review)
     broken = [finding for finding in found_in(review.result) if finding.test.is_broken]
     lost = {finding.test.distinguisher.kind for finding in broken}
     lost |= {refusal.kind for refusal in review.result.refusals if not refusal.is_allowed}
     # A scenario is listed as holding only if it was tested and not broken in all its environments.
     lost |= {name for names in not_tried(review.result).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
-    holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]
+    holds = [
+        name
+        for name in dict.fromkeys(BY_NAME[name].plain_name for name in _played_scenarios(review))
+        if name not in gone
+    ]
     warning = stated_claim_warning(app_claim, review.rounds)
     lines = [("Claim", f"{claim} ({source})"), *([] if warning is None else [("Warning", f"{warning}.")])]
-    lines.append(("Played", _played_words(review, kinds)))
+    lines.append(("Played", texts["played"]))
     if app_claim.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
         is_edge = has_edges_of_flower_alone(app_claim, review.result)
         by = [] if is_edge else [(finding.words, finding.test) for finding in broken]
-        texts = [
+        broken_words = [
             f"{test.distinguisher.kind} ({words}): {test.right / test.trials:.0%} of trials told" for words, test in by
         ]
-        lines.append(("Broken by", "; ".join(texts) or "no scenario"))
+        lines.append(("Broken by", "; ".join(broken_words) or "no scenario"))
         text = untried_words(review.result, largest=max(len(review.kinds), 1)).removeprefix("Not tried: ")
         lines += [("Not tried", text)] if text else []
     leaks = "the server sees every number that a client reports"
     if review.beside is not None:
-        leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
+        leaks = "; ".join(texts[f"leak of {leak.aside}"] for leak in review.leaks)
     lines.append(("Beside the model", leaks))
     lines += [("Not loaded", f"{capital(reason)}.") for reason in review.unseen]
     lines += [("Number of clients", f"{capital(review.count_fault)}.")] if review.count_fault else []
@@ -183,8 +171,8 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     lines += [("Begins early", f"{capital(sentence)}.") for sentence in review.early]
     lines += [("Note", f"{capital(remark)}.") for remark in review.remarks]
     if review.app_claim.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
-        lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
-    not_seen = ("Not seen", f"{unseen_of_review(review)}.")
+        lines.append(("Known edges of Flower's wrapper", texts["edges"]))
+    not_seen = ("Not seen", f"{texts['unseen']}.")
     if inside is None:
         return (*lines, *_uninspected_clients(review), not_seen)
     weakness = training_claim_warning(inside.evidence)
@@ -195,7 +183,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 
 def unseen_of_review(review: ReviewResult) -> str:
     """Return a phrase on what no review sees; less if clients were inspected."""
-    return _UNSEEN if review.inside is None else _UNSEEN_OF_SERVER
+    return _texts(review)["unseen"]
 
 
 def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
@@ -206,78 +194,14 @@ def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     return (("Inside clients", f"not seen: {review.inside_unseen}."),) if review.inside_unseen else ()
 
 
-def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
-    """Return a phrase on scenarios, trials, model, rounds and clients; `kinds` are the played scenarios."""
-    is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
-    model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
-    asked_text = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
-    tests = review.result.tests
-    tried = "none tried a distinguisher"
-    if tests:
-        largest = max(test.trials for test in tests)
-        count = len(tests)
-        best = "the best one" if count == 1 else f"each of the {count} best ones"
-        tried = f"up to {largest:,} tried {best} ({review.budget})"
-    trials = "1 scenario" if len(kinds) == 1 else f"{len(kinds)} scenarios"
-    return (
-        f"{trials}, the plainest on {model}, {review.played_rounds} of its {review.rounds} rounds each; of "
-        f"{review.nodes} clients it asks {asked_text}; {review.result.pilots} trials looked for distinguishers, "
-        f"and {tried}"
-    )
+def _untried_words(side_channel: SideChannelResult) -> str:
+    """Return why scenarios on a side channel have no result; empty if all have one."""
+    return "; ".join(f"{', '.join(map(repr, names))} ({reason})" for reason, names in side_channel.untried.items())
 
 
-def _leak_words(side_channel: SideChannelResult, review: ReviewResult) -> str:
-    why = "; ".join(f"{', '.join(map(repr, names))} ({name})" for name, names in side_channel.untried.items())
-    untried = f"; not tried: {why}" if why else ""
-    if side_channel.share is not None:
-        return (
-            f"{side_channel.aside} told {side_channel.share:.0%} of "
-            f"trials{_leaking_number_text(side_channel, review)}{untried}"
-        )
-    if side_channel.is_played and side_channel.aside in _NAMED and not side_channel.names:
-        return (
-            f"no number of {_NAMED[side_channel.aside]} was given out in {side_channel.trials:,} trials that "
-            f"asked{untried}"
-        )
-    if side_channel.is_played:
-        names_text = f" ({', '.join(side_channel.names)})" if side_channel.names else ""
-        allowed = "the claim" if review.app_claim.claim is not None else f"epsilon {review.result.claim.epsilon:g}"
-        if side_channel.aside in (SideChannel.METRICS, SideChannel.EVALUATION) and review.beside is not None:
-            allowed = f"epsilon {review.beside.claim.epsilon:g}"
-        return (
-            f"{side_channel.aside}{names_text} told nothing beyond {allowed} in {side_channel.trials:,} trials "
-            f"that asked{untried}"
-        )
-    if why:
-        return f"{side_channel.aside} were not tried: {why}"
-    match side_channel.aside:
-        case SideChannel.EVALUATION:
-            return "no client was asked to evaluate in the trial that was watched"
-        case SideChannel.BUFFERS if review.buffers == 0:
-            return "its model has no buffers"
-        case SideChannel.BUFFERS if review.buffers is None:
-            return "buffers were not tried: its own model was not seen"
-        case SideChannel.BUFFERS | SideChannel.METRICS | SideChannel.EXAMPLES:
-            return f"{side_channel.aside} were not tried"
-        case _:
-            assert_never(side_channel.aside)
-
-
-_NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluation"}
-"""Words for the source of a side channel's numbers, keyed by side channel; only if the numbers have names."""
-
-
-def _leaking_number_text(side_channel: SideChannelResult, review: ReviewResult) -> str:
-    """Return the name of the metric or other number that leaked the secret, in parentheses; empty if there is none.
-
-    If the number is the loss that the trials' clients report, a remark says that the app's own clients may not report
-    it.
-    """
-    if side_channel.by is None or side_channel.by.startswith("what was released"):
-        return ""
-    is_ours = side_channel.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
-    ours = ", which the clients of the trials report; whether the app's own do is not seen" if is_ours else ""
-    return f" ({side_channel.by}{ours})"
+def _is_of_our_loss(side_channel: SideChannelResult, review: ReviewResult) -> bool:
+    """Return whether a side channel told by the loss that the trials' clients report, and the app does not ask for."""
+    return side_channel.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
 
 
 def review_json(review: ReviewResult) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
 from fl_audit.app_audits.review.client_counts import USUAL_NODES, count_asked_clients, nodes_of
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy, capture_strategy
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     app = read_app(directory)
     nodes_named = options.clients or app.nodes
     captured = capture_strategy(app, nodes_named or USUAL_NODES, stand_ins)
-    # One round is enough to detect releases without noise, and to measure the duration of a round.
-    app_claim = reviewed_claim(captured, options, rounds=1)
+    app_claim = reviewed_claim(captured, options)
     mentions = find_record_privacy_mentions(app.directory)
     inside: Assessment | None = None
     inside_unseen = ""
@@ -110,8 +109,10 @@ def _inspected(
         return None, str(error)
 
 
-def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: int) -> StatedAppClaim:
-    """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app."""
+def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions) -> StatedAppClaim:
+    """Return the reviewer's privacy claim for one round, if there is one, and otherwise the claim found in the app."""
+    # One round is enough to detect releases without noise, and to measure the duration of a round.
+    rounds = 1
     adjacency = None if options.adjacency is None else Adjacency(options.adjacency)
     stated_claim = stated_by(
         captured.start.strategy, [mod.mod for mod in captured.mods], adjacency, rounds, options.delta

@@ -18,7 +18,7 @@ from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, cana
 from fl_audit.federation.contributions import ContributionByTrial
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_updates import private_steps
+from fl_audit.federation.local_dpsgd import private_steps
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.threat_model import Adversary

@@ -46,7 +46,7 @@ def canary_detection_limit(
     root, number = coins
     if root <= 0:
         return CanaryDetectionLimit()
-    sought = hidden.measured_mu(claimed_mu / breach_ratio(derive_guarantee(claim)))
+    breach_mu = hidden.measured_mu(claimed_mu / breach_ratio(derive_guarantee(claim)))
 
     def shift(longer: float) -> float:
         degrees = max(1, round(number * longer) - 2)
@@ -55,10 +55,12 @@ def canary_detection_limit(
     shift_found = shift(1.0)
     mu = hidden.true_mu(shift_found)
     needed = (
-        smallest_number(lambda count: shift(count / rounds) <= sought, _MOST_ROUNDS) if sought > claimed_mu else None
+        smallest_number(lambda count: shift(count / rounds) <= breach_mu, _MOST_ROUNDS)
+        if breach_mu > claimed_mu
+        else None
     )
     limit = over_the_training(claim, mu / claimed_mu) if isfinite(mu) else inf
-    return CanaryDetectionLimit(limit, shift_found <= sought, needed)
+    return CanaryDetectionLimit(limit, shift_found <= breach_mu, needed)
 
 
 def planned_canaries(federation: LoadedFederation, guarantee: Guarantee, trials: int) -> CanaryDetectionLimit | None:

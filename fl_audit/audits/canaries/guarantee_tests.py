@@ -3,7 +3,7 @@
 from fl_audit.adjacency import Unit
 from fl_audit.audits.audit import GuaranteeTests
 from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit, planned_canaries
-from fl_audit.audits.canaries.findings_one_run import judge_canaries
+from fl_audit.audits.canaries.sections_one_run import judge_canaries
 from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation

@@ -151,8 +151,8 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
     is_rejected = 2 * against > tested if tested else _LEAST in trials
     if not (is_rejected and _is_known(run, _COUNTED)):
         return finding
-    counted = _spread(run, _COUNTED, settings.counted_cut)
-    return replace(finding, **vars(counted), method=StarMethod.EMPIRICAL, by_normals=normal)
+    empirical = _spread(run, _COUNTED, settings.counted_cut)
+    return replace(finding, **vars(empirical), method=StarMethod.EMPIRICAL, by_normals=normal)
 
 
 def _is_known(run: FinishedRun, column: str) -> bool:

@@ -2,12 +2,12 @@
 
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedDetectionLimits, planned_limits
+from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, NoiseDetectionLimit, planned_limits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit, planned_signal
 from fl_audit.verdict.stored_measurements import claimed_length
 
 
-def limits_of_noise(plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
+def limits_of_noise(plan: RunPlan, parameters: int | None) -> NoiseDetectionLimit | None:
     """Return how much too small the noise must be for a planned run to detect it; None if the run has no insider."""
     public = plan.federation
     if not public.with_insider:

@@ -1,12 +1,50 @@
-"""Report section on adaptive clipping."""
+"""Finding and report section on adaptive clipping."""
 
-from fl_audit.audits.common import findings_guarantee as evidence
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_tables import NORM_COLUMN
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
 from fl_audit.words import number_text, percent
 
 
-def _clipping_sentence(finding: evidence.AdaptiveClippingFinding, contents: ReportContents) -> str:
+@dataclass(frozen=True)
+class AdaptiveClippingFinding:
+    """The clipping norms of a run with adaptive clipping, in its first and last round, and its noise multipliers."""
+
+    first_norm: float  # clipping norm of the first round
+    last_norm: float  # median over trials of the clipping norm of the last round
+    sum_noise_multiplier: float  # noise multiplier of the released sum of updates
+    count_noise_multiplier: float  # noise multiplier of the released count of updates within the clipping norm
+    noise_multiplier: float  # noise multiplier of both releases together
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this finding as a dict with the one key `clipping`, for `summary.json`."""
+        return {"clipping": json_of(self)}
+
+
+def measure_clipping(run: FinishedRun, _: Findings) -> AdaptiveClippingFinding | None:
+    """Return the clipping norms and noise multipliers of a run with adaptive clipping; None if the norm is fixed."""
+    mechanism = run.plan.federation.mechanism
+    rounds = run.tables.rounds
+    if not isinstance(mechanism.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
+        return None
+    last = rounds.loc[rounds["round"] == rounds["round"].max(), NORM_COLUMN]
+    z = run.plan.effective_noise_multiplier
+    threat_model = run.plan.federation.threat_model
+    return AdaptiveClippingFinding(
+        first_norm=mechanism.clipping_norm,
+        last_norm=float(last.median()),
+        sum_noise_multiplier=z,
+        count_noise_multiplier=z * mechanism.clipping.bit_noise,
+        noise_multiplier=mechanism.claimed_multiplier(threat_model),
+    )
+
+
+def _clipping_sentence(finding: AdaptiveClippingFinding, contents: ReportContents) -> str:
     clipping = contents.plan.federation.mechanism.clipping
     assert isinstance(clipping, AdaptiveClipping), "measured only where it is adaptive"
     return (
@@ -17,7 +55,7 @@ def _clipping_sentence(finding: evidence.AdaptiveClippingFinding, contents: Repo
     )
 
 
-def _clipping_rows(finding: evidence.AdaptiveClippingFinding, _: ReportContents) -> list[ReportNumber]:
+def _clipping_rows(finding: AdaptiveClippingFinding, _: ReportContents) -> list[ReportNumber]:
     chosen = "chosen before the run"
     return [
         ReportNumber("Clipping norm of the first round", finding.first_norm, chosen),
@@ -43,8 +81,8 @@ def _clipping_rows(finding: evidence.AdaptiveClippingFinding, _: ReportContents)
 CLIPPING = Section(
     "clipping-norm",
     "Adaptive clipping",
-    evidence.AdaptiveClippingFinding,
-    evidence.measure_clipping,
+    AdaptiveClippingFinding,
+    measure_clipping,
     keys=("clipping",),
     sentence=_clipping_sentence,
     rows=_clipping_rows,

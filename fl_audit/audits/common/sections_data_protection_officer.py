@@ -1,38 +1,114 @@
-"""The report section for a data-protection officer: claims, findings, and lines for the operator to fill in."""
+"""The report section for a data-protection officer: claims, findings, answers, and lines to fill in."""
 
-from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from fl_audit.adjacency import Relation
-from fl_audit.audits.common.officer_answers import Framework, answers_of
+from fl_audit.audits.common.sections_guarantee import GuaranteeFinding
 from fl_audit.audits.registry import audit_of
-from fl_audit.federation.findings import Findings
-from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee_line import fit_of_all
+from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.template_files import template_lines, template_table, template_texts
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
+from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.scope import short_scope
 from fl_audit.verdict.sections_verdict import banner
+from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.words import is_certainty
 
+ANSWERED = "answered here"
+OPERATOR = "declared by the operator"
+UNKNOWN = "not known"
+_IN_PART = "answered in part"
+_OPEN = "left open by the verdict"
+_WEAK = "answered here: next to nothing is assured"
+_NOTHING_CLAIMED = "nothing is claimed, so nothing limits it"
+_INDIRECT = (TestName.CANARIES, TestName.SCORES, TestName.CANDIDATES)
+"""The tests that do not measure the noise itself."""
+
+
+class Framework(Enum):
+    """A list of questions that others ask: the title of its table, and its template of answers."""
+
+    NIST = "NIST SP 800-226: the parts of a guarantee", "nist_sp_800_226.md"
+    ANONYMOUS_DATA = (
+        "The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)",
+        "anonymous_data.md",
+    )
+    SATRE = "SATRE v2.0.1: outputs that cannot be checked by hand (3.3.07), and what belongs to it", "satre.md"
+
+
+def answers_of(framework: Framework, contents: ReportContents) -> tuple[tuple[str, ...], ...]:
+    """Return the questions of a framework, each with its answer, and where the answer is or why there is none."""
+    guarantee = contents.plan.guarantee
+    claimed = _claimed(contents)
+    mechanism, reason = _mechanism(contents)
+    _, template = framework.value
+    return template_table(
+        template,
+        claimed=claimed,
+        is_answered=claimed == ANSWERED,
+        has_claim=guarantee is not None,
+        nothing_claimed=_NOTHING_CLAIMED,
+        mechanism=mechanism,
+        mechanism_reason=reason,
+        answered=ANSWERED,
+        operator=OPERATOR,
+        unknown=UNKNOWN,
+        candidates=CANDIDATES,
+        names_candidates=guarantee is not None and guarantee.reconstruction_bound(1 / CANDIDATES) is not None,
+        is_reconstruction=contents.plan.federation.audit == "reconstruction",
+        is_private_release=contents.plan.federation.mechanism.is_private_release,
+    )
+
+
+def _claimed(contents: ReportContents) -> str:
+    """Return the answer to a question that the claimed limits answer, if they hold."""
+    if contents.plan.guarantee is None:
+        return UNKNOWN
+    standing = standing_of_claim(contents)
+    if standing is not ClaimStanding.HELD:
+        return str(standing)
+    return _WEAK if is_weak_guarantee(contents.guarantee) else ANSWERED
+
+
+def _judgement(contents: ReportContents) -> VerdictDetails | None:
+    numbers = contents.find(VerdictFinding)
+    return None if numbers is None else numbers.judgement
+
+
+def _mechanism(contents: ReportContents) -> tuple[str, str]:
+    """Return the answer about the mechanism, and what it rests on."""
+    details = _judgement(contents)
+    names = set[TestName]() if details is None else {test.name for test in details.tests}
+    indirect = next((name for name in _INDIRECT if name in names), None)
+    sees_secret = any(name.is_about_secret for name in names)
+    reasons = template_lines(
+        "officer_mechanism.md",
+        has_tests=details is not None,
+        has_claim=contents.plan.guarantee is not None,
+        made=len(names),
+        missing=0 if details is None else len(details.not_offered),
+        indirect=indirect if names <= {*_INDIRECT, *OF_OPENED} else None,
+        sees_secret=sees_secret,
+    )
+    standing = standing_of_claim(contents)
+    if details is None:
+        answer = UNKNOWN
+    elif standing is ClaimStanding.REFUTED:
+        answer = str(standing)
+    elif standing is ClaimStanding.UNCONFIRMED:
+        answer = _OPEN
+    else:
+        answer = ANSWERED if sees_secret else _IN_PART
+    return answer, "; ".join(reasons)
+
+
 TO_FILL_IN = "_" * 48
-
-
-@dataclass(frozen=True)
-class OfficerAnnex:
-    """The annex for a data-protection officer; it repeats numbers of other findings, and has none of its own."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return an empty dict, because the annex adds nothing to `summary.json`."""
-        return {}
-
-
-def _measure(_: FinishedRun, __: Findings) -> OfficerAnnex:
-    return OfficerAnnex()
 
 
 def _facts_table(contents: ReportContents) -> Table:
@@ -92,7 +168,7 @@ def _facts_of_guarantee(contents: ReportContents) -> dict[str, Any]:
     }
 
 
-def _tables(_: OfficerAnnex, contents: ReportContents) -> list[Table]:
+def _tables(_: GuaranteeFinding, contents: ReportContents) -> list[Table]:
     published = "Epsilons that others have published: what was bearable there, and not what is safe here"
     columns = ("What is asked", "Answer", "Where, or why not")
     return [
@@ -127,10 +203,15 @@ def _scope(contents: ReportContents) -> list[str]:
     return [*lines, *filter(None, [tests.why_not_compared(contents.run).strip()])] if lines else []
 
 
-def _sentence(_: OfficerAnnex, __: ReportContents) -> str:
+def _sentence(_: GuaranteeFinding, __: ReportContents) -> str:
     return " ".join(template_lines("officer_note.md"))
 
 
 OFFICER = Section(
-    "officer", "For a data-protection officer", OfficerAnnex, _measure, sentence=_sentence, tables=_tables
+    "officer",
+    "For a data-protection officer",
+    GuaranteeFinding,  # which every run has; the annex repeats numbers of other findings
+    lambda _, findings: findings.find(GuaranteeFinding),
+    sentence=_sentence,
+    tables=_tables,
 )

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_released_model as evidence
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, chance_text, star_text
-from fl_audit.audits.common.sections_guarantee import at_delta
-from fl_audit.federation.federation_enums import EpsilonStarLocation, InitialWeightsSource
+from fl_audit.learning.training_enums import InitialWeightsSource
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.normal_fit_tests import FIT
-from fl_audit.released_model.star_methods import cut_text
+from fl_audit.released_model.star_methods import EpsilonStarLocation, cut_text
 from fl_audit.report.figure_style import LIMIT, MUTED, draw_spread, finish_axes
+from fl_audit.report.mechanism_messages import at_delta
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
 from fl_audit.words import number_text, plural
 

@@ -1,24 +1,67 @@
-"""Report section on the claimed guarantee, in words and numbers."""
+"""Finding and report section on the claimed guarantee, in words and numbers."""
+
+from dataclasses import dataclass
+from typing import Any
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.common import findings_guarantee as evidence
-from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
-from fl_audit.audits.common.sections_privacy_units import larger_unit_sentence
+from fl_audit.audits.common.sections_privacy_units import PrivacyUnitsFinding, larger_unit_sentence
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.gdp_fit import SMALLEST_DELTA
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.guarantee_line import fit_of_all
+from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, fit_of_all, guarantee_values
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.report import mechanism_messages
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.words import is_certainty, one_in, percent
 
+_BOUNDS = (
+    "noise_multiplier",
+    "belief_bound",
+    "belief_bound_fixed",
+    "advantage_bound",
+    "advantage_bound_exact",
+    "rho_alpha",
+)
 
-def _sentence(finding: evidence.GuaranteeFinding, contents: ReportContents) -> str:
+
+@dataclass(frozen=True)
+class GuaranteeFinding:
+    """The claimed guarantee of a run, with its number of rounds and its sampling rate."""
+
+    guarantee: Guarantee | None  # the guarantee; None if nothing was claimed
+    rounds: int  # number of releases after the initial model
+    # Probability with which a unit takes part in a round (for DP-SGD at the clients, a record in a local step).
+    sampling_rate: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this finding as a dict with the one key `guarantee`, for `summary.json`.
+
+        Without a claim, the values of the guarantee are None.
+        """
+        guarantee = self.guarantee
+        line = (
+            dict.fromkeys(GUARANTEE_NAMES)
+            if guarantee is None
+            else guarantee_values(guarantee.epsilon, guarantee.claims)
+        )
+        bounds = {name: None if guarantee is None else getattr(guarantee, name) for name in _BOUNDS}
+        return {"guarantee": json_of(line | bounds | {"rounds": self.rounds, "sampling_rate": self.sampling_rate})}
+
+
+def measure_guarantee(run: FinishedRun, _: Findings) -> GuaranteeFinding:
+    """Return the claimed guarantee of a run, with its number of rounds and its sampling rate."""
+    guarantee = run.plan.guarantee
+    rate = run.plan.federation.mechanism.sampling_rate if guarantee is None else guarantee.sampling_rate
+    return GuaranteeFinding(guarantee, run.plan.federation.rounds, rate)
+
+
+def _sentence(finding: GuaranteeFinding, contents: ReportContents) -> str:
     guarantee = finding.guarantee
     plan = contents.plan
     if guarantee is None and plan.federation.local_randomizer is not None:
@@ -101,7 +144,7 @@ def person_text(contents: ReportContents) -> str:
     return f"{_BY_STANDING[standing]}{text}"
 
 
-def _rows(finding: evidence.GuaranteeFinding, contents: ReportContents) -> list[ReportNumber]:
+def _rows(finding: GuaranteeFinding, contents: ReportContents) -> list[ReportNumber]:
     guarantee = finding.guarantee
     plan = contents.plan
     if guarantee is None:
@@ -180,16 +223,11 @@ def _mu_rows(guarantee: Guarantee, plan: RunPlan, always: str) -> list[ReportNum
     ]
 
 
-def at_delta(delta: float | None) -> str:
-    """Return a phrase such as ", at delta = 1e-05", to be appended to a number's description; empty for None."""
-    return "" if delta is None else f", at delta = {delta:g}"
-
-
 GUARANTEE = Section(
     "guarantee",
     "What was claimed",
-    evidence.GuaranteeFinding,
-    evidence.measure_guarantee,
+    GuaranteeFinding,
+    measure_guarantee,
     keys=("guarantee",),
     on_page=True,
     sentence=_sentence,

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
+from fl_audit.audits.common.sections_guarantee import GuaranteeFinding
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NORM_COLUMN, quantiles_by_round
 from fl_audit.privacy.accounting_enums import SensitivityKind

@@ -1,17 +1,97 @@
 """Report section on the noise that other privacy targets and numbers of rounds would need."""
 
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-from fl_audit.audits.common import findings_guarantee as evidence
+from fl_audit.errors import InputError
+from fl_audit.federation.findings import Findings
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.privacy.targets import BeliefTarget
 from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.report_elements import FindingFigure, ReportContents, Section, Table
 from fl_audit.words import number_text, percent
 
+# Belief bounds of the alternative guarantees.
+BELIEFS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 
-def _other_guarantees_tables(alternatives: evidence.AlternativeGuarantees, _: ReportContents) -> list[Table]:
+
+@dataclass(frozen=True)
+class GuaranteeForBelief:
+    """A guarantee with a given bound on the posterior belief in D, and the noise multiplier that achieves it."""
+
+    belief: float  # bound on the posterior belief in D, which is exceeded with probability at most delta
+    epsilon: float  # epsilon of the guarantee, at the delta of the run
+    noise_multiplier: float  # noise multiplier that achieves the guarantee
+
+
+@dataclass(frozen=True)
+class AlternativeGuarantees:
+    """Alternative guarantees for the claim of a run: what it would guarantee with more or less noise.
+
+    There is one alternative for each of several bounds on the posterior belief.
+    """
+
+    claim: Claim
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an empty dict, since `summary.json` does not contain the alternative guarantees."""
+        return {}
+
+    @property
+    def accountant(self) -> Accountant:
+        """Accountant of the alternative guarantees: the run's accountant, but `rdp-classic` instead of `rdp`."""
+        accountant = self.claim.accountant
+        return Accountant.RDP_CLASSIC if accountant is Accountant.RDP else accountant
+
+    @property
+    def guarantees(self) -> tuple[GuaranteeForBelief, ...]:
+        """Alternative guarantees, one for each bound on belief in `BELIEFS`, ascending.
+
+        A bound is left out if no noise multiplier achieves it.
+        """
+        return _guarantees(replace(self.claim, accountant=self.accountant))
+
+
+@lru_cache(maxsize=8)
+def _guarantees(claim: Claim) -> tuple[GuaranteeForBelief, ...]:
+    rows = []
+    for belief in BELIEFS:
+        if belief <= claim.prior:
+            continue
+        try:
+            guarantee = derive_guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))
+        except InputError:
+            continue
+        if guarantee.noise_multiplier is not None:
+            rows.append(GuaranteeForBelief(belief, guarantee.epsilon, guarantee.noise_multiplier))
+    return tuple(rows)
+
+
+def claim_for_alternative_guarantees(run: FinishedRun, _: Findings) -> AlternativeGuarantees | None:
+    """Return the claim of a run, from which a report later computes the guarantees with other bounds on the belief.
+
+    The result is None if the run claims no guarantee by noise on sums. It is also None if these guarantees would take
+    too long to compute, as for sampled releases with the accountant `pld`.
+    """
+    guarantee = run.plan.guarantee
+    if guarantee is None or guarantee.noise_multiplier is None:
+        return None
+    # The loss distribution of sampled releases takes seconds for each guarantee.
+    slow = guarantee.accountant is Accountant.PLD and guarantee.claim.profile.gaussian_mu is None
+    return None if slow else AlternativeGuarantees(guarantee.claim)
+
+
+def _other_guarantees_tables(alternatives: AlternativeGuarantees, _: ReportContents) -> list[Table]:
     here = alternatives.claim.noise_over_sensitivity
     assert here is not None, "only claims with noise on sums are looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
@@ -27,9 +107,7 @@ def _other_guarantees_tables(alternatives: evidence.AlternativeGuarantees, _: Re
 _CLOSE_TICKS = 0.1  # difference of two logarithms of noise multipliers whose ticks would touch
 
 
-def _other_guarantees_figure(
-    figure: Figure, alternatives: evidence.AlternativeGuarantees, contents: ReportContents
-) -> None:
+def _other_guarantees_figure(figure: Figure, alternatives: AlternativeGuarantees, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     style = BIT_STYLES[1]
     guarantee = contents.guarantee
@@ -73,7 +151,7 @@ def _other_guarantees_figure(
     )
 
 
-def _other_guarantees_caption(alternatives: evidence.AlternativeGuarantees, contents: ReportContents) -> str:
+def _other_guarantees_caption(alternatives: AlternativeGuarantees, contents: ReportContents) -> str:
     first = alternatives.guarantees[0]
     last = alternatives.guarantees[-1]
     return (
@@ -88,8 +166,8 @@ def _other_guarantees_caption(alternatives: evidence.AlternativeGuarantees, cont
 OTHER_GUARANTEES = Section(
     "other-guarantees",
     "What other guarantees would cost",
-    evidence.AlternativeGuarantees,
-    evidence.claim_for_alternative_guarantees,
+    AlternativeGuarantees,
+    claim_for_alternative_guarantees,
     on_page=True,
     trusts=True,
     tables=_other_guarantees_tables,

@@ -1,9 +1,8 @@
-"""Report section on the provenance of a run: its data, versions, commands and times."""
+"""Finding and report section on the provenance of a run: its data, versions, commands and times."""
 
 from typing import Any
 
-from fl_audit.audits.common.findings_provenance import RunProvenanceFinding, measure_origin
-from fl_audit.federation.run_tables import Provenance
+from fl_audit.federation.run_tables import Provenance, Timing
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.words import SPACE, day_text
 
@@ -31,9 +30,8 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
     return " · ".join(phrase for phrase in (day_text(first.began), versions, data, drawn_text, first.command) if phrase)
 
 
-def _origin_tables(finding: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
-    provenance = finding.provenance
-    timing = finding.timing
+def _origin_tables(timing: Timing, contents: ReportContents) -> list[Table]:
+    provenance = contents.run.provenance
     rows = (
         (("Origin", NOT_NOTED),) if provenance is None else _origin_rows(provenance, contents.plan.federation.records)
     )
@@ -86,5 +84,5 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    "origin", "Where this run comes from", RunProvenanceFinding, measure_origin, keys=("timing",), tables=_origin_tables
+    "origin", "Where this run comes from", Timing, lambda run, _: run.timing, keys=("timing",), tables=_origin_tables
 )

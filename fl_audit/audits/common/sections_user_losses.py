@@ -3,8 +3,8 @@
 from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_released_model as evidence
 from fl_audit.audits.common.report_cautions import chance_text
-from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.released_model.star_methods import cut_text
+from fl_audit.report.mechanism_messages import at_delta
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
 from fl_audit.words import number_text
 

@@ -12,7 +12,7 @@ from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.noises.registry import quoted_names
-from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.noise_estimate import NoiseDetectionLimit
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 
@@ -39,7 +39,7 @@ class TargetsGuaranteeTests(GuaranteeTests):
         problem = f"kind = '{self.kind}' with noise = '{noise.name}', whose insiders weigh many targets"
         require(weighs, f"{problem}: accepted are noise = {accepted}, kind = 'identifiability' and insider = false")
 
-    def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
+    def planned_noise(self, plan: RunPlan, parameters: int | None) -> NoiseDetectionLimit | None:
         """Return how much too small the noise along the targets must be for a planned run to detect it.
 
         None if the run has no insider. `parameters` has no effect.

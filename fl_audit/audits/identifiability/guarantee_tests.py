@@ -9,7 +9,7 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.judging import judge, judge_scores, judged_with_opened
-from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.noise_estimate import NoiseDetectionLimit
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import measured_in, opened_of_pair
 from fl_audit.verdict.verdict import VerdictDetails
@@ -41,7 +41,7 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
         """Return a sentence on the pair, the seed and the rounds that a verdict covers."""
         return pairs_covered("this pair", plan)
 
-    def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
+    def planned_noise(self, plan: RunPlan, parameters: int | None) -> NoiseDetectionLimit | None:
         """Return the smallest lack of noise that a planned run would detect; None if the run has no insider."""
         return limits_of_noise(plan, parameters)
 

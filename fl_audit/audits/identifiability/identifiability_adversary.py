@@ -6,7 +6,7 @@ is a pure function of public values, so steps can run concurrently.
 
 **DP-SGD at the clients.** Here the insider sees only the average of the clients' models, and the noise is added inside
 each client's training. If each client takes one step, the release is a noisy sum with an exact likelihood ratio
-(`fl_audit.federation.local_dpsgd_likelihoods`). After several steps the distribution of the release has no closed form.
+(`fl_audit.federation.local_dpsgd`). After several steps the distribution of the release has no closed form.
 The insider's score is then **no likelihood ratio**, and the insider has no beliefs. The score measures how far the
 release lies in the direction in which the differing record moves it, so it is higher if the record was in. It is the
 log-odds of a Gaussian approximation. The mean of this approximation is the expected result of the clients' steps, and
@@ -24,8 +24,13 @@ from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.federation.hypotheses import likelihood_ratio_input
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_steps
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, expected_update, private_steps, trained_privately
+from fl_audit.federation.local_dpsgd import (
+    ClientRandomness,
+    expected_update,
+    private_steps,
+    rounding_of_steps,
+    trained_privately,
+)
 from fl_audit.federation.observed_rounds import (
     ObservedRound,
     is_too_inaccurate,

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import expit, logit
 
-from fl_audit.audits.identifiability import findings_insider as evidence
-from fl_audit.audits.identifiability.llr_distribution import belief_band
+from fl_audit.audits.identifiability import sections_insider as evidence
+from fl_audit.audits.identifiability.belief_distribution import belief_band
 from fl_audit.audits.identifiability.sections_insider import FEWEST_FOR_HISTOGRAM
 from fl_audit.report import figure_style as drawing
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, draw_band, finish_axes

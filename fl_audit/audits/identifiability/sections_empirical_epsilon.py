@@ -1,22 +1,84 @@
-"""Report section on epsilon: the empirical epsilons of Bernau et al. 2021, and the lower bounds."""
+"""Finding and report section on epsilon: the empirical epsilons of Bernau et al. 2021, and the lower bounds."""
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.audits.common.sections_guarantee import at_delta
-from fl_audit.audits.identifiability import findings_empirical_epsilon as evidence
+from fl_audit.audits.identifiability import bernau_empirical_epsilons as estimates
 from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.report.mechanism_messages import at_delta
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
 from fl_audit.report.unit_words import UnitWords
-from fl_audit.statistics.lower_bound_methods import BoundMethod
-from fl_audit.statistics.lower_bounds import LowerBound
+from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
+from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_json
 from fl_audit.verdict.declared_tests import TestName
+from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import epsilon_lower_bound_from_noise
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.verdict.verdict_messages import title_of
 from fl_audit.words import DASH, number_text, percent, side_of, uncapital
+
+
+@dataclass(frozen=True)
+class EmpiricalEpsilonFinding:
+    """The empirical epsilons of Bernau et al. 2021 and the lower bounds on epsilon, from one run."""
+
+    # Estimate by sensitivities, variant (i) of section 5.3 of Bernau et al. 2021; None if the insider cannot compute
+    # the sensitivities.
+    from_sensitivity: EmpiricalEpsilonEstimate | None
+    from_belief: EmpiricalEpsilonEstimate  # estimate by the largest belief, variant (ii)
+    from_advantage: EmpiricalEpsilonEstimate  # estimate by the advantage, variant (iii)
+    decisive: VerdictDetails  # the judgement that gives the verdict
+    bounds: tuple[LowerBound, ...]  # one bound by each method that applies; empty without trials with D or with D'
+
+    @property
+    def intervals(self) -> dict[str, EmpiricalEpsilonEstimate]:
+        """The estimates of Bernau et al. 2021, keyed by their names in `summary.json`, such as `from_belief`."""
+        estimates = {"from_belief": self.from_belief, "from_advantage": self.from_advantage}
+        return estimates if self.from_sensitivity is None else {"from_sensitivity": self.from_sensitivity} | estimates
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this finding as a dict with the one key `empirical_epsilon`, for `summary.json`."""
+        decisive = self.decisive
+        intervals = json_of(self.intervals)
+        epsilons = {name: interval.pop("epsilon") for name, interval in intervals.items()}
+        bounds = {
+            "lower_bound": decisive.epsilon_lower_bound,
+            "confidence": decisive.confidence,
+            "method": decisive.method,
+            "assumption": decisive.assumption,
+            "limit_of_detection": decisive.limit_of_detection,
+            "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level,
+            "violation_level": decisive.level,
+        }
+        every = {"intervals": intervals, "bounds": [bound_json(bound) for bound in self.bounds]}
+        return {"empirical_epsilon": {"from_sensitivity": None} | epsilons | json_of(bounds) | every}
+
+
+def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalEpsilonFinding | None:
+    """Return the empirical epsilons and lower bounds of a run; None without a guarantee, verdict or insider."""
+    guarantee = run.plan.guarantee
+    verdict = findings.find(VerdictFinding)
+    if guarantee is None or verdict is None or verdict.judgement is None or not run.has_insider:
+        return None
+    confidence = run.plan.confidence
+    wins = int(run.tables.trials["won"].sum())
+    bounds = tuple[LowerBound, ...]()
+    is_exact = run.plan.federation.mechanism.knows_llr
+    is_normal = run.has_normal_final_distribution
+    from_sensitivity = estimates.sensitivity_interval(run.accounted_signal, guarantee.claim) if is_exact else None
+    from_belief = estimates.belief_interval(run.llr_of_used_set, confidence, guarantee.mu if is_normal else None)
+    from_advantage = estimates.advantage_interval(wins, run.trials, guarantee.delta, confidence)
+    if run.has_both_bits:
+        scores = run.log_odds[run.bits], run.log_odds[~run.bits]
+        mechanism = ScoreDistribution.NORMAL_EQUAL_SPREAD if is_normal else ScoreDistribution.ANY
+        bounds = all_bounds(*scores, guarantee.delta, confidence, mechanism)
+    return EmpiricalEpsilonFinding(from_sensitivity, from_belief, from_advantage, verdict.judgement, bounds)
 
 
 def _method(details: VerdictDetails, words: UnitWords) -> str:
@@ -38,7 +100,7 @@ def _detectable(contents: ReportContents) -> str:
     return f"noise that leaves epsilon {limit_text} would have been found in 9 of 10 runs at {level}"
 
 
-def _rows(finding: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -> list[ReportNumber]:
+def _rows(finding: EmpiricalEpsilonFinding, contents: ReportContents) -> list[ReportNumber]:
     guarantee = contents.guarantee
     decisive = finding.decisive
     delta = at_delta(guarantee.delta)
@@ -98,7 +160,7 @@ def _estimate(name: str, estimate: EmpiricalEpsilonEstimate, basis: str) -> Repo
     return ReportNumber(name, finite(estimate.epsilon), basis_text, finite(low), finite(high), estimate.confidence)
 
 
-def _tables(finding: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> list[Table]:
+def _tables(finding: EmpiricalEpsilonFinding, _: ReportContents) -> list[Table]:
     if not finding.bounds:
         return []
     columns = (
@@ -134,8 +196,8 @@ def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
 EMPIRICAL_EPSILON = Section(
     "empirical-epsilon",
     "The epsilon that the run shows",
-    evidence.EmpiricalEpsilonFinding,
-    evidence.measure_empirical,
+    EmpiricalEpsilonFinding,
+    measure_empirical,
     keys=("empirical_epsilon",),
     rows=_rows,
     tables=_tables,

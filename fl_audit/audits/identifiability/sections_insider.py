@@ -1,29 +1,61 @@
-"""Report section on the insider: its advantage, and its beliefs in each trial."""
+"""Finding and report section on the insider: its advantage, and its beliefs in each trial."""
 
 import math
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.special import logit
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.identifiability import findings_insider as evidence
-from fl_audit.audits.identifiability.llr_distribution import belief_density, belief_grid
+from fl_audit.audits.identifiability.belief_distribution import belief_density, belief_grid
+from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.log_odds_distribution import LogOddsDistribution
 from fl_audit.report import figure_style as drawing
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, finish_axes
 from fl_audit.report.mechanism_messages import insider_text
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
-from fl_audit.statistics.advantage import AdvantageFromWins, advantage_ends, clopper_pearson
+from fl_audit.statistics.advantage import AdvantageFromWins, advantage_ends, clopper_pearson, empirical_advantage
 from fl_audit.words import limit_text, number_text, percent, plural
+
+
+@dataclass(frozen=True)
+class InsiderFinding:
+    """The insider's advantage over guessing, its largest belief, and how often its belief exceeded the bound."""
+
+    estimate: AdvantageFromWins  # number of right guesses, and the advantage that follows from it
+    max_belief: float  # largest posterior belief over trials in the data set that was used
+    belief_violations: int  # number of trials in which this belief exceeded the belief bound of the guarantee
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this finding as a dict with the one key `insider`, for `summary.json`."""
+        estimate = self.estimate
+        advantage = {"advantage": estimate.advantage, "advantage_low": estimate.low, "advantage_high": estimate.high}
+        beliefs = {"max_belief": self.max_belief, "belief_violations": self.belief_violations}
+        return {"insider": {"trials": estimate.trials, "wins": estimate.wins} | advantage | beliefs}
+
+
+def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
+    """Return the insider's advantage and largest belief over all trials; None without a guarantee or an insider."""
+    if (guarantee := run.plan.guarantee) is None or not run.has_insider:
+        return None
+    # The guarantee bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
+    limit = logit(guarantee.belief_bound) - logit(guarantee.prior)
+    estimate = empirical_advantage(run.tables.trials["won"].to_numpy(), run.plan.confidence)
+    largest = float(run.tables.trials["belief"].max())
+    violations = int((run.llr_of_used_set > limit).sum())
+    return InsiderFinding(estimate, largest, violations)
+
 
 FEWEST_FOR_HISTOGRAM = 20  # smallest number of trials for a histogram; with fewer, each trial is drawn as a mark
 _COUNTED = "counted; trials are independent repetitions"
 
 
-def _sentence(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
+def _sentence(finding: InsiderFinding, contents: ReportContents) -> str:
     trials = finding.estimate.trials
     wins = finding.estimate.wins
     beyond = finding.belief_violations
@@ -63,7 +95,7 @@ def advantage_row(wins: AdvantageFromWins, contents: ReportContents) -> ReportNu
     )
 
 
-def _exceedance_row(finding: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
+def _exceedance_row(finding: InsiderFinding, contents: ReportContents) -> ReportNumber:
     """Return the table row with the share of trials in which the insider's belief exceeded the claimed bound."""
     estimate = finding.estimate
     beyond = finding.belief_violations
@@ -84,7 +116,7 @@ def _exceedance_row(finding: evidence.InsiderFinding, contents: ReportContents) 
     )
 
 
-def _rows(finding: evidence.InsiderFinding, contents: ReportContents) -> list[ReportNumber]:
+def _rows(finding: InsiderFinding, contents: ReportContents) -> list[ReportNumber]:
     estimate = finding.estimate
     return [
         ReportNumber("Trials", estimate.trials, _COUNTED),
@@ -106,7 +138,7 @@ def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
     return run.largest_distributions if run.has_exact_final_distribution else {}
 
 
-def _caption(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
+def _caption(finding: InsiderFinding, contents: ReportContents) -> str:
     beyond = finding.belief_violations
     trials = finding.estimate.trials
     distribution = (
@@ -121,7 +153,7 @@ def _caption(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
     )
 
 
-def _beliefs_figure(figure: Figure, finding: evidence.InsiderFinding, contents: ReportContents) -> None:
+def _beliefs_figure(figure: Figure, finding: InsiderFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     plan = contents.plan
     distributions = _exact_distributions(contents.run)
@@ -184,8 +216,8 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
 INSIDER = Section(
     "beliefs",
     "What the insider achieved",
-    evidence.InsiderFinding,
-    evidence.measure_insider,
+    InsiderFinding,
+    measure_insider,
     keys=("insider",),
     on_page=True,
     trusts=True,

@@ -27,8 +27,10 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
+from fl_audit.audits.common.target_log_odds import log_odds_of_targets
 from fl_audit.audits.membership.roc_metrics import RocCurve, RocSummary, membership_rates, roc_curve
 from fl_audit.errors import require
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
 from fl_audit.statistics.lower_bound_methods import BoundMethod
@@ -177,3 +179,25 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
         return nan
     lost = max(0.0, accuracy_without - accuracy) * leak
     return min(_LARGEST_PHI, max(0.0, auc_without - auc) * to_lose / lost) if lost else _LARGEST_PHI
+
+
+def target_scores(run: FinishedRun) -> OneTargetPerTrialScores | None:
+    """Return the insiders' log-odds for one randomly drawn target of each trial.
+
+    The result is None if the run is no membership audit, or if it has no insiders.
+    """
+    if (results := log_odds_of_targets(run, is_exactly_one=False)) is None:
+        return None
+    log_odds, is_in = results
+    return one_target_scores(log_odds, TargetMembership(is_in), generator(0, Purpose.TARGET_CHOICE, round=1))
+
+
+def can_compare_targets(run: FinishedRun) -> bool:
+    """Return whether attacks can be measured on a run.
+
+    They can if there are at least two trials, of which at least one has both members and nonmembers.
+    """
+    if (table := run.tables.targets) is None or run.trials < 2:
+        return False
+    inside = table.groupby("trial")["is_in"].agg(["any", "all"])
+    return bool((inside["any"] & ~inside["all"]).any())

@@ -14,7 +14,12 @@ import scipy
 from numpy.typing import ArrayLike
 
 from fl_audit.array_types import Flags, Floats, Integers
+from fl_audit.audits.membership.attacks.registry import attacks_named
+from fl_audit.data.attribute_to_infer import AttributeToInfer, choose_attribute
+from fl_audit.data.catalogue import load_source
 from fl_audit.errors import require
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.target_membership import TargetMembership
 
 LossDistribution = Callable[[Floats], Floats]
@@ -156,3 +161,15 @@ def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> Integers:
     in_range = bool((true >= 0).all() and (true < shape[1]).all())
     require(in_range, f"true values lie outside 0 to {shape[1] - 1}, the values that losses are given for")
     return np.asarray(true, dtype=np.int64)
+
+
+def attribute_of(plan: RunPlan, federation: LoadedFederation) -> AttributeToInfer | None:
+    """Return the attribute to guess, with the frequency of each value; None if no configured attack guesses one.
+
+    `federation`: The frequencies are counted in its population sample, on which no model is trained.
+    """
+    audit = plan.config.audit
+    if not any(attack.guesses_values for attack in attacks_named(audit.attacks)):
+        return None
+    source = load_source(federation.public.data)
+    return choose_attribute(source, federation.population_records, str(audit.attribute))

@@ -9,9 +9,8 @@ from scipy.special import ndtr
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_limits import largest_auc, largest_auc_within_training, largest_tpr
-from fl_audit.audits.membership.attack_results import AttackResults, AttackScores
+from fl_audit.audits.membership.attack_results import AttackResults, AttackScores, can_compare_targets
 from fl_audit.audits.membership.attacks.registry import attack_named
-from fl_audit.audits.membership.one_target_per_trial import can_compare_targets
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership

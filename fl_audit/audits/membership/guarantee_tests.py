@@ -2,7 +2,7 @@
 
 from fl_audit.audits.common.targets_guarantee_tests import TargetsGuaranteeTests
 from fl_audit.audits.identifiability.guarantee_tests import pairs_covered
-from fl_audit.audits.membership.one_target_per_trial import can_compare_targets, target_scores
+from fl_audit.audits.membership.attack_results import can_compare_targets, target_scores
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.judging import judge_scores, judged_with_opened

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 
 from fl_audit.array_types import finite
 from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
-from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.membership import findings_attacks as evidence
 from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.audits.membership.attack_results import AttackResults
 from fl_audit.audits.membership.attacks.registry import attack_named
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.figure_style import INK, MUTED, finish_axes
+from fl_audit.report.mechanism_messages import at_delta
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
 from fl_audit.words import is_certainty, number_text, percent, plural

@@ -5,8 +5,7 @@ import math
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.common.report_cautions import cautions_on_data, cautions_on_epsilon_star
 from fl_audit.audits.common.sections_provenance import provenance_line
-from fl_audit.audits.identifiability.findings_insider import InsiderFinding
-from fl_audit.audits.identifiability.sections_insider import advantage_row
+from fl_audit.audits.identifiability.sections_insider import InsiderFinding, advantage_row
 from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.ordinary_training import is_shown_as_training, model_text, trained_text
 from fl_audit.html_tables import Markup
@@ -18,7 +17,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.report.template_files import template_lines
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
-from fl_audit.verdict.findings_verdict import NoiseFinding
+from fl_audit.verdict.sections_noise import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, verdict_of, verdict_texts
 from fl_audit.verdict.verdict import has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance

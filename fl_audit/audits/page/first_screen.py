@@ -22,9 +22,9 @@ from fl_audit.audits.sections import page_rows
 from fl_audit.html_tables import Markup
 from fl_audit.learning.metric_names import metric_text, metric_title
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
-from fl_audit.report.banner import Banner
 from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.page import (
+    Banner,
     Fact,
     banner_html,
     block_html,

@@ -6,14 +6,13 @@ last, unless something was found.
 
 import math
 
-from fl_audit.audits.common.findings_client_metrics import ClientMetricsFinding
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.common.sections_accuracy import best_round_text
-from fl_audit.audits.common.sections_client_metrics import client_rows
+from fl_audit.audits.common.sections_client_metrics import ClientMetricsFinding, client_rows
 from fl_audit.audits.sections import page_rows
 from fl_audit.learning.metric_names import Metric, metric_text, metric_title
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
-from fl_audit.report.banner import Banner, VerdictLook
+from fl_audit.report.page import Banner, VerdictLook
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.claim_comparisons import finding_text
 from fl_audit.user_modules import title_of_named

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 
-from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.audits.identifiability.sections_insider import InsiderFinding
 from fl_audit.audits.membership.attacks.registry import attack_named
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
-from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
+from fl_audit.audits.membership.sections_membership_adversary import FinalModelMembershipFinding
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.report.report_elements import ReportContents
 
 _IN_CSF = "IEEE Computer Security Foundations Symposium"
-_IN_SP = "IEEE Symposium on Security and Privacy"
 _IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
 
 

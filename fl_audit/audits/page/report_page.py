@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
 from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
-from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OfficerAnnex
+from fl_audit.audits.common.sections_data_protection_officer import OFFICER
+from fl_audit.audits.common.sections_guarantee import GuaranteeFinding
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
-from fl_audit.audits.common.sections_privacy_units import LEVELS
+from fl_audit.audits.common.sections_privacy_units import LEVELS, PrivacyUnitsFinding
 from fl_audit.audits.page.drawn_pictures import DrawnPicture
 from fl_audit.audits.page.engineer_part import engineer_part
 from fl_audit.audits.page.first_screen import first_screen
@@ -55,7 +55,7 @@ def render_html(
     on_page = {section.name for section, _ in sections_with_findings(contents) if _stands_on_page(contents, section)}
     order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # figures of the page first
     figures = {picture.name: _figure(index, picture, on_paper) for index, picture in enumerate(order, start=1)}
-    shown = [figures[picture.name] for picture in order if picture.name in on_page]
+    page_figures = [figures[picture.name] for picture in order if picture.name in on_page]
     rows = [(*_row_cells(row), row.reading_text) for row in page_rows(contents)]
     body = [
         first_screen(contents),
@@ -65,7 +65,9 @@ def render_html(
         _failed(contents, "in the appendix" if with_appendix else "in the appendix of report.html"),
         heading_html("Measured beside claimed", "numbers"),
         _rows_table((*_ROW_COLUMNS, "Reading"), rows),
-        joined_html(heading_html("Figures", "figures"), block_html("".join(shown), "figures")) if shown else "",
+        joined_html(heading_html("Figures", "figures"), block_html("".join(page_figures), "figures"))
+        if page_figures
+        else "",
         _annex(contents) if on_paper and not with_appendix else "",
         block_html(joined_html(_SIMULATION, _SIGN_OFF), "closing", "closing") if on_paper else _SIMULATION,
         _configuration(contents) if on_paper else "",
@@ -165,7 +167,7 @@ def _configuration(contents: ReportContents) -> str:
 
 def _annex(contents: ReportContents) -> str:
     """Return the annex for a data-protection officer; empty if the run has no such finding."""
-    numbers = contents.find(OfficerAnnex)
+    numbers = contents.find(GuaranteeFinding)
     levels = contents.find(PrivacyUnitsFinding)
     if numbers is None:
         return ""

@@ -1,8 +1,7 @@
 """Tests of the guarantee by reconstruction audits, in which an attacker guesses which candidate is in."""
 
 from fl_audit.audits.common.targets_guarantee_tests import TargetsGuaranteeTests
-from fl_audit.audits.reconstruction.candidate_hits import judge_hits
-from fl_audit.audits.reconstruction.candidate_ranks import candidate_ranks, true_candidates
+from fl_audit.audits.reconstruction.candidate_hits import candidate_ranks, judge_hits, true_candidates
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.judging import judged_with_opened

@@ -58,7 +58,7 @@ def images_by_descent(
     tensor: Tensor,
     labels: Tensor,
     draw: np.random.Generator,
-    descent: DescentSettings = USUAL,
+    descent: DescentSettings,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Tensor:
     """Return images whose updates match the observed ones as closely as a search by gradient descent can.

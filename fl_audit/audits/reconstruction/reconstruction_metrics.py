@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats, Floats32, finite
-from fl_audit.audits.reconstruction.image_attacks import USUAL, DescentSettings, PopulationImages, drawn_pictures
+from fl_audit.audits.reconstruction.image_attacks import DescentSettings, PopulationImages, drawn_pictures
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare
 from fl_audit.errors import require
@@ -114,8 +114,8 @@ def reconstructions_by_noise(
     images: PopulationImages,
     levels: Sequence[NoiseLevelGuarantee],
     draws: Callable[[int], np.random.Generator],
-    descent: DescentSettings = USUAL,
-    on_step: Callable[[int], None] = lambda done: None,
+    descent: DescentSettings,
+    on_step: Callable[[int], None],
 ) -> Iterator[NoiseLevelReconstructions]:
     """Yield, for each level of noise, the reconstructions by an attacker who knows all contributions but one.
 

@@ -16,9 +16,9 @@ from fl_audit.array_types import Integers
 from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_preparation import without_hints
-from fl_audit.learning.optimizer_enums import LocalOptimizer
 from fl_audit.learning.pass_budgets import CACHE_BUDGET
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.learning.training_enums import LocalOptimizer
 
 _Parameters = dict[str, Tensor]
 

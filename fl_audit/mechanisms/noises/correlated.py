@@ -80,11 +80,11 @@ class CorrelatedGaussian(GaussianNoise):
         return strategy_matrix(self.matrix, self.rounds, self.bands)
 
     def server_draws(self) -> ServerNoiseDraws:
-        """Return an object that draws the server's correlated noise of each round.
+        """Return a function that draws the server's correlated noise of each round.
 
-        The noise of a round is made from new normal draws and the draws of earlier rounds, which the object stores.
+        The noise of a round is made from new normal draws and the draws of earlier rounds, which the function keeps.
         """
-        return _CorrelatedDraws(self._strategy, self.rounds_needed)
+        return _correlated_draws(self._strategy, self.rounds_needed)
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
         """Return the noise multiplier of the single Gaussian release that represents all rounds.
@@ -186,27 +186,23 @@ class CorrelatedGaussian(GaussianNoise):
         return "1 over z"
 
 
-class _CorrelatedDraws:
-    """Server noise in units of its standard deviation: w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so C w = z.
+def _correlated_draws(strategy: Floats, rounds_needed: int) -> ServerNoiseDraws:
+    """Return a function that draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so that C w = z.
 
-    z_t are standard normal draws. Only the server keeps earlier noise, so nobody else can subtract it.
+    w_t is the noise of round t in units of its standard deviation, and z_t are standard normal draws. Rounds must be
+    drawn in order, from 1. Only the server keeps earlier noise, so nobody else can subtract it.
     """
+    drawn = deque["Tensor"](maxlen=rounds_needed - 1)
 
-    def __init__(self, strategy: Floats, rounds_needed: int) -> None:
-        self._matrix = strategy
-        self._drawn = deque["Tensor"](maxlen=rounds_needed - 1)
-
-    def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the noise w_t of round t = `server_round`; rounds must be drawn in order, from 1.
-
-        `normals` is called to draw z_t.
-        """
-        row = self._matrix[server_round - 1]
+    def draw(normals: Normals, server_round: int) -> "Tensor":
+        row = strategy[server_round - 1]
         draws = normals(0)
-        first = server_round - 1 - len(self._drawn)
-        for position, earlier in enumerate(self._drawn, start=first):
+        first = server_round - 1 - len(drawn)
+        for position, earlier in enumerate(drawn, start=first):
             if row[position] != 0:
                 draws.sub_(earlier, alpha=float(row[position]))
         draws.div_(float(row[server_round - 1]))
-        self._drawn.append(draws.clone())
+        drawn.append(draws.clone())
         return draws
+
+    return draw

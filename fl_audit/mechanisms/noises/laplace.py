@@ -65,7 +65,7 @@ class CentralLaplace(MechanismNoise):
 
     def server_draws(self) -> ServerNoiseDraws:
         """Return an object that draws Laplace noise of scale 1, independently for each round."""
-        return _LaplaceDraws()
+        return _laplace_draws
 
     def release_llrs(
         self, release: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
@@ -141,13 +141,12 @@ class CentralLaplace(MechanismNoise):
         return "central: the server adds Laplace noise to every coordinate of the sum"
 
 
-class _LaplaceDraws:
-    def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return Laplace draws of scale 1, by the distribution functions of normal draws."""
-        import torch  # noqa: PLC0415
+def _laplace_draws(normals: Normals, server_round: int) -> "Tensor":
+    """Return Laplace draws of scale 1, by the distribution functions of normal draws."""
+    import torch  # noqa: PLC0415
 
-        draws = normals(0)
-        return draws.copy_(torch.from_numpy(_laplace_of_normal(draws.double().numpy())))
+    draws = normals(0)
+    return draws.copy_(torch.from_numpy(_laplace_of_normal(draws.double().numpy())))
 
 
 def _laplace_of_normal(normal: "Floats") -> "Floats":

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -76,29 +76,10 @@ Normals = Callable[[int], "Tensor"]
 
 Sets with different numbers are independent. Set 0 is drawn in advance, while clients compute."""
 
-
-class ServerNoiseDraws(Protocol):
-    """Protocol of an object that draws the server's noise for some trials, one round after the other.
-
-    It stores earlier draws if the draws of later rounds depend on them.
-    """
-
-    def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the noise of the next round divided by `MechanismNoise.scale`, float32 (trials, parameters).
-
-        Parameters
-        ----------
-        normals
-            Function that takes a number, from 0, and returns one of this round's independent sets of standard normal
-            draws. The returned memory may be overwritten.
-        server_round
-            Number of the round, from 1.
-        """
-
-
-class _IndependentDraws:
-    def next(self, normals: Normals, server_round: int) -> "Tensor":
-        return normals(0)
+ServerNoiseDraws = Callable[[Normals, int], "Tensor"]
+"""Function that draws the server's noise of the next round, for some trials: from the standard normal draws of the
+round, whose memory may be overwritten, and the number of the round, from 1. It returns the noise divided by
+`MechanismNoise.scale`, float32 (trials, parameters). It keeps earlier draws if those of later rounds depend on them."""
 
 
 class MechanismNoise(ABC):
@@ -175,8 +156,8 @@ class MechanismNoise(ABC):
         return 0.0
 
     def server_draws(self) -> ServerNoiseDraws:
-        """Return an object that draws the server's noise for some trials, round by round."""
-        return _IndependentDraws()
+        """Return a function that draws the server's noise for some trials, round by round."""
+        return lambda normals, server_round: normals(0)
 
     # Distribution of the noise.
 

@@ -35,9 +35,9 @@ class Everybody(Participation):
         """Return `rounds`, because a unit participates in every round."""
         return rounds
 
-    def words(self, words: ParticipationPhraseContext) -> str:
+    def words(self, context: ParticipationPhraseContext) -> str:
         """Return a phrase for reports which says that every unit participates in every round.
 
-        `words` has the name of a unit, such as "record".
+        `context` has the name of a unit, such as "record".
         """
-        return f"every {words.one} in every round"
+        return f"every {context.unit} in every round"

@@ -30,7 +30,7 @@ class ParticipationSettings:
 class ParticipationPhraseContext:
     """Words and facts about a training, from which a participation rule writes its phrases for the report."""
 
-    one: str  # a unit, e.g. `record`
+    unit: str  # name of a unit, e.g. `record`
     differing: str  # the differing unit, e.g. `the differing record`
     rounds: int  # number of rounds of the training
     is_seen: bool  # whether the insider is told in which rounds the differing unit participates
@@ -135,7 +135,7 @@ class Participation(ABC):
         require(fits, f"{turns}: accepted with it are sampling-rate and expected-batch")
 
     @abstractmethod
-    def words(self, words: ParticipationPhraseContext) -> str:
+    def words(self, context: ParticipationPhraseContext) -> str:
         """Return a phrase for reports on who participates in a round, and whether participation is a secret."""
 
     def curve_words(self, differing: str) -> str:

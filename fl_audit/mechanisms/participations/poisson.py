@@ -36,10 +36,10 @@ class PoissonSampling(Participation):
         """Return `rounds`, because a unit may participate in every round."""
         return rounds
 
-    def words(self, words: ParticipationPhraseContext) -> str:
+    def words(self, context: ParticipationPhraseContext) -> str:
         """Return a phrase for reports on the sampling rate, and on whether participation is secret."""
-        alone = f"each {words.one} in each round on its own with probability {self.rate:g}"
-        return f"{alone}; {participation_secrecy_words(words)}"
+        alone = f"each {context.unit} in each round on its own with probability {self.rate:g}"
+        return f"{alone}; {participation_secrecy_words(context)}"
 
     def curve_words(self, differing: str) -> str:
         """Return a sentence for the caption of a figure which shows the effect of the differing unit on a round's sum.

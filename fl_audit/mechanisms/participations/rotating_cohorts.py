@@ -91,13 +91,13 @@ class RotatingCohorts(Participation):
         cohort = f"cohort is {self.size} clients with strategy 'dp-fedsgd', whose units are {unit}s"
         require(is_of_client, f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
-    def words(self, words: ParticipationPhraseContext) -> str:
+    def words(self, context: ParticipationPhraseContext) -> str:
         """Return a phrase for reports on the cohorts: their size, their order, and how often a client participates."""
-        often = self.participations(words.rounds)
+        often = self.participations(context.rounds)
         return (
             f"cohorts of {self.size:,} of {self.clients:,} clients in a public order: a client takes part in "
             f"one round of {_ratio_text(self.clients / self.size)}, at most {plural(often, 'time')} in "
-            f"{plural(words.rounds, 'round')}; everybody knows when, so sampling adds no protection"
+            f"{plural(context.rounds, 'round')}; everybody knows when, so sampling adds no protection"
         )
 
     def curve_words(self, differing: str) -> str:

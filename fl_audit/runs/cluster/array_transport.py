@@ -46,9 +46,9 @@ def take_out(messages: Sequence[Message]) -> TakenOut:
         if id(content) not in contents:
             # `content.array_records` makes a dictionary anew whenever it is asked.
             arrays = {name: record for name, record in content.items() if isinstance(record, ArrayRecord)}
-            found = {name: emptied(record) for name, record in arrays.items()}
-            is_light = all(found[name] is record for name, record in arrays.items())
-            contents[id(content)] = content if is_light else RecordDict(dict(content) | found)
+            emptied_records = {name: emptied(record) for name, record in arrays.items()}
+            is_light = all(emptied_records[name] is record for name, record in arrays.items())
+            contents[id(content)] = content if is_light else RecordDict(dict(content) | emptied_records)
         return contents[id(content)]
 
     def light(message: Message) -> Message:

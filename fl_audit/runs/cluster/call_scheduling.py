@@ -157,8 +157,8 @@ class CallScheduler:
         with self._changed:
             calls = self._part(queue, process)
             queue.idle -= bool(calls)
-        left, words = self._run_calls(queue, process, calls) if calls else ([], None)
-        if words is None or not self._requeue_lost(queue, process, left, words):
+        remaining_calls, words = self._run_calls(queue, process, calls) if calls else ([], None)
+        if words is None or not self._requeue_lost(queue, process, remaining_calls, words):
             self._pool.give_back(process)
         with self._changed:
             queue.idle += bool(calls)
@@ -214,24 +214,25 @@ class CallScheduler:
 
         The message is that of Ray, or empty if the process died. It is None if no call was lost.
         """
-        left = calls
+        remaining_calls = calls
         try:
-            load, has = self._load(left, process)
+            load, has = self._load(remaining_calls, process)
             answers = self._pool.call(process, load)
             process.has |= has
-            queue.note(left, answers)
-            left = self._report_outcomes(left, answers.made)
+            queue.note(remaining_calls, answers)
+            remaining_calls = self._report_outcomes(remaining_calls, answers.made)
             while answers.under_way:
                 # They alone keep the process busy: those behind them are for everybody.
-                left, others = left[: answers.under_way], left[answers.under_way :]
-                self._put_back(queue, others)
+                calls_behind = remaining_calls[answers.under_way :]
+                remaining_calls = remaining_calls[: answers.under_way]
+                self._put_back(queue, calls_behind)
                 answers = self._pool.wait_for_results(process, answers.under_way)
-                left = self._report_outcomes(left, answers.made)
-            self._put_back(queue, left)
+                remaining_calls = self._report_outcomes(remaining_calls, answers.made)
+            self._put_back(queue, remaining_calls)
         except LostCallsError as error:
-            return left, error.words
+            return remaining_calls, error.words
         except Exception as error:
-            self._settle([(call.identity, _failure(error)) for call in left])
+            self._settle([(call.identity, _failure(error)) for call in remaining_calls])
         return [], None
 
     def _load(self, calls: Sequence[_Call], process: ClientProcess) -> tuple[ProcessCalls, frozenset[Hashable]]:

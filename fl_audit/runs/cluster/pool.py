@@ -24,8 +24,7 @@ from fl_audit.runs import verbosity
 from fl_audit.runs.cluster.array_transport import SharedArray, StoreViews
 from fl_audit.runs.cluster.call_errors import CallError, LostCallsError, call_error_if_full
 from fl_audit.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
-from fl_audit.runs.cluster.machine_versions import differing_versions, versions_of
-from fl_audit.runs.cluster.nodes import RayMachine, living_nodes, viewed_bytes
+from fl_audit.runs.cluster.nodes import RayMachine, differing_versions, living_nodes, versions_of, viewed_bytes
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_OF_A_CALL = 0.1

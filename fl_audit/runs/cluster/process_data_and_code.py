@@ -9,7 +9,7 @@ import pickle
 import threading
 from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from fl_audit.federation.serialization import sent_federation, sent_shard
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.runs.cluster.call_errors import call_error_if_full
 from fl_audit.runs.cluster.pool import ORDINARY
-from fl_audit.sent_modules import sent_modules
+from fl_audit.sent_modules import make_importable, sent_modules
 from fl_audit.user_modules import PortableValue
 
 _TARGETS = 1
@@ -64,7 +64,7 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
     knows_all = bool(compartment & _INSIDERS)
     knows_differing = bool(compartment & _TARGETS)
     pieces: list[Piece] = [
-        ((text, "modules"), lambda: sent_modules([federation.public.model])),
+        ((text, "modules"), lambda: partial(make_importable, sent_modules([federation.public.model]))),
         ((text, "federation", compartment), lambda: sent_federation(federation, knows_all, knows_differing)),
     ]
     if message.metadata.message_type != f"query.{NonTrainingQuery.IDENTIFY}" and not federation.public.is_canary(

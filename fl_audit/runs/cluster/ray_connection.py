@@ -14,7 +14,7 @@ from fl_audit.errors import FederationError, InputError, first_line, require
 from fl_audit.ordinary_files import read_text_file
 from fl_audit.runs import verbosity
 from fl_audit.runs.cluster.embedded_ray import embedded_ray, read_credentials_anew, started_ahead
-from fl_audit.runs.cluster.machine_versions import require_alike
+from fl_audit.runs.cluster.nodes import require_alike
 from fl_audit.runs.cluster.ray_options import RayOptions
 
 _SECONDS_TO_ANSWER = 5.0

@@ -30,7 +30,7 @@ from fl_audit.runs.cluster.ray_connection import ray_for
 from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.many_runs import Begin, OnRound, RunOutcome, ScheduledRun, partial_directory, play_run, remove_locks
 from fl_audit.runs.trial_batch_store import make_private
-from fl_audit.sent_modules import sent_modules
+from fl_audit.sent_modules import make_importable, sent_modules
 from fl_audit.user_modules import PortableValue
 
 _POLL_SECONDS = 0.5
@@ -118,7 +118,7 @@ def _counter() -> Any:
 def _call_context(plans: Sequence[RunPlan]) -> dict[DataSpec, list[Any]]:
     """Return for each data set the Ray references that a task on another machine needs: user's modules and the data."""
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
-    modules = ray.put(PortableValue(sent_modules(names), cloudpickle.dumps))
+    modules = ray.put(PortableValue(partial(make_importable, sent_modules(names)), cloudpickle.dumps))
 
     def sent(spec: DataSpec) -> Any:
         return ray.put(PortableValue(partial(bring_source, spec, load_source(spec)), cloudpickle.dumps))

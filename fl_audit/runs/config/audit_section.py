@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 from fl_audit.audits.membership.attacks.registry import ATTACKS, attacks_named, names_of_attacks
 from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.data_setting_enums import RANKED, Dissimilarity, NeighbourChoice
-from fl_audit.federation.federation_enums import EpsilonStarLocation, InsiderView
-from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
+from fl_audit.mechanisms.threat_model import Adversary, InsiderView, TargetsParticipation
+from fl_audit.released_model.star_methods import EpsilonStarLocation
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, OneOr, OwnName, RegisteredOrOwn
 from fl_audit.words import name_list
@@ -123,12 +123,12 @@ class AuditSection(ConfigSection):
             problem = f"and they are {name_list(self.attacks or ()) or 'none'}"
             raise ValueError(f"{self.named(('attribute',))} needs {guessing} among attacks, {problem}")
         if self.trials < FEWEST_SHADOWS and shadowed:
-            said = f"trials = {self.trials} are too few to be shadow models of each other"
-            raise ValueError(f"{said}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
+            too_few = f"trials = {self.trials} are too few to be shadow models of each other"
+            raise ValueError(f"{too_few}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
         learning = [attack.name for attack in attacks if attack.sees_gradients]
         if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:
-            said = f"targets = {self.targets} are too few to learn from half of them"
-            raise ValueError(f"{said}: accepted with {name_list(learning)} are {FEWEST_KNOWN} and more")
+            too_few = f"targets = {self.targets} are too few to learn from half of them"
+            raise ValueError(f"{too_few}: accepted with {name_list(learning)} are {FEWEST_KNOWN} and more")
         return self
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fl_audit.federation.federation_enums import InitialWeightsSource
+from fl_audit.learning.training_enums import InitialWeightsSource
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice
 

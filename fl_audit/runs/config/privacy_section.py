@@ -2,9 +2,8 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.noises.registry import names_of_noises
@@ -12,7 +11,7 @@ from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SensitivityKind
 from fl_audit.privacy.targets import DETAILS, TARGETS
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, Positive, Share, Size
+from fl_audit.runs.config.setting_types import Choice, Count, NamesInSchema, Positive, Share, Size
 from fl_audit.words import name_list
 
 PRIVACY_TARGETS = tuple(TARGETS)
@@ -31,14 +30,6 @@ def _noise(value: str) -> str:
     if value not in names_of_noises():
         raise PydanticCustomError("noise", "accepted are {accepted}", {"accepted": name_list(names_of_noises())})
     return value
-
-
-class _NoiseNameSchema:
-    """JSON schema of the setting `noise`: the names of all noises that are registered when the schema is made."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"enum": [*names_of_noises()], "type": "string"}
 
 
 class PrivacySection(ConfigSection):
@@ -83,7 +74,7 @@ class PrivacySection(ConfigSection):
     """Scale of the noise: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
     """Relation of neighbours: it must be named with a claim, and may be left out with private = false."""
-    noise: Annotated[str, AfterValidator(_noise), _NoiseNameSchema] = "central"
+    noise: Annotated[str, AfterValidator(_noise), NamesInSchema(names_of_noises)] = "central"
     """Party that adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
     clipping: Literal["fixed", "adaptive"] = "fixed"
     """Whether the clipping norm is fixed, or follows the median length of updates (Andrew et al. 2021)."""

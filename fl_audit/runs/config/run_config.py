@@ -119,8 +119,8 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
 def _has_adaptive_steps(training: _Table) -> bool:
     """Return whether the server's steps have about the size of its learning rate, whatever clients send."""
     aggregation = training.get("aggregation")
-    named = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else None
-    return training.get("optimizer") in _ADAPTIVE or (named is not None and named.is_adaptive)
+    aggregation_kind = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else None
+    return training.get("optimizer") in _ADAPTIVE or (aggregation_kind is not None and aggregation_kind.is_adaptive)
 
 
 _MISSING = f"it names what is claimed ({name_list(PRIVACY_TARGETS, 'or')})"

@@ -1,6 +1,6 @@
 """Types of values of settings, with the checks of these values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
@@ -50,6 +50,22 @@ class RegisteredOrOwn:
             # The schema says what is accepted.
             raise PydanticCustomError(self._noun, "no name of an {noun}", {"noun": self._noun})
         return own_name(value)
+
+
+class NamesInSchema:
+    """Annotation of a setting whose JSON schema has all names that are registered when the schema is made.
+
+    Parameters
+    ----------
+    names
+        Function that returns the names.
+    """
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self._names = names
+
+    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": [*self._names()], "type": "string"}
 
 
 Scalar = bool | int | float | str

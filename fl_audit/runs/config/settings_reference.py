@@ -84,12 +84,12 @@ class Setting:
         return asdict(self)
 
 
-def settings(place: str | None = None) -> tuple[Setting, ...]:
+def settings(selection: str | None = None) -> tuple[Setting, ...]:
     """Return the descriptions of all settings, or of some of them.
 
     Parameters
     ----------
-    place
+    selection
         Selects the settings: the name of a section, a single setting as `section.key`, or a `key` in any section. None
         selects all settings.
 
@@ -99,13 +99,13 @@ def settings(place: str | None = None) -> tuple[Setting, ...]:
         If there is no such section or key.
     """
     every = tuple(_every())
-    if place is None:
+    if selection is None:
         return every
-    section, dot, key = place.partition(".")
+    section, dot, key = selection.partition(".")
     of_section = tuple(setting for setting in every if setting.key.startswith(f"{section}."))
-    settings = tuple(setting for setting in every if place in (setting.key, setting.key.partition(".")[2]))
-    if wanted := settings if dot or not of_section else of_section:
-        return wanted
+    settings = tuple(setting for setting in every if selection in (setting.key, setting.key.partition(".")[2]))
+    if selected := settings if dot or not of_section else of_section:
+        return selected
     subject, name, names = f"section {section!r}", section, list(RunConfig.model_fields)
     if of_section:
         subject, name, names = (
@@ -123,9 +123,9 @@ def _every() -> Iterator[Setting]:
         model = field.annotation
         assert isinstance(model, type), "every section has a model"
         assert issubclass(model, BaseModel), "every section has a model"
-        for one in model.model_fields.values():
-            properties = whole["$defs"][model.__name__]["properties"][one.alias]
-            key = f"{section}.{one.alias}"
+        for setting_field in model.model_fields.values():
+            properties = whole["$defs"][model.__name__]["properties"][setting_field.alias]
+            key = f"{section}.{setting_field.alias}"
             alternatives = [resolved(alternative, whole) for alternative in properties.get("anyOf", [properties])]
             alternatives = [alternative for alternative in alternatives if alternative.get("type") != "null"]
             kinds = dict.fromkeys(_KINDS[_type_of(alternative)] for alternative in alternatives)
@@ -138,10 +138,10 @@ def _every() -> Iterator[Setting]:
                 key=key,
                 type=" or ".join(kinds),
                 default=None if key in _REQUIRED else properties.get("default"),
-                explanation=" ".join((one.description or "").split()),
+                explanation=" ".join((setting_field.description or "").split()),
                 accepted=_OF_THEIR_OWN.get(key) or accepted_values(properties, whole),
                 choices=tuple(words) if words and len(alternatives) == 1 else None,
-                required=_REQUIRED.get(key, "always" if one.is_required() else ""),
+                required=_REQUIRED.get(key, "always" if setting_field.is_required() else ""),
                 advanced=key not in _USUAL,
             )
 

@@ -2,15 +2,14 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, GetJsonSchemaHandler, Strict, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
 
 from fl_audit.learning.metric_names import Metric
-from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
+from fl_audit.learning.training_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, OneOr, RegisteredOrOwn, Size
+from fl_audit.runs.config.setting_types import Choice, Count, NamesInSchema, OneOr, RegisteredOrOwn, Size
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
 
 MOST_ROUNDS = 10**6
@@ -47,14 +46,6 @@ def _sampling(value: str) -> str:
     return value
 
 
-class _SamplingNameSchema:
-    """JSON schema of the setting `sampling`: the names of all rules that are registered when the schema is made."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"enum": [*PARTICIPATIONS], "type": "string"}
-
-
 class TrainingSection(ConfigSection):
     """Section [training]: strategy, rounds, sampling, local training and the server's optimizer.
 
@@ -73,7 +64,7 @@ class TrainingSection(ConfigSection):
     1, or by `expected-batch`."""
     expected_batch: Count | None = None
     """Instead of `sampling-rate`: mean number of records in a round."""
-    sampling: Annotated[str, AfterValidator(_sampling), _SamplingNameSchema] | None = None
+    sampling: Annotated[str, AfterValidator(_sampling), NamesInSchema(lambda: PARTICIPATIONS)] | None = None
     """Rule that decides who takes part in a round; left out, by the other settings: everybody where there are none."""
     cohort: Count | None = None
     """Number of clients in a round, in a public order, with `dp-fedavg`; left out, all."""

@@ -14,10 +14,9 @@ from fl_audit.learning.metric_names import WORST_CLIENT
 from fl_audit.privacy.private_selection import selection_text
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT, cut_text
-from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.figure_style import to_png
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
-from fl_audit.report.page import heading_html, html_figure, html_page, joined_html, page_table
+from fl_audit.report.page import Banner, VerdictLook, heading_html, html_figure, html_page, joined_html, page_table
 from fl_audit.runs.sweeps.privacy_utility_plot import utility_name
 from fl_audit.runs.sweeps.sweep import RUNS, SweepResults
 from fl_audit.runs.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies

@@ -5,6 +5,7 @@ together (Papernot and Steinke 2022, see `privacy/private_selection.py`).
 """
 
 import math
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from fl_audit.array_types import finite
 from fl_audit.atomic_files import write_bytes, write_json
 from fl_audit.errors import require
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.metric_names import is_smaller_better, metric_column
+from fl_audit.learning.metric_names import is_smaller_better, metric_column, metric_text, metric_title
 from fl_audit.ordinary_files import read_file
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.accounting import Accountant, account
@@ -27,6 +28,8 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.private_selection import drawn_number, random_count_epsilon
 from fl_audit.privacy.renyi import renyi_divergences
 from fl_audit.report.guarantee_warnings import weak_claim_warning
+from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
+from fl_audit.report.page import Banner, VerdictLook, html_page, page_table
 from fl_audit.run_files import read_json
 from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.engine_names import Engine
@@ -122,15 +125,20 @@ def run_selection(
         require(not (directory / RUNS).exists(), f"--out {directory} holds a sweep: accepted is another directory")
         secret = secret_of(directory)
         _store_question(directory, rule, points, chosen_metric)
-        drawn = drawn_points(points, rule, secret)
+        points_by_name = drawn_points(points, rule, secret)
         trainings = directory / _TRAININGS
         trainings.mkdir(exist_ok=True)
         play_points(
-            {name: plans[point.name] for name, point in drawn.items()}, trainings, ray, progress, _show_nothing, secret
+            {name: plans[point.name] for name, point in points_by_name.items()},
+            trainings,
+            ray,
+            progress,
+            _show_nothing,
+            secret,
         )
-        scores = {name: _score(trainings / name, chosen_metric) for name in drawn}
+        scores = {name: _score(trainings / name, chosen_metric) for name in points_by_name}
         best = best_of(scores, chosen_metric)
-        settings = None if best is None else drawn[best].settings
+        settings = None if best is None else points_by_name[best].settings
         score = None if best is None else finite(scores[best])
         claim, ledger_options = _weakest(claims, rule)
         selection = PrivateSelection(rule, claim, epsilon, chosen_metric, settings, score, ledger_options)
@@ -143,11 +151,11 @@ def drawn_points(points: Sequence[Point], rule: SelectionRule, secret: int) -> d
 
     A point that is drawn twice is trained twice, with another seed. Equal arguments give equal points.
     """
-    asked = repr((str(rule.count), rule.mean, [point.name for point in points]))
-    generator = np.random.default_rng(int.from_bytes(derived_bytes(secret, asked), "big"))
+    seed_text = repr((str(rule.count), rule.mean, [point.name for point in points]))
+    generator = np.random.default_rng(int.from_bytes(derived_bytes(secret, seed_text), "big"))
     number = drawn_number(rule.count, rule.mean, generator)
-    places = generator.integers(len(points), size=number)
-    return {f"{index:06d}": points[place] for index, place in enumerate(places.tolist(), 1)}
+    point_indices = generator.integers(len(points), size=number)
+    return {f"{index:06d}": points[point_index] for index, point_index in enumerate(point_indices.tolist(), 1)}
 
 
 def best_of(scores: dict[str, float], metric: str) -> str | None:
@@ -254,3 +262,67 @@ def _publish(selection: PrivateSelection, directory: Path, best: Path | None) ->
     if best is not None:
         write_bytes(selected / MODEL, read_file(best / MODEL))
         write_bytes(selected / "configuration.json", read_file(best / "public" / "configuration.json"))
+
+
+PUBLISH = (
+    f"All files in {SELECTED} may be published. Nothing else may: not challenger/, which holds the other trainings, "
+    "not what the terminal showed while they were trained, and not how long that took; each tells how many there were."
+)
+_STEP = "Add the selection to the ledger of these records; a second selection on them spends as much again."
+
+
+def selection_rows(selection: PrivateSelection) -> list[tuple[str, str]]:
+    """Return the names and texts of what a private selection publishes."""
+    claim = selection.claim
+    number = f"drawn in secret, {selection.rule.count} with the mean {selection.rule.mean:,}"
+    return [
+        ("Chosen settings", "none" if selection.settings is None else describe(selection.settings)),
+        (f"Test {metric_title(selection.metric)}", metric_text(selection.metric, selection.score)),
+        ("Number of trainings", number),
+        ("Epsilon of the choice", f"{selection.epsilon:.6g} at delta {claim.delta:g} by rdp"),
+        ("Epsilon of one training", f"{selection.single_epsilon:.6g}, which does not cover the choice"),
+        ("Neighbours", f"by {claim.adjacency} (the unit is a {claim.adjacency.unit})"),
+    ]
+
+
+def ledger_command(selection: PrivateSelection) -> str:
+    """Return the command that adds a private selection to a ledger."""
+    if not selection.ledger_options:
+        return "none: the releases of the trainings differ, so that no one line states them"
+    return f"fl-audit account --ledger FILE {shlex.join(selection.ledger_options)}"
+
+
+def outcome_text(selection: PrivateSelection) -> str:
+    """Return a sentence on what a private selection chose and spends."""
+    if selection.settings is None:
+        return (
+            f"The number of trainings that was drawn is 0, which {selection.rule.count} draws now and then: no model "
+            f"is published, and epsilon {selection.epsilon:.4g} is spent all the same."
+        )
+    return (
+        f"The best of a secret number of private trainings, by {metric_title(selection.metric)} on test records, "
+        f"spends epsilon {selection.epsilon:.4g}, and not the {selection.single_epsilon:.4g} of one training (Papernot "
+        "and Steinke 2022)."
+    )
+
+
+def selection_page(selection: PrivateSelection, title: str) -> str:
+    """Return the HTML page about a private selection, which may be published itself."""
+    return html_page(
+        title=title,
+        heading=title,
+        subtitle=f"Chosen by {metric_title(selection.metric)} on test records, which the guarantee does not cover",
+        opening=PUBLISH,
+        body=page_table(
+            ("What", "Result"), [*selection_rows(selection), ("Line of the ledger", ledger_command(selection))]
+        ),
+        footer=SIMULATION_NOTICE,
+        banner=Banner("Private selection", outcome_text(selection), VerdictLook.NONE),
+        step=_STEP,
+        warning=selection.warning,
+    )
+
+
+def page_path(directory: Path) -> Path:
+    """Return the path of the page in the directory of a private selection."""
+    return directory / SELECTED / "selection.html"

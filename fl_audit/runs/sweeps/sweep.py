@@ -54,7 +54,6 @@ def run_sweep(
     progress: RunsProgress = no_runs_progress,
     title: str = "Privacy-utility landscape",
     engine: Engine = Engine.RAY,
-    by_guarantee: bool = True,
 ) -> SweepResults:
     """Run the unfinished points of a sweep, write the results of all points, and return these results.
 
@@ -86,11 +85,11 @@ def run_sweep(
             play_points(plans, directory / RUNS, ray, progress, write_models, secret_of(directory))
         except FederationError:
             if finished := [point for point in points if (directory / RUNS / point.name).is_dir()]:
-                _found(finished, directory, utility, title, by_guarantee)
+                _store_results(finished, directory, utility, title)
             raise
         write_models()
         cost = selection_cost_of([plan.guarantee for plan in plans.values()])
-        return replace(_found(points, directory, utility, title, by_guarantee), selection=cost)
+        return replace(_store_results(points, directory, utility, title), selection=cost)
 
 
 def plans_of(points: Sequence[Point], utility: str | None) -> dict[str, RunPlan]:
@@ -121,8 +120,10 @@ def _require_utility(plan: RunPlan, utility: str | None) -> None:
     known_metrics = [str(metric) for metric in dict.fromkeys((*plan.metrics, *always)) if not is_smaller_better(metric)]
     accepted = ", ".join(known_metrics)
     is_known = utility is None or utility in known_metrics
-    more = "those of training.metrics of which more is better"
-    require(is_known, f"utility is {utility}: accepted for {plan.config.data.name} are {accepted}, and {more}")
+    accepted_metrics = "those of training.metrics of which more is better"
+    require(
+        is_known, f"utility is {utility}: accepted for {plan.config.data.name} are {accepted}, and {accepted_metrics}"
+    )
 
 
 @contextmanager
@@ -150,10 +151,9 @@ def secret_of(directory: Path) -> int:
         raise InputError(f"{path} is damaged: remove it to have new points draw seeds of another secret") from None
 
 
-def _found(
-    points: Sequence[Point], directory: Path, utility: str | None, title: str, by_guarantee: bool
-) -> SweepResults:
-    results = results_of(points, directory / RUNS, utility, title, by_guarantee)
+def _store_results(points: Sequence[Point], directory: Path, utility: str | None, title: str) -> SweepResults:
+    """Write the table and the figure of a sweep, and return its results."""
+    results = results_of(points, directory / RUNS, utility, title)
     with atomic_file(directory / "points.csv") as file:
         results.points.to_csv(file, index=False)
     write_bytes(directory / "landscape.png", to_png(results.figure))
@@ -161,9 +161,12 @@ def _found(
 
 
 def results_of(
-    points: Sequence[Point], runs: Path, utility: str | None, title: str, by_guarantee: bool
+    points: Sequence[Point], runs: Path, utility: str | None, title: str, by_guarantee: bool = True
 ) -> SweepResults:
-    """Return the results of points whose finished runs lie in the directory `runs`."""
+    """Return the results of points whose finished runs lie in the directory `runs`.
+
+    `by_guarantee`: Otherwise the landscape is that of utility against Epsilon*.
+    """
     models = models_table(points, runs)
     chosen = choose_utility(models, utility)
     table = points_table(models, points, chosen, by_guarantee)

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.trial_models import template_of
 from fl_audit.app_audits.launchers.isolated_strategy_audit import system_and_claim
-from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
+from fl_audit.app_audits.trial_options import StrategyOptions
 from fl_audit.errors import InputError
 
 WEIGHT = np.arange(6, dtype=np.float32).reshape(2, 3)

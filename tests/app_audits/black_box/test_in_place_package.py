@@ -5,10 +5,11 @@ import statistics
 import subprocess
 import sys
 import tomllib
-import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.builders.wheels import unpacked_wheel
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("small package")
@@ -64,13 +65,7 @@ def test_a_client_loads_about_as_fast_as_flower() -> None:
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("package")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
-    subprocess.run(command, cwd=ROOT / "packaging" / "in-place", capture_output=True, check=True)
-    (wheel,) = place.glob("fl_audit_in_place-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(place / "site-packages")
-    return place / "site-packages"
+    return unpacked_wheel(ROOT / "packaging" / "in-place", tmp_path_factory.mktemp("package"))
 
 
 @pytest.mark.long

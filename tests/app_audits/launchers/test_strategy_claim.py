@@ -11,7 +11,7 @@ from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.launchers.isolated_strategy_audit import system_and_claim
-from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
+from fl_audit.app_audits.trial_options import StrategyOptions
 from fl_audit.errors import InputError
 from tests.builders.strategies import central_noise
 

@@ -114,12 +114,7 @@ def restart_node(made: LocalFlowerFederation, one: int, seconds: float = 180.0) 
     """Start a killed SuperNode until it is let in.
 
     For a minute after its last sign of life the SuperLink takes a node for present, and turns away a second one with
-    the same key, which ends with an error.
-
-    Raises
-    ------
-    AssertionError
-        If it is not let in for so many seconds.
+    the same key, which ends with an error. It fails if the node is not let in for so many seconds.
     """
     log, end = made.place / f"node-{one}.log", time.monotonic() + seconds
     while time.monotonic() < end:

@@ -8,7 +8,7 @@ from fl_audit.app_audits.local_training.assessment import assess
 from fl_audit.app_audits.local_training.patches import recorded
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, RecordedTraining, ReplayPlan
+from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, RecordedTraining
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
@@ -58,7 +58,7 @@ def test_a_record_of_own_clients_moves_a_sum_by_the_clipping_norm_at_most() -> N
     leader = Recorder(kept_steps=5)
     longer, _ = _round(1, 0, None, leader)
     record = longer.batches[0].indices[0]
-    shorter, _ = _round(1, 0, None, Recorder(5, ReplayPlan(leader.track, None)), without=record)
+    shorter, _ = _round(1, 0, None, Recorder(5, leader.track), without=record)
     moved = []
     for one, two in zip(longer.noised, shorter.noised, strict=True):
         assert one.total is not None

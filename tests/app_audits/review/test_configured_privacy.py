@@ -6,14 +6,11 @@ import pytest
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from fl_audit.app_audits.black_box.scenarios import BY_NAME
-from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.app_audits.review.claims import stated_by
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.privacy_mentions import weaker_than_configured
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review
-from fl_audit.app_audits.review.scenario_groups import SideChannel
+from fl_audit.app_audits.trial_options import ReviewOptions
 from tests.app_audits.review.apps import CLIENT, with_strategy, write_app
 
 WRAPPED = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.25, 1.0, 10)
@@ -47,14 +44,9 @@ def test_the_epsilon_of_a_modifier_is_compared_with_the_configured_one() -> None
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("small_working_directory", "searched_as_before")
+@pytest.mark.usefixtures("small_working_directory", "searched_as_before", "plainest_scenario_only")
 @pytest.mark.parametrize("divisor", [4, 1])
-def test_a_review_says_whose_number_is_weaker(tmp_path: Path, divisor: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
-    for name in ("_FEWER", "_FEWEST"):
-        monkeypatch.setattr(f"fl_audit.app_audits.review.plan.{name}", small)
-    monkeypatch.setattr("fl_audit.app_audits.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])
-    monkeypatch.setattr("fl_audit.app_audits.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
+def test_a_review_says_whose_number_is_weaker(tmp_path: Path, divisor: int) -> None:
     noise = f'context.run_config["noise-multiplier"] / {divisor}'
     server = with_strategy(
         f"DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0, min_available_nodes=4), {noise}, "

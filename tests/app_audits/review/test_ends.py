@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from fl_audit.app_audits.launchers.isolated_process import ProcessResult, run_isolated
-from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions, audit_in_subprocess
+from fl_audit.app_audits.launchers.strategy_audit_launcher import audit_in_subprocess
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
+from fl_audit.app_audits.trial_options import StrategyOptions
 from tests.app_audits.review.apps import with_strategy, write_app
 from tests.builders.commands import SECONDS_TO_BEGIN, StartedCommand
 

@@ -10,9 +10,9 @@ from fl_audit.app_audits.launchers import review_launcher
 from fl_audit.app_audits.launchers.isolated_process import ProcessResult
 from fl_audit.app_audits.launchers.review_launcher import reviewed, start_limit
 from fl_audit.app_audits.review.fresh_starts import StartTrace, compared_starts, repeated_noise, trace_of_clients
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import trace_start
 from fl_audit.app_audits.review.reviewed_app import read_reviewed_app
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.generator_states import seed_generators, spared_generators
 from tests.app_audits.review.apps import CLIENT, write_app
 

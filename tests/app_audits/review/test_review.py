@@ -34,7 +34,6 @@ from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
 from fl_audit.app_audits.review.client_counts import count_asked_clients, nodes_of, too_few_clients
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.plan import plan_of, relevant_scenarios, smallest_budget
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
@@ -43,6 +42,7 @@ from fl_audit.app_audits.review.reviewed_app import reviewed_claim
 from fl_audit.app_audits.review.scenario_groups import SideChannel
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.app_audits.review.virtual_clients import VirtualClientGrid
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.cli.main import app as command
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
@@ -299,7 +299,7 @@ def test_an_epsilon_of_the_training_is_not_supported_by_trials_of_three_rounds(
 ) -> None:
     """By the curve of Gaussian noise, mu = 10 / 2 has epsilon 33.1 at delta 1e-5."""
     caught = SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[])
-    stated = reviewed_claim(cast(CapturedStrategy, caught), ReviewOptions(epsilon=epsilon), rounds=1)
+    stated = reviewed_claim(cast(CapturedStrategy, caught), ReviewOptions(epsilon=epsilon))
     doubt = training_doubt(stated, rounds, 3)
     assert said in doubt
     assert (doubt == "") is (said == "")
@@ -325,7 +325,7 @@ def test_a_reviewers_multiplier_is_read_over_what_it_says() -> None:
     caught = cast(CapturedStrategy, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
     for over, mu in (("sensitivity", 0.5), ("clipping-norm", 1.0)):
         wishes = ReviewOptions(noise_multiplier=2.0, noise_over=over, adjacency="replace-client")
-        claim = reviewed_claim(caught, wishes, rounds=1).claim
+        claim = reviewed_claim(caught, wishes).claim
         assert claim is not None
         assert claim.mu == mu
 
@@ -339,7 +339,7 @@ def test_noise_of_a_wrapper_tells_twice_as_much_of_a_client_that_is_replaced(
     """Flower's noise is that of an update which is added or removed, for whichever relation a reviewer asks."""
     strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10)
     caught = cast(CapturedStrategy, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
-    stated = reviewed_claim(caught, ReviewOptions(epsilon=34.0, adjacency=relation), rounds=1)
+    stated = reviewed_claim(caught, ReviewOptions(epsilon=34.0, adjacency=relation))
     assert stated.mu == mu
     assert (training_doubt(stated, 100, 3) == "") is (relation is not Adjacency.REPLACE_CLIENT)
 

@@ -29,13 +29,13 @@ from fl_audit.app_audits.claim_audit.trial_results import findings
 from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review import client_mods
 from fl_audit.app_audits.review.claims import StatedAppClaim
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.plan import probed
 from fl_audit.app_audits.review.privacy_mentions import find_record_privacy_mentions, mentions_phrase, of_settings
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
 from fl_audit.app_audits.review.review_result import ReviewResult, server_verdict
 from fl_audit.app_audits.review.scenario_groups import SideChannel, side_channel_results
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.verdict.verdict import Verdict

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.review.apps import caught

@@ -12,18 +12,16 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.app_audits.audit_results import review_result
-from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialBudget
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.privacy_mentions import find_record_privacy_mentions, named_in
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
 from fl_audit.app_audits.review.review_result import ReviewResult, mentions_and_unseen, server_verdict
-from fl_audit.app_audits.review.scenario_groups import SideChannel
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
 from fl_audit.user_modules import collision_words
 from fl_audit.verdict.verdict import Verdict
@@ -170,14 +168,8 @@ def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Ver
 
 
 @pytest.mark.long
-def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
-    for name in ("_FEWER", "_FEWEST"):
-        monkeypatch.setattr(f"fl_audit.app_audits.review.plan.{name}", small)
-    monkeypatch.setattr("fl_audit.app_audits.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])
-    monkeypatch.setattr("fl_audit.app_audits.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
+@pytest.mark.usefixtures("plainest_scenario_only")
+def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(tmp_path: Path) -> None:
     client = f"{LOCAL}\nraise OSError('no data here')\n"
     kept = list[ReviewResult]()
     wishes = ReviewOptions(processes=1, seconds=100, rounds=1, clients=4, is_quick=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fl_audit.app_audits.launchers.review_launcher import reviewed
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.reviewed_app import read_reviewed_app
+from fl_audit.app_audits.trial_options import ReviewOptions
 from tests.app_audits.review.apps import with_strategy, write_app
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import found_in, headline, report_lines_of_review
 from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of, split
+from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.review.apps import CLIENT, with_strategy, write_app
 

@@ -115,16 +115,8 @@ def main(grid, context):
 def write_text_app(directory: Path, name: str, strategy: str, sends_positions: bool = True) -> Path:
     """Write the app with a strategy, and return its directory.
 
-    Parameters
-    ----------
-    directory
-        The directory.
-    name
-        Name of the app's package, another one in every test.
-    strategy
-        Code of the strategy.
-    sends_positions
-        Whether the buffer of positions, whole numbers, is part of the state that server and clients exchange.
+    `name` is the app's package, another one in every test. With `sends_positions` the buffer of positions, whole
+    numbers, is part of the state that server and clients exchange.
     """
     write_app(directory, name, _SERVER.format(name=name, strategy=strategy), _CLIENT.format(name=name))
     (directory / name / "task.py").write_text(dedent(_TASK.replace("{is_sent}", str(sends_positions))))

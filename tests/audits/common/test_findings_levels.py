@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, _size
 from fl_audit.audits.common.sections_guarantee import person_text
+from fl_audit.audits.common.sections_privacy_units import PrivacyUnitsFinding, _size
 from fl_audit.experiments.studies.study_runs import results_of_run
-from fl_audit.federation.group_sizes import GroupSizes
+from fl_audit.federation.finished_run import GroupSizes
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config

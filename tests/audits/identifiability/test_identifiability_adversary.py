@@ -16,9 +16,9 @@ from fl_audit.data.partition import PartitionScheme
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.observed_rounds import InsiderView, ObservedRound
+from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.record_tensors import Examples
-from fl_audit.learning.grouped_records import GroupedRecords
+from fl_audit.learning.microbatching import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
@@ -26,6 +26,7 @@ from fl_audit.learning.stacked_model import ClippedSums
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.threat_model import InsiderView
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from tests.learning.gradient_truth import clip_and_sum, example_gradients
 

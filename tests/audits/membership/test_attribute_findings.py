@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.special import ndtr
 
-from fl_audit.audits.membership.findings_attribute_inference import (
+from fl_audit.audits.membership.sections_attribute_inference import (
     GUESSED,
     GUESSERS,
     TRUTH,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from fl_audit.audits.membership.attacks.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
-from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
+from fl_audit.audits.membership.shadow_sums import ShadowForm, require_shadows_of_all
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 
@@ -50,20 +50,20 @@ def by_loops(phi: Array, is_in: NDArray[np.bool_], online: bool, shared: bool, s
 
 
 @pytest.mark.few_cases(5)
-@pytest.mark.parametrize("form", LiraForm)
+@pytest.mark.parametrize("form", ShadowForm)
 @pytest.mark.parametrize("spread", LiraSpread)
 @pytest.mark.parametrize("named", [False, True])
-def test_it_is_the_algorithm_of_the_paper(form: LiraForm, spread: LiraSpread, named: bool) -> None:
+def test_it_is_the_algorithm_of_the_paper(form: ShadowForm, spread: LiraSpread, named: bool) -> None:
     phi, is_in = federation(2, 16, 5)
     shadows = np.arange(16) < 12 if named else np.ones(16, dtype=np.bool_)
     found = lira_scores(phi, TargetMembership(is_in), form, spread, shadows if named else None)
-    expected = by_loops(phi, is_in, form is LiraForm.ONLINE, spread is LiraSpread.SHARED, shadows)
+    expected = by_loops(phi, is_in, form is ShadowForm.ONLINE, spread is LiraSpread.SHARED, shadows)
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def test_the_offline_score_orders_as_the_one_sided_test_of_the_paper() -> None:
     phi, is_in = federation(5, 16, 5)
-    found = lira_scores(phi, TargetMembership(is_in), LiraForm.OFFLINE)
+    found = lira_scores(phi, TargetMembership(is_in), ShadowForm.OFFLINE)
     for w in range(16):
         out = [phi[(np.arange(16) != w) & ~is_in[:, t], t] for t in range(5)]
         tests = [1 - norm.sf(phi[w, t], x.mean(), x.std()) for t, x in enumerate(out)]
@@ -91,7 +91,7 @@ def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> No
     other = is_in.copy()
     other[trial] ^= draw.random(4) < 0.5
     phi = draw.normal(size=(9, 4))
-    for form in LiraForm:
+    for form in ShadowForm:
         before, after = (lira_scores(phi, TargetMembership(coins), form)[trial] for coins in (is_in, other))
         assert before == pytest.approx(after, rel=1e-8, abs=1e-8)
 
@@ -106,7 +106,7 @@ def test_increasing_affine_maps_of_confidences_change_nothing(seed: int, scale: 
 
 def test_equal_confidences_tell_nothing_not_even_by_rounding() -> None:
     is_in = federation(4, 10, 6)[1]
-    for form in LiraForm:
+    for form in ShadowForm:
         assert np.ptp(lira_scores(np.full((10, 6), 0.1), TargetMembership(is_in), form)) == 0
 
 
@@ -118,7 +118,7 @@ def test_too_few_shadow_trials_are_refused_with_their_number() -> None:
         lira_scores(np.zeros((4, 2)), TargetMembership(is_in), spread=LiraSpread.SHARED)
     coins, only = TargetMembership(np.array([[True], [False], [True]])), np.array([False, True, True])
     with pytest.raises(InputError, match=r"trial 1 has 0 .*target 0 out: .* 1\b"):
-        lira_scores(np.zeros((3, 1)), coins, LiraForm.OFFLINE, LiraSpread.SHARED, only)
+        lira_scores(np.zeros((3, 1)), coins, ShadowForm.OFFLINE, LiraSpread.SHARED, only)
     with pytest.raises(InputError, match="confidences contain NaN"):
         lira_scores(np.full((4, 2), np.nan), TargetMembership(is_in))
     with pytest.raises(InputError, match=r"bool \(4,\)"):

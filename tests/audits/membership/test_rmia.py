@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fl_audit.audits.membership.attacks.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.attacks.rmia import RmiaSettings, rmia_scores
+from fl_audit.audits.membership.shadow_sums import ShadowForm
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 
@@ -29,7 +30,7 @@ def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_], rule: RmiaSett
     scores = np.zeros_like(own)
     for w in range(trials):
         rest = np.arange(trials) != w
-        offline = rule.form is RmiaForm.OFFLINE
+        offline = rule.form is ShadowForm.OFFLINE
         common = z[rest].mean(axis=0)
         ratio_z = z[w] / ((1 + a) / 2 * common + (1 - a) / 2 if offline else common)
         for t in range(targets):
@@ -39,9 +40,9 @@ def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_], rule: RmiaSett
     return scores
 
 
-@pytest.mark.parametrize("form", RmiaForm)
+@pytest.mark.parametrize("form", ShadowForm)
 @pytest.mark.parametrize(("gamma", "slope"), [(1.0, 0.3), (2.0, 0.0), (1.2, 1.0)])
-def test_it_is_the_authors_computation(form: RmiaForm, gamma: float, slope: float) -> None:
+def test_it_is_the_authors_computation(form: ShadowForm, gamma: float, slope: float) -> None:
     own, others, is_in = federation(1)
     rule = RmiaSettings(form, gamma, slope)
     assert rmia_scores(own, others, TargetMembership(is_in), rule) == pytest.approx(by_loops(own, others, is_in, rule))
@@ -52,7 +53,7 @@ def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> No
     own, others, is_in = federation(seed)
     flipped = is_in.copy()
     flipped[trial] ^= True
-    for form in RmiaForm:
+    for form in ShadowForm:
         before, after = (
             rmia_scores(own, others, TargetMembership(m), RmiaSettings(form))[trial] for m in (is_in, flipped)
         )

@@ -13,9 +13,16 @@ from sklearn.metrics import roc_auc_score
 
 from fl_audit.audits.membership import white_box
 from fl_audit.audits.membership.roc_metrics import membership_rates
-from fl_audit.audits.membership.white_box import _label_log_odds, _learnt_log_odds, known_halves, white_box_scores
+from fl_audit.audits.membership.white_box import (
+    AttackNetworks,
+    WhiteBoxFeatureGroup,
+    WhiteBoxSettings,
+    _label_log_odds,
+    _learnt_log_odds,
+    known_halves,
+    white_box_scores,
+)
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
-from fl_audit.audits.membership.white_box_networks import AttackNetworks, WhiteBoxFeatureGroup, WhiteBoxSettings
 from fl_audit.audits.membership.yeom_attack import loss_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership

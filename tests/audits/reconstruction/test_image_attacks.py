@@ -22,8 +22,8 @@ from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.optimizer_enums import LocalOptimizer
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.learning.training_enums import LocalOptimizer
 
 SHAPE, CLASSES = (1, 10, 10), 4
 

@@ -17,7 +17,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.audits.membership.attacks import shadow
-from fl_audit.experiments.papers import reproduce, run_scheduling, runner
+from fl_audit.experiments.papers import reproduce, runner
 from fl_audit.experiments.papers.bernau2019 import membership_runs
 from fl_audit.experiments.papers.bernau2019.adversary_comparison_figure import adversaries_figure
 from fl_audit.experiments.papers.bernau2019.attacked_models import (
@@ -365,7 +365,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(membership_runs, "BASE", {**membership_runs.BASE, "audit.attacks": ["loss", "shadow"]})
     monkeypatch.setattr(shadow, "_EPOCHS", 2)
-    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)
+    monkeypatch.setattr(runner, "parallel_runs", lambda: 1)
 
 
 @pytest.mark.long

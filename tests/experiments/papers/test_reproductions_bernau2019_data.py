@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import entropy
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.data_paths import locate_any
+from fl_audit.data.data_files import locate_any
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import select_records
 from fl_audit.errors import InputError

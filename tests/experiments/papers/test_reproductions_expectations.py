@@ -14,8 +14,7 @@ from fl_audit.experiments.papers.bernau2021.advantage_and_belief import (
     _z_against,
     _z_between,
 )
-from fl_audit.experiments.papers.bernau2021.closed_form_claims import _largest_exceedance
-from fl_audit.experiments.papers.bernau2021.closed_forms import printed_columns, table_3
+from fl_audit.experiments.papers.bernau2021.closed_forms import _largest_exceedance, printed_columns, table_3
 from fl_audit.experiments.papers.bernau2021.epsilon_audit_figures import _median_of_largest
 from fl_audit.experiments.papers.bernau2021.insider_runs import ADULT, MNIST, PRINTED, PURCHASE, main_runs
 from fl_audit.experiments.papers.bernau2021.noisy_query import NoisyQuery, _simulate, figure_1, figure_2, figure_3

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from scipy import stats
 
-from fl_audit.experiments.papers import run_scheduling, runner
+from fl_audit.experiments.papers import runner
 from fl_audit.experiments.papers.claims import ClaimVerdict
 from fl_audit.experiments.papers.negoescu2023 import mixture_fits
 from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
@@ -181,7 +181,7 @@ TINY_MANY = replace(
 def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixture_fits, "SIZES", {ComputeExtent.FULL: (100,)})
     monkeypatch.setattr(mixture_fits, "COMPONENTS", {ComputeExtent.FULL: (1, 2)})
-    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)
+    monkeypatch.setattr(runner, "parallel_runs", lambda: 1)
     candidates = {PURCHASE.study: ((PURCHASE,), (TINY_MANY,)), ADULT.study: ((TINY_ADULT,),)}
     told: list[str] = []
     options = ReproductionOptions(tmp_path, data_dir=tmp_path, announce=told.append)

@@ -197,7 +197,7 @@ def test_claims_are_those_of_their_own_paper_and_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["bernau2019.claim_premises", "bernau2021.closed_form_claims", "negoescu2023.epsilon_star_runs"]
+    "module", ["bernau2019.claim_premises", "bernau2021.closed_forms", "negoescu2023.epsilon_star_runs"]
 )
 def test_each_claim_of_the_text_is_in_the_published_table_and_no_other(module: str) -> None:
     claims = import_module(f"fl_audit.experiments.papers.{module}").CLAIMS

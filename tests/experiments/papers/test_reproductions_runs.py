@@ -12,16 +12,15 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.papers import reproduce, run_scheduling, runner, shared_neighbours
+from fl_audit.experiments.papers import reproduce, runner
 from fl_audit.experiments.papers.bernau2021 import attack_cost_scaling, paper
 from fl_audit.experiments.papers.bernau2021.advantage_and_belief import ADVANTAGE
-from fl_audit.experiments.papers.bernau2021.insider_results import claimed_mu, labels_of, mu_of_trials
-from fl_audit.experiments.papers.bernau2021.insider_runs import ADULT, insider_run
+from fl_audit.experiments.papers.bernau2021.insider_runs import ADULT, claimed_mu, insider_run, labels_of, mu_of_trials
 from fl_audit.experiments.papers.item_results import COLUMNS
 from fl_audit.experiments.papers.papers import ComputeExtent, PaperDataset, ReproductionOptions
 from fl_audit.experiments.papers.reproduce import PAPERS, chosen_items
 from fl_audit.experiments.papers.reproduction_names import ITEMS, item_names
-from fl_audit.experiments.papers.run_scheduling import play
+from fl_audit.experiments.papers.runner import play
 from fl_audit.experiments.papers.statistics import predicted_advantage
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
@@ -51,7 +50,7 @@ OTHER = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD, 0.75
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)  # processes of their own take seconds to begin
+    monkeypatch.setattr(runner, "parallel_runs", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(runner, "find_data", lambda *_: ((_FULL,), ("Adult is small",)))
 
 
@@ -191,12 +190,12 @@ def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = LS_B.config()
-    pair = shared_neighbours.shared_pair(config)
+    pair = runner.shared_pair(config)
     assert plan_run(config).federation.pair == pair
     found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
-    monkeypatch.setattr(shared_neighbours, "_ranked", None)
+    monkeypatch.setattr(runner, "_ranked", None)
     known = [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]
-    assert shared_neighbours.shared_pair(OTHER.config(), known) == pair
+    assert runner.shared_pair(OTHER.config(), known) == pair
     assert len(labels_of(found)) == 2
 
 

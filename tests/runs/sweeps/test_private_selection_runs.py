@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.array_files import read_tensors
 from fl_audit.atomic_files import write_json
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
@@ -28,11 +29,11 @@ from fl_audit.runs.sweeps.selection import (
     SelectionRule,
     best_of,
     drawn_points,
+    outcome_text,
     run_selection,
+    selection_page,
 )
-from fl_audit.runs.sweeps.selection_page import outcome_text, selection_page
 from fl_audit.runs.sweeps.sweep import run_sweep
-from fl_audit.tensor_files import read_tensors
 from tests.builders.settings import small_settings
 
 VALUES = small_settings(

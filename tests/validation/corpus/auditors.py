@@ -46,14 +46,7 @@ Auditor = Callable[[Case, int, np.random.Generator], Finding | None]
 def black_box(case: Case, trials: int, generator: np.random.Generator) -> Finding:
     """Judge a case as `fl-audit strategy` judges trials: two fifths look for a distinguisher, the others try it.
 
-    Parameters
-    ----------
-    case
-        The case that is played.
-    trials
-        Number of trials, at least 100.
-    generator
-        Generator of the trials.
+    There must be at least 100 trials.
     """
     pilot = max(2, 2 * trials // (5 * CHUNK)) * CHUNK
     fresh = (trials - pilot) // CHUNK * CHUNK
@@ -102,11 +95,6 @@ def conformance(case: Case, _trials: int, _generator: np.random.Generator) -> Fi
     """Judge a training as `fl-audit training` does: it runs twice, and what it does is held against what it says.
 
     Its epsilon is the one that the recorded steps give, and no bound from trials.
-
-    Parameters
-    ----------
-    case
-        What is looked into.
     """
     if case.training is None:
         return None
@@ -127,17 +115,7 @@ _OPTIONS, _NO_EPSILON = TrainingAuditOptions(1, 2), 1e6
 
 
 def baseline(case: Case, trials: int, generator: np.random.Generator) -> Finding:
-    """Take the threshold that does best on one half of the held-out scores, and bound epsilon on the other half.
-
-    Parameters
-    ----------
-    case
-        The case that is played.
-    trials
-        Number of trials.
-    generator
-        Generator of the trials.
-    """
+    """Take the threshold that does best on one half of the held-out scores, and bound epsilon on the other half."""
     scores = scores_of(case, trials, generator)
     one, zero = scores.present, scores.absent
     thresholds = np.unique(np.concatenate([one[::2], zero[::2]]))
@@ -162,17 +140,7 @@ def _bound(one: Floats, zero: Floats, threshold: float, side: bool, delta: float
 
 
 def jax_privacy(case: Case, trials: int, generator: np.random.Generator) -> Finding:
-    """Bound epsilon by `CanaryScoreAuditor.epsilon_clopper_pearson` of jax-privacy, over all thresholds.
-
-    Parameters
-    ----------
-    case
-        The case that is played.
-    trials
-        Number of trials.
-    generator
-        Generator of the trials.
-    """
+    """Bound epsilon by `CanaryScoreAuditor.epsilon_clopper_pearson` of jax-privacy, over all thresholds."""
     made = _installed("jax_privacy.auditing", "jax-privacy").CanaryScoreAuditor
 
     def bound(scores: Scores, delta: float, level: float) -> float:
@@ -182,17 +150,7 @@ def jax_privacy(case: Case, trials: int, generator: np.random.Generator) -> Find
 
 
 def privacy_estimates(case: Case, trials: int, generator: np.random.Generator) -> Finding:
-    """Bound epsilon by `compute_eps_lo` of privacy-estimates, from guesses at the threshold of most right ones.
-
-    Parameters
-    ----------
-    case
-        The case that is played.
-    trials
-        Number of trials.
-    generator
-        Generator of the trials.
-    """
+    """Bound epsilon by `compute_eps_lo` of privacy-estimates, from guesses at the threshold of most right ones."""
     package = _installed("privacy_estimates", "privacy-estimates")
 
     def bound(scores: Scores, delta: float, level: float) -> float:

@@ -96,19 +96,7 @@ class Case:
 def played(case: Case, trials: int, generator: np.random.Generator) -> tuple[Floats, NDArray[np.bool_]]:
     """Play trials, of which every second one has the target.
 
-    Parameters
-    ----------
-    case
-        The case that is played.
-    trials
-        Number of trials.
-    generator
-        Generator of the trials.
-
-    Returns
-    -------
-    tuple
-        What was released, (trials, size), and whether the target took part, (trials,).
+    It returns the releases, (trials, size), and whether the target took part, (trials,).
     """
     present = np.arange(trials) % 2 == 0
     return np.stack([case.play(generator, bool(side)) for side in present]), present
@@ -117,12 +105,7 @@ def played(case: Case, trials: int, generator: np.random.Generator) -> tuple[Flo
 class Store:
     """Plays the trials of a case once for several auditors: each of them sees the same ones, in the same order.
 
-    Parameters
-    ----------
-    case
-        The case that is played.
-    generator
-        Generator of the trials, in place of those of the auditors.
+    `generator` takes the place of those of the auditors.
     """
 
     def __init__(self, case: Case, generator: np.random.Generator) -> None:

@@ -14,34 +14,16 @@ _FAMILIES: dict[str, tuple[Callable[[], list[str]], Callable[[str], Case]]] = {
 
 
 def names(only: str = "") -> list[str]:
-    """Return the names of all cases that hold some text.
-
-    Parameters
-    ----------
-    only
-        The text; empty for all.
-    """
+    """Return the names of all cases that hold some text."""
     return [name for of_family, _ in _FAMILIES.values() for name in of_family() if only in name]
 
 
 def case(name: str) -> Case:
-    """Return a case by its name.
-
-    Parameters
-    ----------
-    name
-        One of `names()`.
-    """
+    """Return a case by its name."""
     _, made = _FAMILIES[name.split("/", maxsplit=1)[0]]
     return made(name)
 
 
 def cases(only: str = "") -> Iterator[Case]:
-    """Give all cases whose names hold some text.
-
-    Parameters
-    ----------
-    only
-        The text; empty for all.
-    """
+    """Give all cases whose names hold some text."""
     return map(case, names(only))

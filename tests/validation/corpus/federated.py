@@ -78,18 +78,7 @@ def twin_of(faulty: FaultyMechanism) -> str:
 
 
 def case(name: str) -> Case:
-    """Return a case by its name.
-
-    Parameters
-    ----------
-    name
-        One of `names()`.
-
-    Raises
-    ------
-    KeyError
-        If there is none of this name.
-    """
+    """Return a case by its name."""
     for faulty in FAULTY_MECHANISMS:
         if name == f"{FAMILY}/{faulty.name}":
             return _case(name, faulty, faulty.system, _truth_of_faulty(faulty), faulty.wrong, twin_of(faulty))
@@ -114,12 +103,7 @@ def _truth_of_honest(honest: HonestMechanism) -> float:
 def claim_of(stated: StatedClaim, covers_low_bits: bool = False) -> Claim:
     """Return a claim of the catalogue as one of the corpus.
 
-    Parameters
-    ----------
-    stated
-        The claim.
-    covers_low_bits
-        Whether the claim covers the rounding of floating-point numbers as well.
+    `covers_low_bits` says whether the claim covers the rounding of floating-point numbers as well.
     """
     epsilon = stated.epsilon if stated.mu is None else gaussian(stated.mu, DELTA)
     assert epsilon is not None

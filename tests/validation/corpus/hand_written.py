@@ -52,13 +52,7 @@ def names() -> list[str]:
 
 
 def case(name: str) -> Case:
-    """Return a case by its name.
-
-    Parameters
-    ----------
-    name
-        One of `names()`.
-    """
+    """Return a case by its name."""
     broken, epsilon = _broken().get(name), sampled(trainings.NOISE, _STEPS, _RATE, trainings.DELTA)
     claim = Claim(
         epsilon, trainings.DELTA, str(Adjacency.ADD_REMOVE_RECORD), 1, limits=((epsilon, trainings.DELTA),)

@@ -150,13 +150,7 @@ def names() -> list[str]:
 
 
 def case(name: str) -> Case:
-    """Return a case by its name.
-
-    Parameters
-    ----------
-    name
-        One of `names()`.
-    """
+    """Return a case by its name."""
     if name == HONEST:
         return _case(name, Breach("none", ()), gaussian(1.0, DELTA))
     breach = next(one for one in BREACHES if _label(one.name) == name)

@@ -28,14 +28,7 @@ class Scores(NamedTuple):
 def scores_of(case: Case, trials: int, generator: np.random.Generator) -> Scores:
     """Play trials and score them.
 
-    Parameters
-    ----------
-    case
-        The case that is played.
-    trials
-        Number of trials, at least 16.
-    generator
-        Generator of the trials.
+    There must be at least 16 trials.
     """
     released, present = played(case, trials, generator)
     # Sides alternate, so each block has both.

@@ -29,17 +29,7 @@ class Row(NamedTuple):
 
 
 def score(case: Case, auditors: dict[str, Auditor], trials: int) -> list[Row]:
-    """Show the trials of a case to auditors, and return what each says of it; all of them see the same trials.
-
-    Parameters
-    ----------
-    case
-        The case.
-    auditors
-        The auditors by name.
-    trials
-        Number of trials that each auditor sees.
-    """
+    """Show the trials of a case to auditors, and return what each says of it; all of them see the same trials."""
     seed, rows = crc32(case.name.encode()), list[Row]()
     store = Store(case, np.random.default_rng(seed))
     true = "" if case.true_epsilon is None else f"{case.true_epsilon:.2f}"
@@ -55,13 +45,7 @@ def score(case: Case, auditors: dict[str, Auditor], trials: int) -> list[Row]:
 
 
 def read(path: Path) -> list[Row]:
-    """Return the rows that a file has of cases as they are in this version of the corpus; none without such a file.
-
-    Parameters
-    ----------
-    path
-        The file of comma-separated values.
-    """
+    """Return the rows that a file has of cases as they are in this version of the corpus; none without such a file."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
@@ -72,12 +56,7 @@ def read(path: Path) -> list[Row]:
 def write(rows: Sequence[Row], path: Path) -> None:
     """Write rows as comma-separated values, and the tables of them as Markdown beside.
 
-    Parameters
-    ----------
-    rows
-        Rows of the tables.
-    path
-        Path of the Markdown file. The values go to the file of the same name that ends in `.csv`.
+    `path` is that of the Markdown file. The values go to the file of the same name that ends in `.csv`.
     """
     with atomic_file(path.with_suffix(".csv")) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -88,26 +67,12 @@ def write(rows: Sequence[Row], path: Path) -> None:
 
 
 def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """Return old rows, of which new ones of the same case and auditor take the place.
-
-    Parameters
-    ----------
-    old
-        Earlier rows.
-    new
-        New rows, which replace earlier ones of the same case and auditor.
-    """
+    """Return old rows, of which new ones of the same case and auditor take the place."""
     return list({(row.case, row.auditor): row for row in (*old, *new)}.values())
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of the table of all auditors, one for every family of cases.
-
-    Parameters
-    ----------
-    rows
-        What was said of all cases.
-    """
+    """Return the lines of the table of all auditors, one for every family of cases."""
     lines = [
         "| cases | trials | auditor | found | in doubt | missed | false alarms |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -129,13 +94,7 @@ def summary(rows: Sequence[Row]) -> list[str]:
 
 
 def by_case(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of the table of all cases, with what each auditor said and certified.
-
-    Parameters
-    ----------
-    rows
-        What was said of all cases.
-    """
+    """Return the lines of the table of all cases, with what each auditor said and certified."""
     auditors = list(dict.fromkeys(row.auditor for row in rows))
     lines = [f"| case | claimed | true | {' | '.join(auditors)} |", f"| --- | --- | --- |{' --- |' * len(auditors)}"]
     said = {(row.case, row.auditor): f"{row.said}, {row.bound}" for row in rows}

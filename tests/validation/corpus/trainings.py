@@ -75,13 +75,7 @@ def names() -> list[str]:
 
 
 def case(name: str) -> Case:
-    """Return a case by its name.
-
-    Parameters
-    ----------
-    name
-        One of `names()`.
-    """
+    """Return a case by its name."""
     pitfall = _faulty().get(name)
     train = partial(_honest()[name] if pitfall is None else PLANTED[pitfall], _EXAMPLE)
     play, wrong = partial(_play, train), "" if pitfall is None else f"The training has the pitfall: {pitfall.value}."

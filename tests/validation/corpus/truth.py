@@ -20,31 +20,14 @@ _GRID = np.linspace(-30.0, 30.0, 60_001)
 
 
 def gaussian(mu: float, delta: float) -> float:
-    """Return the epsilon of a Gaussian release that moves by so many standard deviations.
-
-    Parameters
-    ----------
-    mu
-        Shift of the release over its standard deviation.
-    delta
-        Delta at which epsilon is computed, above 0.
-    """
+    """Return the epsilon of a Gaussian release that moves by so many standard deviations."""
     return gdp_epsilon(delta, mu)
 
 
 def sampled(multiplier: float, rounds: int, rate: float, delta: float) -> float:
     """Return the epsilon of rounds of Gaussian noise on Poisson samples, where a record is added or removed.
 
-    Parameters
-    ----------
-    multiplier
-        Standard deviation of the noise over the sensitivity.
-    rounds
-        Number of rounds.
-    rate
-        Sampling rate.
-    delta
-        Delta at which epsilon is computed, above 0.
+    `multiplier` is the standard deviation of the noise over the sensitivity.
     """
     return PrivacyProfile(gaussian_rounds(multiplier, rounds, rate), Adjacency.ADD_REMOVE_RECORD).epsilon(delta)
 
@@ -52,16 +35,7 @@ def sampled(multiplier: float, rounds: int, rate: float, delta: float) -> float:
 def laplace(scale: float, shift: float, places: int, delta: float) -> float:
     """Return the epsilon of numbers with Laplace noise of which each moves, by dp-accounting.
 
-    Parameters
-    ----------
-    scale
-        Scale of the Laplace noise.
-    shift
-        Shift of each number.
-    places
-        Number of numbers.
-    delta
-        Delta at which epsilon is computed.
+    `shift` is that of each of so many places.
     """
     one = from_laplace_mechanism(scale, sensitivity=shift, value_discretization_interval=1e-4)
     return float(one.self_compose(places).get_epsilon_for_delta(delta))
@@ -70,18 +44,7 @@ def laplace(scale: float, shift: float, places: int, delta: float) -> float:
 def mixed(mu: float, times: float, share: float, delta: float, most: float = 60.0) -> float:
     """Return the epsilon of a Gaussian release whose shift is so many times as large in a share of the trials.
 
-    Parameters
-    ----------
-    mu
-        Usual shift of the release over its standard deviation.
-    times
-        Factor of the larger shift over the usual one.
-    share
-        Share of the trials that have the larger shift.
-    delta
-        Delta at which epsilon is computed.
-    most
-        Upper end of the search for epsilon.
+    `mu` is the usual shift over the standard deviation; `most` is the upper end of the search for epsilon.
     """
     present = (1 - share) * norm.pdf(_GRID - mu / 2) + share * norm.pdf(_GRID - times * mu / 2)
     absent = present[::-1]  # the shifts of the other side are the opposite ones
@@ -96,14 +59,8 @@ def mixed(mu: float, times: float, share: float, delta: float, most: float = 60.
 def correlated(mu: float, covariance: Floats, direction: Floats) -> float:
     """Return the shift over the spread of a release along a direction, if its noise has another covariance.
 
-    Parameters
-    ----------
-    mu
-        Shift over the standard deviation if the noise were independent with variance 1.
-    covariance
-        Covariance of the noise, shape (size, size).
-    direction
-        Direction in which the release moves, shape (size,).
+    `mu` is the shift over the spread if the noise were independent with variance 1; `covariance` has shape (size,
+    size), `direction` (size,).
     """
     unit = direction / np.linalg.norm(direction)
     return mu * math.sqrt(float(unit @ np.linalg.solve(covariance, unit)))
@@ -112,19 +69,8 @@ def correlated(mu: float, covariance: Floats, direction: Floats) -> float:
 def outside(delta: float, share: float, places: int) -> float:
     """Return the epsilon of noise of bounded support: none, where it leaves the other side's support often enough.
 
-    Parameters
-    ----------
-    delta
-        Delta at which epsilon is computed.
-    share
-        Probability with which one number lies where it cannot lie without the target.
-    places
-        Number of numbers.
-
-    Raises
-    ------
-    ValueError
-        If the numbers leave the support too rarely to tell.
+    `share` is the probability with which one of so many numbers lies where it cannot lie without the target.
+    `ValueError` is raised if that is too rare to tell.
     """
     if -math.expm1(places * math.log1p(-share)) <= delta:
         raise ValueError("the supports overlap too much: accepted are mechanisms that hold no epsilon")
@@ -134,11 +80,6 @@ def outside(delta: float, share: float, places: int) -> float:
 def tail(beyond: float, shift: float) -> float:
     """Return the probability that a normal number truncated at -beyond and beyond leaves that range when it is shifted.
 
-    Parameters
-    ----------
-    beyond
-        Bound of the range in standard deviations, above 0.
-    shift
-        Shift in standard deviations, above 0.
+    Both are in standard deviations, above 0.
     """
     return float((ndtr(beyond) - ndtr(beyond - shift)) / (2 * ndtr(beyond) - 1))

@@ -38,17 +38,7 @@ def clipped_batch(gradients: Floats, _round: int, _random: np.random.Generator) 
 
 
 def with_running_mean(gradients: Floats, round: int, random: np.random.Generator) -> LocalReply:
-    """Send the mean over records of a normalisation layer's inputs, here their gradients' entries, beside the rest.
-
-    Parameters
-    ----------
-    gradients
-        Gradients of the records, (records, parameters).
-    round
-        Number of the round.
-    random
-        Generator of the draws.
-    """
+    """Send the mean over records of a normalisation layer's inputs, here their gradients' entries, beside the rest."""
     reply = mean_of_expected(gradients, round, random)
     return LocalReply(reply.update, reply.examples, {RUNNING_MEAN: float(gradients.mean())})
 
@@ -92,14 +82,7 @@ def noise_of_everybody(message: Message) -> np.random.Generator:
 def noising(norm: float, deviation: float, source: Source = own_noise) -> Mod:
     """Return a modifier that clips a client's update, adds Gaussian noise, rounds to the grid, and keeps its metrics.
 
-    Parameters
-    ----------
-    norm
-        The clipping norm.
-    deviation
-        Standard deviation of the noise on the client's update.
-    source
-        Function from which the noise comes.
+    `source` is the function from which the noise comes.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:

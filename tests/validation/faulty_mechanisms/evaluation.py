@@ -74,18 +74,8 @@ def evaluate(
 ) -> EvaluationRow:
     """Audit one mechanism, and return the row of the table.
 
-    Parameters
-    ----------
-    what
-        A faulty or an honest mechanism.
-    budgets
-        Numbers of trials of successive attempts, the last of which is the first that finds something.
-    processes
-        Number of processes that play trials at the same time.
-    seed
-        Seed of the trials.
-    tell
-        Function that receives messages on progress.
+    `budgets` are numbers of trials of successive attempts, the last of which is the first that finds something. `tell`
+    receives messages on progress.
     """
     start, processor, rule = time.monotonic(), _processor_seconds(), rule_of(budgets)
     for budget in budgets:
@@ -143,12 +133,7 @@ def problems(rows: Sequence[tuple[FaultyMechanism | HonestMechanism, EvaluationR
 def read_csv(path: Path, rule: str) -> dict[str, EvaluationRow]:
     """Return the rows of a table that were evaluated by a rule, by name; none if there is no such file.
 
-    Parameters
-    ----------
-    path
-        The file of the table.
-    rule
-        Digest of the rule.
+    `rule` is the digest of the rule.
     """
     if not path.exists():
         return {}
@@ -161,15 +146,7 @@ def read_csv(path: Path, rule: str) -> dict[str, EvaluationRow]:
 
 
 def write_csv(rows: Sequence[EvaluationRow], path: Path) -> None:
-    """Write rows as a table of comma-separated values, whole or not at all.
-
-    Parameters
-    ----------
-    rows
-        Rows of the table.
-    path
-        Path of the file.
-    """
+    """Write rows as a table of comma-separated values, whole or not at all."""
     with atomic_file(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(EvaluationRow)])
         writer.writeheader()
@@ -190,15 +167,7 @@ that finds nothing; in 95 % of such evaluations a claim that holds is not called
 
 
 def page(caught: Mapping[FaultyMechanism, EvaluationRow], honest: Mapping[str, EvaluationRow]) -> str:
-    """Return the page, the most telling faulty mechanism first.
-
-    Parameters
-    ----------
-    caught
-        Result of every faulty mechanism.
-    honest
-        Results of the honest mechanisms, by name.
-    """
+    """Return the page, the most telling faulty mechanism first."""
     ranked = dict(sorted(caught.items(), key=lambda entry: entry[1].allowed_right - entry[1].right))
     sections = (
         f"\n## {faulty.name}\n\n{faulty.wrong}\n\n    python -m tests.validation faulty_mechanisms --only "

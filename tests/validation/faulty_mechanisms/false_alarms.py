@@ -90,10 +90,7 @@ def _counts_table(verdicts: Verdicts, names: Sequence[str]) -> tuple[Table, list
 def main() -> None:
     """Audit, print the counts, and write the verdicts.
 
-    Raises
-    ------
-    InputError
-        If no audit is asked for, or a mechanism is not known.
+    `InputError` is raised if no audit is asked for, or a mechanism is not known.
     """
     parser = parser_of(__doc__)
     parser.add_argument("--audits", type=int, default=200, help="audits of every honest mechanism")

@@ -42,10 +42,7 @@ class HonestMechanism:
 class FaultyMechanism:
     """A mechanism that breaks its claim.
 
-    Raises
-    ------
-    InputError
-        If a sentence is empty.
+    `InputError` is raised if a sentence is empty.
     """
 
     name: str  # by which it is called
@@ -93,26 +90,13 @@ def _of_rounds(rounds: int) -> StatedClaim:
 def system(mechanism: Mechanism, like: AuditedSystem | None = None) -> AuditedSystem:
     """Return a mechanism as a system for trials, with the clients of another system.
 
-    Parameters
-    ----------
-    mechanism
-        The mechanism.
-    like
-        System whose clients are used; None for plain clients.
+    Without another system, clients are plain ones.
     """
     return replace(like or AuditedSystem(mechanism.strategy, clients=CLIENTS), strategy=mechanism.strategy)
 
 
 def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], Strategy]:
-    """Return a factory of Flower's wrapper with clipping on the server around a strategy: noise 1 at norm 1.
-
-    Parameters
-    ----------
-    inner
-        Class of the strategy inside the wrapper.
-    settings
-        Settings of the strategy inside.
-    """
+    """Return a factory of Flower's wrapper with clipping on the server around a strategy: noise 1 at norm 1."""
 
     def made(clients: int) -> Strategy:
         strategy = inner(fraction_evaluate=0.0, **settings)  # type: ignore[arg-type]

@@ -64,11 +64,6 @@ class MechanismStrategy(Strategy):
 
     The secret of its noise comes from Python's global generator, which a black-box audit seeds. Trials can be repeated
     so; a mechanism in use takes its secret from the operating system.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism.
     """
 
     def __init__(self, mechanism: Mechanism) -> None:

@@ -133,13 +133,7 @@ def third_twice(this: ServerRound) -> Floats:
 
 
 def of_all_or_none(this: ServerRound) -> Floats:
-    """Weigh equally, and refuse a round in which a reply, and so its client's share of the noise, is missing.
-
-    Raises
-    ------
-    ValueError
-        If a reply is missing.
-    """
+    """Weigh equally, and refuse a round in which a reply, and so its client's share of the noise, is missing."""
     if len(this.replies) < this.asked:
         raise ValueError(f"{len(this.replies)} of {this.asked} clients replied: accepted are all of them")
     return equal_weights(this)
@@ -227,12 +221,8 @@ def in_half(mean: Floats, noise: Floats) -> Floats:
 def towards_median(rate: float, bit_multiplier: float) -> Callable[[ServerRound, np.random.Generator], float]:
     """Move the norm towards the median of the updates' lengths (Andrew et al. 2021, Algorithm 1).
 
-    Parameters
-    ----------
-    rate
-        Learning rate of the logarithm of the norm.
-    bit_multiplier
-        Standard deviation of the noise on the sum of the bits, over its sensitivity; 0 for none.
+    `rate` is the learning rate of the logarithm of the norm. `bit_multiplier` is the standard deviation of the noise on
+    the sum of the bits, over its sensitivity; 0 for none.
     """
     deviation = bit_multiplier * Adjacency.ADD_REMOVE_CLIENT.sensitivity_of_sum(0.5)
 

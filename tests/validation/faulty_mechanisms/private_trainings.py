@@ -45,15 +45,7 @@ class Example:
     is_named: bool  # whether records are dictionaries
 
     def dataset(self, seed: int = 0, records: int = RECORDS) -> Any:
-        """Return random records.
-
-        Parameters
-        ----------
-        seed
-            Seed of the records.
-        records
-            Number of records.
-        """
+        """Return random records."""
         source = torch.Generator().manual_seed(seed)
         labels = torch.randint(10, (records,), generator=source)
         pictures = torch.randn(records, *self.shape, generator=source)
@@ -66,15 +58,7 @@ class Example:
         return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), *beside, nn.Linear(width, 10))
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """Return the mean loss of a batch.
-
-        Parameters
-        ----------
-        model
-            The network.
-        batch
-            Records in the form in which a loader gives them.
-        """
+        """Return the mean loss of a batch."""
         inputs, labels = (batch["img"], batch["label"]) if self.is_named else batch
         return F.cross_entropy(model(inputs), labels)
 
@@ -96,18 +80,7 @@ def made(
 ) -> ServerRound:
     """Return an engine with model, optimizer and loader as it makes them.
 
-    Parameters
-    ----------
-    model
-        The trained model.
-    dataset
-        Records on which the model is trained.
-    engine
-        Privacy engine; None for a new one.
-    batch
-        Batch size.
-    asked
-        Further arguments of `make_private`.
+    Without an engine, a new one is made; `asked` are further arguments of `make_private`.
     """
     engine = engine or PrivacyEngine(accountant="rdp")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -118,19 +91,7 @@ def made(
 
 
 def step(example: Example, private: nn.Module, optimizer: Any, batch: Any) -> float:
-    """Take one private step, and return the loss before it.
-
-    Parameters
-    ----------
-    example
-        The training.
-    private
-        Model that `make_private` returned.
-    optimizer
-        Optimizer that `make_private` returned.
-    batch
-        One batch of records.
-    """
+    """Take one private step, and return the loss before it."""
     optimizer.zero_grad()
     loss = example.loss(private, batch)
     torch.autograd.backward(loss)
@@ -139,17 +100,7 @@ def step(example: Example, private: nn.Module, optimizer: Any, batch: Any) -> fl
 
 
 def trained(example: Example, parts: ServerRound, epochs: int = 1) -> float:
-    """Train through an engine as intended, and return the mean loss of the last epoch.
-
-    Parameters
-    ----------
-    example
-        The training.
-    parts
-        Engine, model, optimizer and loader as `made` returned them.
-    epochs
-        The number of epochs.
-    """
+    """Train through an engine as intended, and return the mean loss of the last epoch."""
     engine, private, optimizer, loader = parts
     losses = [0.0]
     for _ in range(epochs):

@@ -23,19 +23,8 @@ class Edit:
 def applied(text: str, edits: Sequence[Edit], name: str) -> str:
     """Return a text with its edits.
 
-    Parameters
-    ----------
-    text
-        Text of a file.
-    edits
-        Edits of all files.
-    name
-        Path of the file, by which its edits are found.
-
-    Raises
-    ------
-    InputError
-        If the text has the place of an edit not exactly once.
+    `name` is the path of the file, by which its edits are found. `InputError` is raised if the text has the place of an
+    edit not exactly once.
     """
     for edit in edits:
         if not name.endswith(edit.file):
@@ -48,13 +37,7 @@ def applied(text: str, edits: Sequence[Edit], name: str) -> str:
 
 @contextmanager
 def among_modules(modules: Mapping[str, ModuleType]) -> Iterator[None]:
-    """Let modules be imported by their names meanwhile.
-
-    Parameters
-    ----------
-    modules
-        The modules, by the name by which they are imported.
-    """
+    """Let modules be imported by their names meanwhile."""
     before = {name: sys.modules.get(name) for name in modules}
     sys.modules.update(modules)
     try:
@@ -72,16 +55,7 @@ def module_of(
 ) -> ModuleType:
     """Return a file as a module, which is not left among those of Python.
 
-    Parameters
-    ----------
-    path
-        File of the module.
-    name
-        Name of the module.
-    edits
-        Edits of the file.
-    beside
-        Stand-ins for modules that the file imports and that are not installed.
+    `beside` has stand-ins for modules that the file imports and that are not installed.
     """
     module, text = ModuleType(name), applied(path.read_text(encoding="utf-8"), edits, path.as_posix())
     module.__file__ = str(path)
@@ -91,15 +65,7 @@ def module_of(
 
 
 def stand_in(name: str, **values: Any) -> ModuleType:
-    """Return a module with some values.
-
-    Parameters
-    ----------
-    name
-        Name of the module.
-    values
-        Attributes of the module.
-    """
+    """Return a module with some values."""
     module = ModuleType(name)
     vars(module).update(values)
     return module

@@ -41,10 +41,7 @@ class Sites:
     def edits(self, lines: Mapping[Place, str]) -> tuple[Edit, ...]:
         """Return the edits that put lines in places, with the module of the faults.
 
-        Parameters
-        ----------
-        lines
-            The line of each place, with names in braces.
+        The line of each place has names in braces.
         """
         found = []
         for place, line in lines.items():

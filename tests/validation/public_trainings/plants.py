@@ -32,12 +32,7 @@ KINDS: dict[str, type[DPOptimizer]] = {
 def rebuilt(usual: DPOptimizer, kind: str) -> DPOptimizer:
     """Return an optimizer of another kind in the place of the engine's.
 
-    Parameters
-    ----------
-    usual
-        The optimizer of the engine.
-    kind
-        A name among `KINDS`.
+    `kind` is a name among `KINDS`.
     """
     optimizer = KINDS[kind](
         usual.original_optimizer, noise_multiplier=1.0, max_grad_norm=usual.max_grad_norm,
@@ -72,15 +67,7 @@ def twice(loader: Any) -> Loader:
 
 
 def accumulating(loader: Any, optimizer: DPOptimizer) -> Loader:
-    """Return a loader that has an optimizer add up every two batches.
-
-    Parameters
-    ----------
-    loader
-        The loader of the training.
-    optimizer
-        The optimizer of the engine.
-    """
+    """Return a loader that has an optimizer add up every two batches."""
 
     def each(batches: Any) -> Iterator[Any]:
         for place, batch in enumerate(batches):
@@ -91,15 +78,7 @@ def accumulating(loader: Any, optimizer: DPOptimizer) -> Loader:
 
 
 def asking_early(loader: Any, engine: Any) -> Loader:
-    """Return a loader that asks an engine for epsilon at its third batch, and keeps it as `engine.early`.
-
-    Parameters
-    ----------
-    loader
-        The loader of the training.
-    engine
-        The privacy engine.
-    """
+    """Return a loader that asks an engine for epsilon at its third batch, and keeps it as `engine.early`."""
 
     def each(batches: Any) -> Iterator[Any]:
         for place, batch in enumerate(batches):
@@ -133,12 +112,7 @@ def coupled(model: nn.Module) -> None:
 def trained_plainly(model: nn.Module, loader: Any) -> None:
     """Train a model for one epoch without privacy.
 
-    Parameters
-    ----------
-    model
-        The model to train.
-    loader
-        A loader of pairs or of dictionaries.
+    The loader gives pairs or dictionaries.
     """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for batch in loader:
@@ -159,15 +133,7 @@ def stepped_outside(model: nn.Module) -> None:
 
 
 def moved(model: nn.Module, inputs: Tensor) -> None:
-    """Move the first weights of a model by its inputs.
-
-    Parameters
-    ----------
-    model
-        The model of the training.
-    inputs
-        A batch of records.
-    """
+    """Move the first weights of a model by its inputs."""
     with torch.no_grad():
         next(iter(model.parameters())).add_(0.01 * inputs.sum())
 
@@ -189,19 +155,7 @@ def remembering(model: nn.Module) -> None:
 
 
 def slowed(optimizer: DPOptimizer, model: nn.Module, inputs: Tensor, labels: Tensor) -> None:
-    """Lower the learning rate where the loss on a batch does not fall.
-
-    Parameters
-    ----------
-    optimizer
-        The optimizer of the engine.
-    model
-        The model of the training.
-    inputs
-        A batch of records.
-    labels
-        Labels of the batch.
-    """
+    """Lower the learning rate where the loss on a batch does not fall."""
     if model not in _BESIDE:
         _BESIDE[model] = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer.original_optimizer, patience=0)
     _BESIDE[model].step(_loss(model, inputs, labels))

@@ -46,10 +46,7 @@ class PublicTraining:
     def missing(self, copies: Path) -> str:
         """Return why it cannot be played; empty where it can.
 
-        Parameters
-        ----------
-        copies
-            The folder of clones.
+        `copies` is the folder of clones.
         """
         path = copies / self.folder / self.file
         return "" if path.exists() else f"{path} is not there: clone {self.source}"
@@ -57,12 +54,7 @@ class PublicTraining:
     def opened(self, copies: Path, edits: Sequence[Edit] = ()) -> tuple[Train, nn.Module]:
         """Return the training function and a model.
 
-        Parameters
-        ----------
-        copies
-            Folder of the clones.
-        edits
-            Edits of the copy.
+        `copies` is the folder of the clones, of which one is edited.
         """
         return self.open_in(copies / self.folder, edits)
 

@@ -13,23 +13,19 @@ import numpy as np
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
-from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
+from fl_audit.audits.membership.shadow_sums import (
+    ShadowForm,
+    ShadowGroupMoments,
+    _of_targets,
+    _shadow_flags,
+    _shadow_group,
+)
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 
 _LEAST_VARIANCE = 1e-30
 _FEW_TRIALS = 64
 """Number of trials below which one spread is used for all targets (Carlini et al. 2022, section VI-B)."""
-
-
-class LiraForm(StrEnum):
-    """The shadow trials that the attack on a target uses.
-
-    ONLINE: trials with the target and trials without it. OFFLINE: only trials without the target.
-    """
-
-    ONLINE = "online"
-    OFFLINE = "offline"
 
 
 class LiraSpread(StrEnum):
@@ -45,7 +41,7 @@ class LiraSpread(StrEnum):
 def lira_scores(
     confidences: Floats,
     membership: TargetMembership,
-    form: LiraForm = LiraForm.ONLINE,
+    form: ShadowForm = ShadowForm.ONLINE,
     spread: LiraSpread = LiraSpread.EACH,
     shadows: Flags | None = None,
 ) -> Floats:
@@ -88,7 +84,7 @@ def lira_scores(
     values = _of_targets(confidences, membership, "confidences")
     flags = _shadow_flags(membership, shadows)
     out = _group(values, ~membership.is_in, flags, "out", spread)
-    if LiraForm(form) is LiraForm.OFFLINE:
+    if ShadowForm(form) is ShadowForm.OFFLINE:
         return np.asarray((values - out.mean) / np.sqrt(_variance(out, spread)), dtype=np.float64)
     inside = _group(values, membership.is_in, flags, "in", spread)
     return _log_density(values, inside, spread) - _log_density(values, out, spread)

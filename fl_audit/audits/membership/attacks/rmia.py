@@ -7,34 +7,29 @@ confidence of reference models.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
-from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
+from fl_audit.audits.membership.shadow_sums import (
+    ShadowForm,
+    ShadowGroupMoments,
+    _of_targets,
+    _shadow_flags,
+    _shadow_group,
+)
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.value_checks import require_number
-
-
-class RmiaForm(StrEnum):
-    """The reference models that the attack uses for a target x.
-
-    ONLINE: models of trials with x and models of trials without x. OFFLINE: only models of trials without x.
-    """
-
-    ONLINE = "online"
-    OFFLINE = "offline"
 
 
 @dataclass(frozen=True)
 class RmiaSettings:
     """Settings of the RMIA attack: the reference models, and the numbers gamma and a of the paper."""
 
-    form: RmiaForm = RmiaForm.OFFLINE  # choice of the reference models
+    form: ShadowForm = ShadowForm.OFFLINE  # choice of the reference models
     gamma: float = 1.0  # factor by which the target x must exceed a population record z, above 0; 1 or 2 in the paper
     # The paper's a, from 0 to 1, for the offline form. The confidence in a record of models that used it is taken as a
     # p_out + 1 - a, where p_out is the confidence of models that did not use it.
@@ -99,7 +94,7 @@ def rmia_scores(
     require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
     records = _checked(records, "log-probabilities of the population")
     flags = _shadow_flags(membership, shadows)
-    is_offline = RmiaForm(settings.form) is RmiaForm.OFFLINE
+    is_offline = ShadowForm(settings.form) is ShadowForm.OFFLINE
     # The mean confidence of reference models in each target, and in each record of the population.
     sure = np.exp(targets)
     out = _shadow_group(sure, ~membership.is_in, flags, "out", 1)

@@ -1,0 +1,31 @@
+"""Names that configurations use for optimizers, initial weights and the built-in text model."""
+
+from enum import StrEnum
+
+
+class LocalOptimizer(StrEnum):
+    """Optimizer of a client's local training: SGD or Adam."""
+
+    SGD = "sgd"
+    ADAM = "adam"
+
+
+class ServerOptimizerKind(StrEnum):
+    """Optimizer of the server: SGD, SGD with heavy-ball momentum, Adam, Yogi, or Adagrad."""
+
+    SGD = "sgd"
+    MOMENTUM = "momentum"
+    ADAM = "adam"
+    YOGI = "yogi"
+    ADAGRAD = "adagrad"
+
+
+class InitialWeightsSource(StrEnum):
+    """Kinds of initial weights: drawn anew for each trial, or pretrained on public records."""
+
+    DRAWN = "drawn"
+    PRETRAINED = "pretrained"
+
+
+MEAN_EMBEDDING = "mean-embedding"
+"""Name of the built-in model of texts: a vector for each token, the mean of these vectors, and a dense layer."""

@@ -1,0 +1,107 @@
+"""Crafted records, held against gradients of single examples that torch computes by itself."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fl_audit.errors import InputError
+from fl_audit.federation.crafted_records import CraftingProblem, FeatureBounds, craft_opposite, craft_record
+from fl_audit.federation.record_tensors import Examples
+from fl_audit.learning.stacked_model import StackedModel
+
+FEATURES, CLASSES, NORM = 12, 3, 1.5
+
+
+def _network(classes: int = CLASSES) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(FEATURES, 6), nn.Tanh(), nn.Linear(6, classes))
+
+
+def _gradient(network: nn.Module, record: Examples) -> Tensor:
+    loss = nn.functional.cross_entropy(network(record.features), record.labels)
+    return torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(network.parameters()))])
+
+
+def _scene(network: nn.Module, binary: bool = False) -> CraftingProblem:
+    model = StackedModel(network, (FEATURES,))
+    models = model.layout.flatten(dict(network.named_parameters())).unsqueeze(0)
+    kept = torch.zeros(FEATURES, dtype=torch.bool)
+    kept[::2] = binary
+    return CraftingProblem(
+        model, models, NORM, FeatureBounds(torch.full((FEATURES,), -0.5), torch.full((FEATURES,), 2.0), kept)
+    )
+
+
+def _starts(count: int, classes: int = CLASSES) -> Examples:
+    source = torch.Generator().manual_seed(1)
+    return Examples(torch.rand(count, FEATURES, generator=source), torch.arange(count) % classes)
+
+
+def _single_records(examples: Examples) -> list[Examples]:
+    return [examples.take(np.array([number])) for number in range(examples.count)]
+
+
+def _others(network: nn.Module, classes: int = CLASSES) -> Tensor:
+    """Return the sum of clipped gradients of some records, one by one."""
+    found = (_gradient(network, record) for record in _single_records(_starts(20, classes)))
+    return torch.stack([one * min(1.0, NORM / float(one.norm())) for one in found]).sum(0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_crafted_record_is_clipped_and_at_right_angles_to_all_others(binary: bool) -> None:
+    network = _network()
+    others, scene = _others(network), _scene(network, binary)
+    found = craft_record(scene, others.unsqueeze(0), _starts(6))
+    gradient = _gradient(network, found)
+    cosine = float(nn.functional.cosine_similarity(gradient, others, dim=0))
+    assert float(gradient.norm()) >= NORM
+    # With half of the features at one of their ends there are 64 corners to a face, not a continuum.
+    assert abs(cosine) < (0.05 if binary else 0.005)
+    assert float(found.features.min()) >= -0.5
+    assert float(found.features.max()) <= 2.0
+    at_an_end = (found.features == -0.5) | (found.features == 2.0)
+    assert not binary or bool(at_an_end[::2].all())
+    ordinary = [_gradient(network, record) for record in _single_records(_starts(20))]
+    usual = [abs(float(nn.functional.cosine_similarity(gradient, others, dim=0))) for gradient in ordinary]
+    assert min(usual) > abs(cosine)
+
+
+def test_where_no_gradient_can_be_clipped_the_longest_is_returned() -> None:
+    network = _network()
+    scene = _scene(network)
+    far = CraftingProblem(scene.model, scene.models, 1e3, scene.bounds)
+    found, others = craft_record(far, _others(network).unsqueeze(0), _starts(6)), _starts(6)
+    lengths = [float(_gradient(network, record).norm()) for record in _single_records(others)]
+    assert float(_gradient(network, found).norm()) > 1.5 * max(lengths)
+
+
+@pytest.mark.long
+def test_of_two_classes_the_opposite_moves_the_sum_by_nearly_twice_the_clipping_norm() -> None:
+    network = _network(classes=2)
+    scene = _scene(network)
+    record = craft_record(scene, _others(network, 2).unsqueeze(0), _starts(6, 2))
+    opposite = craft_opposite(scene, record, _starts(6, 2))
+    one, other = (_gradient(network, found) for found in (record, opposite))
+    clipped = [gradient * min(1.0, NORM / float(gradient.norm())) for gradient in (one, other)]
+    assert 1.9 * NORM < float((clipped[0] - clipped[1]).norm()) <= 2 * NORM * (1 + 1e-6)
+
+
+class _Detached(nn.Module):
+    """A network whose gradient in its parameters is the same whatever the features are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(CLASSES))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.bias + 0 * features[:, :1].detach()
+
+
+def test_a_model_without_a_gradient_in_its_features_is_refused() -> None:
+    scene = _scene(_network())
+    model = StackedModel(_Detached(), (FEATURES,))
+    blind = CraftingProblem(model, torch.zeros(1, CLASSES), NORM, scene.bounds)
+    with pytest.raises(InputError, match="not differentiable"):
+        craft_record(blind, torch.ones(1, CLASSES), _starts(2))
