@@ -96,8 +96,14 @@ class CoordinateNoise(MechanismNoise):
     # What follows from them.
 
     def server_draws(self) -> ServerNoiseDraws:
-        """Return an object that draws noise of scale 1, independently for each round."""
-        return _CoordinateDraws(self)
+        """Return a function that draws noise of scale 1, independently for each round."""
+        return self._draw
+
+    def _draw(self, normals: Normals, server_round: int) -> "Tensor":
+        import torch  # noqa: PLC0415
+
+        draws = normals(0)
+        return draws.copy_(torch.from_numpy(self.from_normal(draws.double().numpy())))
 
     def release_llrs(
         self, release: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
@@ -163,18 +169,6 @@ class CoordinateNoise(MechanismNoise):
     def source_words(self) -> str:
         """Return a phrase for reports which says that the server adds the noise."""
         return f"central: the server adds {self.distribution} noise to every coordinate of the sum"
-
-
-@dataclass(frozen=True)
-class _CoordinateDraws:
-    noise: CoordinateNoise
-
-    def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return draws of scale 1, by the distribution functions of normal draws."""
-        import torch  # noqa: PLC0415
-
-        draws = normals(0)
-        return draws.copy_(torch.from_numpy(self.noise.from_normal(draws.double().numpy())))
 
 
 @lru_cache(maxsize=256)
