@@ -14,7 +14,7 @@ from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.participations.participation import ParticipationSettings
-from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
+from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, foreign_settings
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
@@ -63,6 +63,15 @@ def test_a_new_rule_is_configured_played_judged_and_reported(tmp_path: Path) -> 
     assert sampling.choices == tuple(PARTICIPATIONS)
     with pytest.raises(InputError, match=r"sampling is 'two-halves' .*'dp-fedsgd', .*records"):
         _plan(training={"sampling": "two-halves"})
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_setting_of_a_rule_is_refused_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TwoHalves, "own_settings", {"local-steps": "two-halves"})
+    assert foreign_settings("two-halves") == {"cohort": "cohort"}
+    assert foreign_settings("cohort") == foreign_settings(None) == {"local-steps": "two-halves"}
+    with pytest.raises(InputError, match="local-steps = 3 needs sampling = two-halves, and sampling is None"):
+        _plan(training={"strategy": "dp-fedavg", "local-steps": 3})
 
 
 @pytest.mark.parametrize("name", REFUSED)

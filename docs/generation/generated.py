@@ -220,11 +220,14 @@ def _help(command: click.Command, name: str) -> str:
 
 
 def attacks() -> str:
-    """Return a table of the registered membership attacks: name, what they see, and source."""
+    """Return a table of the registered membership attacks: name, what they see, whether at classes, and source."""
     from fl_audit.audits.membership.attacks.registry import ATTACKS
 
-    rows = [f"| `{name}` | {attack.sees} | {attack.source} |" for name, attack in ATTACKS.items()]
-    return "\n".join(["| attack | sees | source |", "| --- | --- | --- |", *rows])
+    rows = [
+        f"| `{name}` | {attack.sees} | {'yes' if attack.needs_classes else 'no'} | {attack.source} |"
+        for name, attack in ATTACKS.items()
+    ]
+    return "\n".join(["| attack | sees | looks at classes | source |", "| --- | --- | --- | --- |", *rows])
 
 
 def modules_of_noises() -> str:

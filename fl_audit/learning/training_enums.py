@@ -19,6 +19,15 @@ class ServerOptimizerKind(StrEnum):
     YOGI = "yogi"
     ADAGRAD = "adagrad"
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether its steps have about the size of the learning rate, whatever the gradients are."""
+        match self:
+            case ServerOptimizerKind.SGD | ServerOptimizerKind.MOMENTUM:
+                return False
+            case ServerOptimizerKind.ADAM | ServerOptimizerKind.YOGI | ServerOptimizerKind.ADAGRAD:
+                return True
+
 
 class InitialWeightsSource(StrEnum):
     """Kinds of initial weights: drawn anew for each trial, or pretrained on public records."""

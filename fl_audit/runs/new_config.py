@@ -26,7 +26,7 @@ from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
 from fl_audit.runs.planned_run_check import planned_noise, planned_of_signal, trials_needed
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.run import require_runnable
+from fl_audit.runs.run_requirements import require_runnable
 from fl_audit.runs.time_probe import probe
 from fl_audit.value_checks import expanded_path
 from fl_audit.words import name_list

@@ -15,7 +15,7 @@ from fl_audit.runs.disk_space_estimate import DiskUsageByContent, footprint
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
-from fl_audit.runs.run import require_runnable
+from fl_audit.runs.run_requirements import require_runnable
 from fl_audit.runs.time_probe import TimeAndMemoryEstimate, probe
 from fl_audit.verdict.declared_tests import DETECTION_POWER
 from fl_audit.verdict.noise_estimate import NoiseDetectionLimit

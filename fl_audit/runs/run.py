@@ -16,11 +16,9 @@ from flwr.serverapp import Grid
 from fl_audit.atomic_files import write_json
 from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
-from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.errors import FederationError
-from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.metric_names import metric_text, metric_title
 from fl_audit.runs import verbosity
@@ -29,8 +27,6 @@ from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.disk_space_estimate import require_room
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.epsilon_by_round import accounted_releases
-from fl_audit.runs.hidden_releases import require_seen_releases
-from fl_audit.runs.image_reconstruction import require_drawable
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.progress import Progress, at_work, no_progress, progress_bar
 from fl_audit.runs.provenance import note_session
@@ -38,6 +34,7 @@ from fl_audit.runs.ray_engine import local_calls, run_on_ray
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.runs.run_report import TIMING, finish
+from fl_audit.runs.run_requirements import require_runnable
 from fl_audit.server.app import FederationTimestamps, build_server_app, run_federation
 from fl_audit.server.release_findings import OnRelease
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
@@ -156,19 +153,6 @@ def _kept_if_unwritable() -> Iterator[None]:
             raise
         problem = f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept"
         raise FederationError(f"{problem}: give it room, and go on with {RESUME}") from error
-
-
-def require_runnable(plan: RunPlan) -> None:
-    """Check that a planned run can begin with its data, model and settings.
-
-    Raises `InputError` if the data cannot be read, the model cannot be evaluated, or images cannot be reconstructed as
-    configured.
-    """
-    federation = load_federation(plan.federation)
-    audit = plan.config.audit
-    audit_of(plan.federation).require_evaluable(federation, audit.epsilon_star, audit.membership)
-    require_drawable(plan)
-    require_seen_releases(federation)
 
 
 def _play(plan: RunPlan, run: RunDirectory, engine: str, federate: Federate, progress: Progress) -> None:

@@ -19,6 +19,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from fl_audit.audits.membership.attacks.registry import ATTACKS
 from fl_audit.cli.main import app
 from fl_audit.runs.config.settings_reference import settings as described
 from fl_audit.user_modules import searched_last
@@ -200,6 +201,7 @@ def test_the_navigation_leads_to_every_page_and_to_no_other() -> None:
 def test_the_readme_is_short_and_names_two_commands() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.split()) <= WORDS_OF_THE_README
+    assert f"| {len(ATTACKS)} attacks |" in text
     assert "make demo" in text
     assert "make test" in text
 

@@ -18,8 +18,9 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.run import require_runnable, run_audit
+from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
+from fl_audit.runs.run_requirements import require_runnable
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
 

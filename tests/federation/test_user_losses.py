@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.audits.common.findings_released_model import UserEpsilonStarFinding
+from fl_audit.audits.common.findings_epsilon_star import UserEpsilonStarFinding
 from fl_audit.audits.common.report_cautions import cautions_for_reader
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.federation_records import split_of

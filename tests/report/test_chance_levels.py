@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fl_audit.audits.common.findings_released_model import EpsilonStarSummary
+from fl_audit.audits.common.findings_epsilon_star import EpsilonStarSummary
 from fl_audit.audits.common.report_cautions import _few_users_text, chance_text
 
 

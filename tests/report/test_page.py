@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
+from fl_audit.audits.common.findings_epsilon_star import EpsilonStarFinding
+from fl_audit.audits.common.sections_accuracy import ModelAccuracyFinding
 from fl_audit.audits.common.sections_mechanism import _flat
 from fl_audit.audits.identifiability.sections_insider import InsiderFinding
 from fl_audit.audits.page.drawn_pictures import DrawnPicture

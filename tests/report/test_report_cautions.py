@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fl_audit.audits.common.findings_released_model import FEW_NATS, EpsilonStarFinding
+from fl_audit.audits.common.findings_epsilon_star import FEW_NATS, EpsilonStarFinding
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, cautions_for_reader
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.engineer_part import engineer_part, next_step

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fl_audit.audits.common.findings_released_model import EpsilonStarFinding
+from fl_audit.audits.common.findings_epsilon_star import EpsilonStarFinding
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.released_model.normal_fit_tests import FIT

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
-from fl_audit.runs.run import require_runnable
+from fl_audit.runs.run_requirements import require_runnable
 from fl_audit.runs.signed_statement import new_key
 from fl_audit.runs.sweeps.grid import Axis, grid, parse_axis
 from tests.builders.refusals import Refusal, refusal_test, refusals
@@ -120,6 +120,8 @@ REFUSALS = [
         ({"learning-rate-decay": 1e-9}, "which leaves a step size of 1e-27 in round 4"),
         ({"learning-rate-decay": 0.5, "strategy": "dp-sgd-clients"}, "needs strategy = dp-fedsgd or dp-fedavg"),
         ({"learning-rate-decay": 0.5, "aggregation": "fedadam"}, "learning-rate-decay = 0.5 has no effect"),
+        ({"momentum": 0.5}, "momentum = 0.5 needs optimizer = momentum, and optimizer is sgd"),
+        ({"momentum": 0.5, "optimizer": "adam"}, "momentum = 0.5 needs optimizer = momentum, and optimizer is adam"),
     ),
     # What is not weighed under laplace noise is refused.
     Refusal(

@@ -13,8 +13,8 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.replay import replay
-from fl_audit.runs.run import require_runnable
 from fl_audit.runs.run_directory import read_public
+from fl_audit.runs.run_requirements import require_runnable
 from tests.builders.runs import run_locally, small_plan
 from tests.data.test_data_graph_records import collab, random_graphs
 from tests.learning.test_learning_frozen_cores import PUBLISHED

@@ -2,12 +2,8 @@
 
 import math
 
-from fl_audit.audits.common.findings_released_model import (
-    EpsilonStarFinding,
-    EpsilonStarSummary,
-    ModelAccuracyFinding,
-    UserEpsilonStarFinding,
-)
+from fl_audit.audits.common.findings_epsilon_star import EpsilonStarFinding, EpsilonStarSummary, UserEpsilonStarFinding
+from fl_audit.audits.common.sections_accuracy import ModelAccuracyFinding
 from fl_audit.audits.registry import audit_of
 from fl_audit.learning.metric_names import Metric
 from fl_audit.released_model.minimum_sample_size import FEWEST

@@ -1,18 +1,97 @@
-"""Report section on the released model: its accuracy and other metrics on test records."""
+"""Finding and report section on the released model: its accuracy and other metrics on test records."""
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fl_audit.array_types import finite
-from fl_audit.audits.common import findings_released_model as evidence
-from fl_audit.learning.metric_names import Metric, is_share, metric_column, metric_text, metric_title
+from fl_audit.federation.findings import Findings
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_tables import NonPrivateAccuracy
+from fl_audit.learning.metric_names import (
+    Metric,
+    columns_of,
+    is_share,
+    is_smaller_better,
+    metric_column,
+    metric_text,
+    metric_title,
+)
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, TEXT_SIZE, draw_spread, finish_axes, markers_for
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
 from fl_audit.words import percent, plural
+
+
+@dataclass(frozen=True)
+class ModelAccuracyFinding:
+    """The test accuracy and AUROC of the final models, with other accuracies for comparison."""
+
+    # Share of right predictions on test records, mean over trials; NaN where labels are quantities.
+    test_accuracy: float
+    test_auroc: float  # area under the ROC curve on test records, mean over trials; NaN if not computed
+    # Accuracy of the same training without privacy; None if no such run was given.
+    unprotected: NonPrivateAccuracy | None = None
+    commonest: float | None = None  # accuracy of always predicting the most frequent class; None if unknown
+    # Each metric of the final models on test records, mean over trials, the headline first; NaN if not determined.
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    # Round with the best mean headline, and this mean; None if the headline was not computed. Test records decide.
+    best_round: tuple[int, float] | None = None
+
+    @property
+    def is_of_classes(self) -> bool:
+        """Whether the model names classes, and so has an accuracy."""
+        return math.isfinite(self.test_accuracy)
+
+    @property
+    def headline(self) -> tuple[str, float]:
+        """The metric that stands for how good a model is, and its mean over the trials."""
+        return next(iter(self.metrics.items()), (Metric.ACCURACY, self.test_accuracy))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this finding as a dict with the one key `utility`, for `summary.json`."""
+        without = None if self.unprotected is None else finite(self.unprotected.final)
+        accuracy = {"test_accuracy": finite(self.test_accuracy), "test_auroc": finite(self.test_auroc)}
+        references = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
+        metrics = {str(name): finite(value) for name, value in self.metrics.items()}
+        best = None
+        if self.best_round is not None:
+            best = {"round": self.best_round[0], "value": finite(self.best_round[1]), "is_private": False}
+        headline_values = {"headline": str(self.headline[0]), "metrics": metrics, "best_round": best}
+        return {"utility": accuracy | references | headline_values}
+
+
+def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:
+    """Return the test accuracy and AUROC of the final models, with the accuracy without privacy if it is known."""
+    trials = run.tables.trials
+    # Tables of older versions have no such column.
+    area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
+    columns = {metric: column for metric, column in columns_of(run.plan.metrics).items() if column in trials}
+    metrics = {metric: float(trials[column].mean()) for metric, column in columns.items()}
+    if trials["test_accuracy"].isna().all():
+        metrics.pop(Metric.ACCURACY, None)
+    best = _best_round(run, next(iter(metrics), str(Metric.ACCURACY)))
+    accuracy = float(trials["test_accuracy"].mean())
+    return ModelAccuracyFinding(accuracy, area, run.unprotected, run.commonest, metrics, best)
+
+
+def _best_round(run: FinishedRun, metric: str) -> tuple[int, float] | None:
+    """Return the round with the best mean of a metric, the first one of ties, and this mean; None without any value."""
+    column = metric_column(metric)
+    if column not in run.tables.releases:
+        return None
+    means = run.tables.releases.groupby("round")[column].mean().dropna()
+    if means.empty:
+        return None
+    values = means.to_numpy(dtype=np.float64)
+    position = int(values.argmin() if is_smaller_better(metric) else values.argmax())
+    return int(means.index.to_numpy()[position]), float(values[position])
+
 
 _PANEL_HEIGHT = 2.3  # in inches
 _EPSILON = "epsilon"  # column of the table of releases
@@ -20,7 +99,7 @@ _RELEASE = "Release (number; 0 = initial model)"
 _UNUSED = "test records were not used in training"
 
 
-def reference_accuracies_text(finding: evidence.ModelAccuracyFinding) -> str:
+def reference_accuracies_text(finding: ModelAccuracyFinding) -> str:
     """Return two accuracies for comparison, as text in brackets: without privacy, and of the most frequent class.
 
     An unknown accuracy is left out; if both are unknown, the text is empty.
@@ -33,7 +112,7 @@ def reference_accuracies_text(finding: evidence.ModelAccuracyFinding) -> str:
     return f" ({', '.join(references)})" if references else ""
 
 
-def _sentence(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
+def _sentence(finding: ModelAccuracyFinding, contents: ReportContents) -> str:
     kept_text = ""
     if (chosen := contents.run.chosen_releases) is not None:
         kept_text = (
@@ -60,7 +139,7 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
     return f"release {first}" if first == last else f"a release from {first} to {last}"
 
 
-def _rows(finding: evidence.ModelAccuracyFinding, _: ReportContents) -> list[ReportNumber]:
+def _rows(finding: ModelAccuracyFinding, _: ReportContents) -> list[ReportNumber]:
     final = f"of the final release, mean over trials; {_UNUSED}"
     basis = f"share of right predictions {final}"
     rows = list[ReportNumber]()
@@ -84,7 +163,7 @@ def _rows(finding: evidence.ModelAccuracyFinding, _: ReportContents) -> list[Rep
     return [*rows, *_rows_of_best_round(finding)]
 
 
-def _rows_of_best_round(finding: evidence.ModelAccuracyFinding) -> list[ReportNumber]:
+def _rows_of_best_round(finding: ModelAccuracyFinding) -> list[ReportNumber]:
     """Return the best headline of all rounds, and the number of its round."""
     if finding.best_round is None:
         return []
@@ -106,7 +185,7 @@ def test_name(metric: str) -> str:
     return TEST_AUROC if metric == Metric.AUROC else f"Test {metric_title(metric)}"
 
 
-def _caption(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
+def _caption(finding: ModelAccuracyFinding, contents: ReportContents) -> str:
     subject = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
     metric, value = finding.headline
     final = f"{metric_title(metric)} {metric_text(metric, value)}" if metric != Metric.ACCURACY else ""
@@ -124,7 +203,7 @@ def _caption(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -
     return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted_text}."
 
 
-def best_round_text(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
+def best_round_text(finding: ModelAccuracyFinding, contents: ReportContents) -> str:
     """Return a sentence on the round with the best headline, which test records choose; "" if it is the last one."""
     if finding.best_round is None or finding.best_round[0] == contents.plan.federation.rounds:
         return ""
@@ -133,7 +212,7 @@ def best_round_text(finding: evidence.ModelAccuracyFinding, contents: ReportCont
     return f" Best after round {number} ({best}), chosen by test records: not private."
 
 
-def _metrics_figure(figure: Figure, finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
+def _metrics_figure(figure: Figure, finding: ModelAccuracyFinding, contents: ReportContents) -> None:
     """Draw each metric over the releases: one metric alone, several in panels, two side by side."""
     metrics = [metric for metric in contents.plan.metrics if metric_column(metric) in contents.releases]
     metrics_shown = metrics or [Metric.ACCURACY]
@@ -183,7 +262,7 @@ def _upper(metric: str) -> str:
     return f"{title[0].upper()}{title[1:]}"
 
 
-def _draw_metric(axes: Axes, metric: str, finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
+def _draw_metric(axes: Axes, metric: str, finding: ModelAccuracyFinding, contents: ReportContents) -> None:
     draw_spread(axes, contents.releases, metric_column(metric), 100.0 if is_share(metric) else 1.0)
     is_accuracy = metric == Metric.ACCURACY
     accuracy = finding.unprotected
@@ -203,8 +282,8 @@ def _draw_metric(axes: Axes, metric: str, finding: evidence.ModelAccuracyFinding
 RELEASED_MODEL = Section(
     "accuracy",
     "The released model",
-    evidence.ModelAccuracyFinding,
-    evidence.measure_model,
+    ModelAccuracyFinding,
+    measure_model,
     keys=("utility",),
     on_page=True,
     sentence=_sentence,

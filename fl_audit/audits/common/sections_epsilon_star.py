@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.array_types import finite
-from fl_audit.audits.common import findings_released_model as evidence
+from fl_audit.audits.common import findings_epsilon_star as evidence
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, chance_text, star_text
 from fl_audit.learning.training_enums import InitialWeightsSource
 from fl_audit.released_model.minimum_sample_size import FEWEST

@@ -1,7 +1,7 @@
 """Report section on what the losses of a released model give away of users."""
 
 from fl_audit.array_types import finite
-from fl_audit.audits.common import findings_released_model as evidence
+from fl_audit.audits.common import findings_epsilon_star as evidence
 from fl_audit.audits.common.report_cautions import chance_text
 from fl_audit.released_model.star_methods import cut_text
 from fl_audit.report.mechanism_messages import at_delta

@@ -2,8 +2,8 @@
 
 import math
 
-from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.common.report_cautions import cautions_on_data, cautions_on_epsilon_star
+from fl_audit.audits.common.sections_accuracy import ModelAccuracyFinding
 from fl_audit.audits.common.sections_provenance import provenance_line
 from fl_audit.audits.identifiability.sections_insider import InsiderFinding, advantage_row
 from fl_audit.audits.page.gauge import gauge_html

@@ -13,8 +13,7 @@ from enum import StrEnum
 from rich.table import Table
 from rich.text import Text
 
-from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
-from fl_audit.audits.common.sections_accuracy import reference_accuracies_text
+from fl_audit.audits.common.sections_accuracy import ModelAccuracyFinding, reference_accuracies_text
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.engineer_part import facts_of, next_step, warnings_for_officer, warnings_of
 from fl_audit.audits.page.ordinary_training import is_shown_as_training, training_banner, training_rows

@@ -6,8 +6,7 @@ last, unless something was found.
 
 import math
 
-from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
-from fl_audit.audits.common.sections_accuracy import best_round_text
+from fl_audit.audits.common.sections_accuracy import ModelAccuracyFinding, best_round_text
 from fl_audit.audits.common.sections_client_metrics import ClientMetricsFinding, client_rows
 from fl_audit.audits.sections import page_rows
 from fl_audit.learning.metric_names import Metric, metric_text, metric_title

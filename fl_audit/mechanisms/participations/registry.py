@@ -67,11 +67,11 @@ def accepted_instead(name: str) -> str:
 def foreign_settings(name: str | None) -> Mapping[str, str]:
     """Return the settings that do not belong to the configured participation rule, but only to another one.
 
-    Each is a key with the name of its rule as the value. `name` is the name of the configured rule. The result is empty
-    if no rule is configured (None).
+    Each is a key with the name of its rule as the value. `name` is the name of the configured rule. A cohort implies
+    its rule if none is configured (None); the settings that a rule alone has never do.
     """
-    needed = settings_of_participations() | {"cohort": "cohort"}
-    return {setting: rule for setting, rule in needed.items() if name not in (None, rule)}
+    foreign = {setting: rule for setting, rule in settings_of_participations().items() if name != rule}
+    return foreign if name in (None, "cohort") else foreign | {"cohort": "cohort"}
 
 
 def settings_of_participations() -> dict[str, str]:

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
+from fl_audit.learning.training_enums import ServerOptimizerKind
 from fl_audit.runs.config.audit_section import AuditSection
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.data_section import DataSection
@@ -83,8 +84,8 @@ _PRIVACY_OF = {
     "dp-sgd-clients": {"adjacency": str(Adjacency.ADD_REMOVE_RECORD), "noise": "inside-training"},
 }
 """Defaults of settings that a configuration leaves out, by its strategy."""
-_ADAM_RATE = 0.01
-_ADAPTIVE = ("adam", "yogi", "adagrad")
+_ADAPTIVE_RATE = 0.01
+"""Learning rate where the server takes adaptive steps and none is given."""
 
 
 def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
@@ -99,9 +100,9 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
         training = filled["training"] = {"strategy": "dp-fedavg"} | training
     strategy = training.get("strategy", "dp-fedsgd")
     if isinstance(strategy, str) and strategy in _PRIVACY_OF:
-        adam = {"learning-rate": _ADAM_RATE} if _has_adaptive_steps(training) else {}
+        adaptive = {"learning-rate": _ADAPTIVE_RATE} if _has_adaptive_steps(training) else {}
         epochs = {} if {"local-steps", "local-epochs"} & training.keys() else {"local-epochs": 1}
-        training = _WHERE_CLIENTS_TRAIN | adam | training | epochs
+        training = _WHERE_CLIENTS_TRAIN | adaptive | training | epochs
         # A guarantee names its adjacency; without one, nothing that makes a guarantee is filled in.
         idle = ("adjacency",) if is_private else GUARANTEE_ONLY
         privacy = {name: value for name, value in _PRIVACY_OF[strategy].items() if name not in idle} | privacy
@@ -120,7 +121,8 @@ def _has_adaptive_steps(training: _Table) -> bool:
     """Return whether the server's steps have about the size of its learning rate, whatever clients send."""
     aggregation = training.get("aggregation")
     aggregation_kind = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else None
-    return training.get("optimizer") in _ADAPTIVE or (aggregation_kind is not None and aggregation_kind.is_adaptive)
+    adaptive = [kind for kind in ServerOptimizerKind if kind.is_adaptive]
+    return training.get("optimizer") in adaptive or (aggregation_kind is not None and aggregation_kind.is_adaptive)
 
 
 _MISSING = f"it names what is claimed ({name_list(PRIVACY_TARGETS, 'or')})"

@@ -17,6 +17,8 @@ MOST_ROUNDS = 10**6
 DEFAULT_ROUNDS = 30
 USUAL_LEARNING_RATES = (0.005, 1.0)
 """Step size of the server if none is given: with gradients of records, and where clients train."""
+USUAL_MOMENTUM = 0.9
+"""Share of the last step that is kept if none is given."""
 Strategy = Literal["dp-fedsgd", "dp-fedavg", "dp-sgd-clients"]
 OF_LOCAL_TRAINING = ("local-epochs", "local-steps", "local-batch", "local-learning-rate")
 OF_CLIENTS = ("cohort",)
@@ -108,10 +110,10 @@ class TrainingSection(ConfigSection):
     client_metrics: bool = False
     """Whether metrics are computed on the training records too, together and by client; they are not private."""
     learning_rate: Size = 0.005
-    """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
+    """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`, `yogi` and `adagrad`)."""
     optimizer: Choice[ServerOptimizerKind] = ServerOptimizerKind.SGD
     """Rule by which the server moves the model."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    momentum: Annotated[float, Field(ge=0, lt=1)] = USUAL_MOMENTUM
     """Share of the last step that `momentum` keeps."""
 
     @model_validator(mode="before")
@@ -134,19 +136,26 @@ class TrainingSection(ConfigSection):
             if (idle := self.given_keys(settings)) and self.strategy not in strategies:
                 needed = " or ".join(strategies)
                 raise ValueError(f"{self.named(idle)} needs strategy = {needed}, and strategy is {self.strategy}")
-        self._aggregation_goes_together()
+        self._server_step_goes_together()
         return self
 
-    def _aggregation_goes_together(self) -> None:
-        """Raise `ValueError` if a setting has no effect on the aggregation, which takes the place of the optimizer."""
+    def _server_step_goes_together(self) -> None:
+        """Raise `ValueError` if a setting has no effect on the optimizer, or on the aggregation in its place."""
         if self.aggregation is None:
+            if self.optimizer is not ServerOptimizerKind.MOMENTUM and self.momentum != USUAL_MOMENTUM:
+                needed = f"{self.named(['momentum'])} needs optimizer = {ServerOptimizerKind.MOMENTUM}"
+                raise ValueError(f"{needed}, and optimizer is {self.optimizer}")
             return
         aggregation = AGGREGATIONS.get(self.aggregation)
         used = set() if aggregation is None else set(aggregation.arguments.values())
         if self.learning_rate_decay is not None and self.strategy == "dp-fedsgd":
             effect = f"{self.named(['learning-rate-decay'])} has no effect with aggregation = {self.aggregation}"
             raise ValueError(f"{effect}, which makes the server's step: leave it out")
-        expected = {"optimizer": (ServerOptimizerKind.SGD,), "momentum": (0.9,), "learning-rate": USUAL_LEARNING_RATES}
+        expected = {
+            "optimizer": (ServerOptimizerKind.SGD,),
+            "momentum": (USUAL_MOMENTUM,),
+            "learning-rate": USUAL_LEARNING_RATES,
+        }
         for setting, usual in expected.items():
             if setting not in used and getattr(self, setting.replace("-", "_")) not in usual:
                 effect = f"{self.named([setting])} has no effect with aggregation = {self.aggregation}"

@@ -14,7 +14,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.reconstruction_bounds import reconstruction_bound, simplex_success
-from fl_audit.runs.run import require_runnable
+from fl_audit.runs.run_requirements import require_runnable
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.verdict import Verdict

@@ -1,11 +1,10 @@
-"""Findings on the released model: its accuracy, and its Epsilon* for records, for users and for clients.
+"""Findings on Epsilon* of the released model, for records, for users and for clients.
 
 Epsilon* is an empirical epsilon from the losses of one model on members and on other records.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,6 @@ import numpy as np
 from fl_audit.array_types import finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.run_tables import NonPrivateAccuracy
-from fl_audit.learning.metric_names import Metric, columns_of, is_smaller_better, metric_column
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import StarMethod
 
@@ -68,71 +65,6 @@ class EpsilonStarFinding:
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `epsilon_star`, for `summary.json`."""
         return {"epsilon_star": json_of(self) | {"is_meaningful": self.is_meaningful}}
-
-
-@dataclass(frozen=True)
-class ModelAccuracyFinding:
-    """The test accuracy and AUROC of the final models, with other accuracies for comparison."""
-
-    # Share of right predictions on test records, mean over trials; NaN where labels are quantities.
-    test_accuracy: float
-    test_auroc: float  # area under the ROC curve on test records, mean over trials; NaN if not computed
-    # Accuracy of the same training without privacy; None if no such run was given.
-    unprotected: NonPrivateAccuracy | None = None
-    commonest: float | None = None  # accuracy of always predicting the most frequent class; None if unknown
-    # Each metric of the final models on test records, mean over trials, the headline first; NaN if not determined.
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    # Round with the best mean headline, and this mean; None if the headline was not computed. Test records decide.
-    best_round: tuple[int, float] | None = None
-
-    @property
-    def is_of_classes(self) -> bool:
-        """Whether the model names classes, and so has an accuracy."""
-        return math.isfinite(self.test_accuracy)
-
-    @property
-    def headline(self) -> tuple[str, float]:
-        """The metric that stands for how good a model is, and its mean over the trials."""
-        return next(iter(self.metrics.items()), (Metric.ACCURACY, self.test_accuracy))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this finding as a dict with the one key `utility`, for `summary.json`."""
-        without = None if self.unprotected is None else finite(self.unprotected.final)
-        accuracy = {"test_accuracy": finite(self.test_accuracy), "test_auroc": finite(self.test_auroc)}
-        references = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
-        metrics = {str(name): finite(value) for name, value in self.metrics.items()}
-        best = None
-        if self.best_round is not None:
-            best = {"round": self.best_round[0], "value": finite(self.best_round[1]), "is_private": False}
-        headline_values = {"headline": str(self.headline[0]), "metrics": metrics, "best_round": best}
-        return {"utility": accuracy | references | headline_values}
-
-
-def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:
-    """Return the test accuracy and AUROC of the final models, with the accuracy without privacy if it is known."""
-    trials = run.tables.trials
-    # Tables of older versions have no such column.
-    area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
-    columns = {metric: column for metric, column in columns_of(run.plan.metrics).items() if column in trials}
-    metrics = {metric: float(trials[column].mean()) for metric, column in columns.items()}
-    if trials["test_accuracy"].isna().all():
-        metrics.pop(Metric.ACCURACY, None)
-    best = _best_round(run, next(iter(metrics), str(Metric.ACCURACY)))
-    accuracy = float(trials["test_accuracy"].mean())
-    return ModelAccuracyFinding(accuracy, area, run.unprotected, run.commonest, metrics, best)
-
-
-def _best_round(run: FinishedRun, metric: str) -> tuple[int, float] | None:
-    """Return the round with the best mean of a metric, the first one of ties, and this mean; None without any value."""
-    column = metric_column(metric)
-    if column not in run.tables.releases:
-        return None
-    means = run.tables.releases.groupby("round")[column].mean().dropna()
-    if means.empty:
-        return None
-    values = means.to_numpy(dtype=np.float64)
-    position = int(values.argmin() if is_smaller_better(metric) else values.argmax())
-    return int(means.index.to_numpy()[position]), float(values[position])
 
 
 def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:

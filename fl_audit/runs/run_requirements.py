@@ -1,4 +1,4 @@
-"""Check before a run that rounding does not hide noise and contributions from an insider who sees models alone."""
+"""Requirements of a run on its data, its model and the rounding of its releases, which are checked before it begins."""
 
 from math import sqrt
 
@@ -6,16 +6,31 @@ import numpy as np
 
 from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
-from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.local_dpsgd import private_steps, rounding_of_update
 from fl_audit.federation.observed_rounds import refuse_blurred, refuse_blurred_updates
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.optimizers import inversion_error
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import InsiderView
+from fl_audit.runs.image_reconstruction import require_drawable
 
 
-def require_seen_releases(federation: LoadedFederation) -> None:
+def require_runnable(plan: RunPlan) -> None:
+    """Check that a planned run can begin with its data, model and settings.
+
+    Raises `InputError` if the data cannot be read, the model cannot be evaluated, or images cannot be reconstructed as
+    configured.
+    """
+    federation = load_federation(plan.federation)
+    audit = plan.config.audit
+    audit_of(plan.federation).require_evaluable(federation, audit.epsilon_star, audit.membership)
+    require_drawable(plan)
+    _require_seen_releases(federation)
+
+
+def _require_seen_releases(federation: LoadedFederation) -> None:
     """Raise `InputError` if the rounding of 32-bit models hides releases even where the noise is largest.
 
     The insider, who knows the noise of every round, refuses by the same rule.
