@@ -2,9 +2,10 @@
 
 A guarantee is computed by `accounting`, `pld`, `renyi` and `gaussian`. A mistake there, or in what they are told,
 such as a release that is left out, would be repeated by any check that calls them. This module imports none of them.
-It knows Gaussian releases, with and without Poisson sampling, and Laplace releases. Without sampling, epsilon of
-Gaussian releases is the root of a closed form. Otherwise the privacy loss is put on a grid, and composed by the powers
-of its Fourier transform (Koskela, Jälkö & Honkela 2020, "Computing tight differential privacy guarantees using FFT").
+It knows Gaussian releases, with and without Poisson sampling, and releases with other noise without sampling. Every
+distribution of noise has its formula here a second time. Without sampling, epsilon of Gaussian releases is the root of
+a closed form. Otherwise the privacy loss is put on a grid, and composed by the powers of its Fourier transform
+(Koskela, Jälkö & Honkela 2020, "Computing tight differential privacy guarantees using FFT").
 
 Unlike the guarantee, the result is no upper bound but an estimate, whose error is estimated by halving the grid.
 """
