@@ -65,9 +65,14 @@ class CoordinateNoise(MechanismNoise):
     def log_density_ratios(first: "Tensor", second: "Tensor", scale: "Tensor") -> "Tensor":
         """Return the log-density of the first noise less that of the second, summed over coordinates, float64 (rows,).
 
-        `first`, `second`: Noise, float64 (rows, parameters).
-
-        `scale`: Scale of the noise, float64 (rows,).
+        Parameters
+        ----------
+        first
+            Noise, float64 (rows, parameters).
+        second
+            Other noise of the same shape.
+        scale
+            Scale of the noise, float64 (rows,).
         """
 
     @staticmethod
