@@ -6,6 +6,7 @@ of the paper.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -16,7 +17,13 @@ from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.accounting import account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import CoordinateRelease, GaussianRelease, RandomizedResponse, SampledGaussianRelease
+from fl_audit.privacy.events import (
+    CoordinateRelease,
+    GaussianRelease,
+    RandomizedResponse,
+    ReleaseEvent,
+    SampledGaussianRelease,
+)
 from fl_audit.privacy.gaussian import require_delta, require_mu
 from fl_audit.privacy.identifiability_bounds import epsilon_from_advantage
 from fl_audit.statistics.advantage import clopper_pearson
@@ -79,8 +86,11 @@ def _largest_and_smallest(signal: Floats, claim: Claim) -> tuple[float, float]:
     match release:
         case CoordinateRelease():
             sums = signal.sum(axis=1)
-            rows = (sums.argmax(), sums.argmin())
-            largest, smallest = (_epsilon_of_rounds(signal[row], release, claim) for row in rows)
+            trials = [
+                [replace(release, sensitivity=float(ratio), scale=1.0, count=1) for ratio in signal[row] if ratio > 0]
+                for row in (sums.argmax(), sums.argmin())
+            ]
+            largest, smallest = (_epsilon_of_rounds(rounds, claim) for rounds in trials)
         case GaussianRelease() | SampledGaussianRelease() | RandomizedResponse():
             means = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
             largest, smallest = (_sampled_epsilon(float(mean), claim) for mean in (means.max(), means.min()))
@@ -89,13 +99,11 @@ def _largest_and_smallest(signal: Floats, claim: Claim) -> tuple[float, float]:
     return largest, smallest
 
 
-def _epsilon_of_rounds(signal: Floats, release: CoordinateRelease, claim: Claim) -> float:
-    """Return the epsilon of rounds with the noise of a release and the given sensitivities over its scale, (rounds,).
-
-    Rounds of sensitivity 0 release nothing about the unit.
-    """
-    releases = tuple(replace(release, sensitivity=float(ratio), scale=1.0, count=1) for ratio in signal if ratio > 0)
-    return account(replace(claim, events=releases).profile, claim.accountant, claim.delta) if releases else 0.0
+def _epsilon_of_rounds(releases: Sequence[ReleaseEvent], claim: Claim) -> float:
+    """Return the epsilon of the releases of the rounds that released something about the unit."""
+    if not releases:
+        return 0.0
+    return account(replace(claim, events=tuple(releases)).profile, claim.accountant, claim.delta)
 
 
 def _sampled_epsilon(signal: float, claim: Claim) -> float:

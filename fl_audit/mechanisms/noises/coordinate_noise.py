@@ -18,7 +18,7 @@ from fl_audit.mechanisms.noises.mechanism_noise import (
     ServerNoiseDraws,
 )
 from fl_audit.privacy.accounting_enums import VectorNorm
-from fl_audit.privacy.events import CoordinateRelease, ReleaseEvent
+from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.root_finding import bracketed_root
 
@@ -47,8 +47,6 @@ class CoordinateNoise(MechanismNoise):
     scale_words: ClassVar = "scale"
     norm: ClassVar = VectorNorm.L1
     has_gaussian_llr: ClassVar = False
-    release: ClassVar[type[CoordinateRelease]]
-    """Event of rounds with this noise."""
 
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.multiplier)
@@ -57,6 +55,11 @@ class CoordinateNoise(MechanismNoise):
     def of_settings(cls, settings: NoiseSettings) -> Self:
         """Build the noise from the configured multiplier."""
         return cls(settings.multiplier)
+
+    @staticmethod
+    @abstractmethod
+    def release(multiplier: float, count: int) -> ReleaseEvent:
+        """Return the event of `count` rounds with the given noise multiplier."""
 
     # Functions of the distribution at scale 1.
 
@@ -158,7 +161,7 @@ class CoordinateNoise(MechanismNoise):
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return one event for all rounds in which a unit can take part, for one kind of client."""
         often = rounds.participation.participations(rounds.count)
-        return ((self.release(1.0, rounds.multiplier, often),),)
+        return ((self.release(rounds.multiplier, often),),)
 
     def require_participation(self, participation: "Participation") -> None:
         """Raise `InputError` if units are sampled; cohorts that take turns are accepted, for their order is public."""

@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, ndtri_exp
 from fl_audit.mechanisms.noises.coordinate_noise import CoordinateNoise
 from fl_audit.paper_reference import PaperReference
 from fl_audit.privacy.accounting_enums import NoiseDistribution
-from fl_audit.privacy.events import LaplaceRelease
+from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,13 +34,17 @@ class CentralLaplace(CoordinateNoise):
     kind: Literal["laplace"] = "laplace"
     names: ClassVar = ("laplace",)
     distribution: ClassVar = NoiseDistribution.LAPLACE
-    release: ClassVar = LaplaceRelease
     paper: ClassVar = PaperReference(
         "C. Dwork, F. McSherry, K. Nissim, A. Smith (2006). Calibrating noise to sensitivity in private data analysis. "
         "TCC",
         "For the guarantee of Laplace noise",
         "10.1007/11681878_14",
     )
+
+    @staticmethod
+    def release(multiplier: float, count: int) -> ReleaseEvent:
+        """Return a Laplace event."""
+        return LaplaceRelease(1.0, multiplier, count)
 
     @staticmethod
     def log_density_ratios(first: "Tensor", second: "Tensor", scale: "Tensor") -> "Tensor":
