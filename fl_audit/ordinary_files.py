@@ -81,7 +81,8 @@ def read_file(path: Path, largest: int = LARGEST_FILE) -> bytes:
 
 def _read_up_to(file: io.BufferedReader | gzip.GzipFile, path: Path, largest: int, advice: str = "") -> bytes:
     """Return what is left of a file, in pieces, so that no more memory is taken than the content needs."""
-    chunks, size = list[bytes](), 0
+    chunks = list[bytes]()
+    size = 0
     while chunk := file.read(_CHUNK):
         size += len(chunk)
         require_size(path, size, largest, advice)

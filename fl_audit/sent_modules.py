@@ -80,7 +80,8 @@ def sent_modules(names: Iterable[str]) -> dict[str, SentModule]:
             with suppress(OSError, InputError, SyntaxError, UnicodeDecodeError):  # nothing that was imported
                 name = ".".join(packages if last == "__init__" else (*packages, last))
                 modules[name] = SentModule(str(file), decode_source(read_file(file, LARGEST_TEXT)))
-    size, beside = sum(len(module.source) for module in modules.values()), ", ".join(sorted(tops))
+    size = sum(len(module.source) for module in modules.values())
+    beside = ", ".join(sorted(tops))
     accepted = f"accepted are {_MOST_CHARACTERS:,}, so keep them in a directory of their own"
     require(size <= _MOST_CHARACTERS, f"the modules beside {beside} are {size:,} characters: {accepted}")
     return modules

@@ -51,7 +51,8 @@ def search_last(directory: Path) -> None:
 @contextmanager
 def searched_last(directory: Path) -> Iterator[None]:
     """Search a directory last, as `search_last` does, and restore `sys.path` after the `with` block."""
-    searched, path = list(_searched), list(sys.path)
+    searched = list(_searched)
+    path = list(sys.path)
     search_last(directory)
     try:
         yield
@@ -167,7 +168,8 @@ def collision_words(error: BaseException, directory: Path) -> str:
             tops.append(cause.obj.__name__.partition(".")[0])
         cause = cause.__cause__ or cause.__context__
     for top in tops:
-        theirs, other_place = _place(importlib.machinery.PathFinder.find_spec(top, [str(directory)])), place_of(top)
+        theirs = _place(importlib.machinery.PathFinder.find_spec(top, [str(directory)]))
+        other_place = place_of(top)
         if theirs is not None and other_place is not None and Path(theirs).resolve() != Path(other_place).resolve():
             ours = " of fl_audit" if top == OWN_PACKAGE else ""
             return (

@@ -49,7 +49,8 @@ def fit_scaling(sizes: Floats, costs: Floats) -> ScalingFit:
 
     Shapes: `sizes` (sizes,), `costs` (sizes,).
     """
-    smallest, largest = float(costs[0]), float(costs[-1])
+    smallest = float(costs[0])
+    largest = float(costs[-1])
     before = float(costs[-2]) - smallest
     if largest - smallest < _FLAT * smallest:
         return ScalingFit(smallest, largest, float(sizes[-1]), 0.0)

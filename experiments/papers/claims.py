@@ -88,7 +88,8 @@ class PaperClaim:
         HOLDS: it does. FAILS: it lies wholly outside. OPEN: it overlaps the range only in part, or is infinite.
         UNTESTED: the claim cannot be tested.
         """
-        low, high = self.interval.low, self.interval.high
+        low = self.interval.low
+        high = self.interval.high
         if self.untestable:
             return ClaimVerdict.UNTESTED
         if not (isfinite(low) and isfinite(high)):

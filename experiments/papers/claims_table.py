@@ -82,7 +82,8 @@ def _draw(axes: Axes, claims: Sequence[PaperClaim], limit: float) -> None:
     low_end = min(-0.05 * limit, *filter(isfinite, numbers))
     high_end = max(limit, *filter(isfinite, numbers))
     for index, claim in enumerate(claims):
-        low, high = max(claim.lowest, low_end), min(claim.highest, high_end)
+        low = max(claim.lowest, low_end)
+        high = min(claim.highest, high_end)
         axes.barh(
             index,
             max(high - low, 0.004 * (high_end - low_end)),

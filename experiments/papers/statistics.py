@@ -81,7 +81,8 @@ def mean_of_shares(shares: Floats) -> IntervalEstimate:
     width 0, and a Clopper-Pearson interval is given instead.
     """
     interval = t_interval(shares)
-    low, high = interval.low, interval.high
+    low = interval.low
+    high = interval.high
     if np.ptp(shares) == 0:
         low, high = share_interval(round(float(shares[0]) * len(shares)), len(shares))
     return IntervalEstimate(interval.value, max(low, 0.0), min(high, 1.0))

@@ -8,13 +8,17 @@ from fl_audit.runs.terminal import print_table
 def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption = False) -> None:
     """List the data sets that a configuration can name."""
     directory = str(data_dir.absolute()) if data_dir else None
-    is_found_by_entry = {entry: is_found(entry.name, directory) for entry in available_datasets()}
+    entries = available_datasets()
+    is_here = {name: is_found(name, directory) for name in entries}
     if as_json:
-        rows = [entry._asdict() | {"found": is_here} for entry, is_here in is_found_by_entry.items()]
+        rows = [
+            {"name": name, "description": entry.description, "needs_files": entry.needs_files, "found": is_here[name]}
+            for name, entry in entries.items()
+        ]
         options.print_json({"datasets": rows})
         return
     cells = []
-    for entry, is_here in is_found_by_entry.items():
-        here = "built in" if not entry.needs_files else "found" if is_here else "needs files"
-        cells.append((entry.name, entry.description, here))
+    for name, entry in entries.items():
+        here = "built in" if not entry.needs_files else "found" if is_here[name] else "needs files"
+        cells.append((name, entry.description, here))
     print_table(("name", "what it is", "here"), cells)

@@ -53,7 +53,8 @@ def choose_attribute(
 
 def _of_two_values(dataset: LoadedDataset) -> list[ColumnPosition]:
     features = dataset.pool.features
-    low, high = features.min(axis=0), features.max(axis=0)
+    low = features.min(axis=0)
+    high = features.max(axis=0)
     is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
     # A column of words with two levels has two features, which always add up to 1.
     return [column for column in dataset.table_columns if column.width <= 2 and bool(is_two[column.places].all())]

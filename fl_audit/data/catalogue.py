@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from inspect import Parameter, formatannotation, signature
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -60,31 +60,27 @@ class DataSpec:
         return self.name if self.name.startswith(PREFIX) else title_of_named(self.name)
 
 
-class CatalogueLine(NamedTuple):
-    """Entry for one data set in the list of all data sets: name, description, and whether it needs files."""
-
-    name: str
-    description: str
-    needs_files: bool
-
-
 @dataclass(frozen=True)
-class _Entry:
+class CatalogueEntry:
+    """A data set, or a kind of data sets, that can be loaded by name."""
+
     description: str
-    load: _Loader
+    load: _Loader  # function that loads it from a data directory with the given options
     needs_files: bool = True
-    find: _Finder | None = None
-    required: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
+    find: _Finder | None = (
+        None  # function that finds its files in a data directory; None if they are named by an option
+    )
+    required: tuple[str, ...] = ()  # options that must be given
+    optional: tuple[str, ...] = ()  # other options that it accepts
     suffixes: tuple[str, ...] = ()  # endings of the names of files in this format of a user's files
     whose: str = ""  # description of the owners, if the data set comes with owners, who can be the users
 
 
-def _published(description: str, load: Callable[[Path | None], LoadedDataset], finder: _Finder) -> _Entry:
-    return _Entry(description, lambda directory, _: load(directory), find=finder)
+def _published(description: str, load: Callable[[Path | None], LoadedDataset], finder: _Finder) -> CatalogueEntry:
+    return CatalogueEntry(description, lambda directory, _: load(directory), find=finder)
 
 
-def _binary_entry(table: BinaryTable) -> _Entry:
+def _binary_entry(table: BinaryTable) -> CatalogueEntry:
     description = f"{table.title}, 0/1 features, {table.classes} classes: {' or '.join(table.files)}"
     return _published(description, lambda directory: load_binary(directory, table), table.find)
 
@@ -121,14 +117,16 @@ _HUB_DESCRIPTION = (
 )
 
 
-_CATALOGUE: Mapping[str, _Entry] = {
-    "digits": _Entry("handwritten digits 8x8, built in", lambda _, __: load_digits(), needs_files=False),
-    "breast-cancer": _Entry("tumour measurements, built in", lambda _, __: load_breast_cancer(), needs_files=False),
+_CATALOGUE: Mapping[str, CatalogueEntry] = {
+    "digits": CatalogueEntry("handwritten digits 8x8, built in", lambda _, __: load_digits(), needs_files=False),
+    "breast-cancer": CatalogueEntry(
+        "tumour measurements, built in", lambda _, __: load_breast_cancer(), needs_files=False
+    ),
     "adult": _published("UCI Adult: adult.data and adult.test, plain or gzipped", load_adult, find_adult),
     "adult-all": _published(
         "the same with its incomplete rows, ? a level of its own", partial(load_adult, incomplete=True), find_adult
     ),
-    "mnist": _Entry(
+    "mnist": CatalogueEntry(
         f"MNIST: the four IDX files, plain or gzipped; with user, {WRITERS_FILE} of QMNIST too",
         lambda directory, options_given: load_mnist(directory, options_given.get("user")),
         find=find_mnist,
@@ -139,7 +137,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
         whose="its 12 clients; it does not name writers",
     ),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
-    "table": _Entry(
+    "table": CatalogueEntry(
         "your table, as CSV, Excel workbook or Parquet file: path, label and, if need be, test-path, separator, "
         "decimal, encoding, skip-lines, sheet, task, owner, user, drop, missing, max-levels, ignore-case, unique, "
         "text, vocabulary, tokenizer, tokens",
@@ -147,7 +145,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
         required=("path", "label"),
         optional=("test-path", "separator", "decimal", "encoding", "skip-lines", "sheet", *_TABLE_OPTIONS),
     ),
-    "npz": _Entry(
+    "npz": CatalogueEntry(
         "your NumPy archive with x, y and optionally x_test, y_test, or labels and named inputs of a model: options "
         "path and optionally owner, user, axes",
         _npz,
@@ -155,7 +153,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
         suffixes=(".npz",),
         optional=("task", "owner", "user", "axes"),
     ),
-    "images": _Entry(
+    "images": CatalogueEntry(
         "your pictures, a folder for each class: path and, if need be, test-path, image-size, grey",
         _images,
         required=("path",),
@@ -181,13 +179,13 @@ def format_of(path: Path) -> str:
     return next((name for name, entry in _CATALOGUE.items() if path.suffix in entry.suffixes), "table")
 
 
-def _hub_entry(name: str) -> _Entry:
+def _hub_entry(name: str) -> CatalogueEntry:
     def load(_: Path | None, options_given: Mapping[str, Any]) -> LoadedDataset:
         from fl_audit.data.hugging_face import load_hub  # noqa: PLC0415
 
         return load_hub(name, options_given)
 
-    return _Entry(
+    return CatalogueEntry(
         _HUB_DESCRIPTION,
         load,
         required=("label",),
@@ -195,7 +193,7 @@ def _hub_entry(name: str) -> _Entry:
     )
 
 
-def _own_entry(name: str) -> _Entry:
+def _user_entry(name: str) -> CatalogueEntry:
     """Return the catalogue entry of a function that a user wrote to load a data set.
 
     The keyword-only parameters of the function are settings of `[data]`, or stand in its `loader-parameters`.
@@ -226,7 +224,7 @@ def _own_entry(name: str) -> _Entry:
 
     required = tuple(option for option, setting in settings.items() if setting.default is Parameter.empty)
     optional = tuple(option for option in settings if option not in required)
-    return _Entry("a loader of your own", load, needs_files=False, required=required, optional=optional)
+    return CatalogueEntry("a loader of your own", load, needs_files=False, required=required, optional=optional)
 
 
 def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
@@ -245,18 +243,17 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
         raise InputError(f"{option} is {value!r} in [data]: {accepted}") from error
 
 
-def available_datasets() -> list[CatalogueLine]:
-    """Return the list of all data sets that can be loaded."""
-    listed = [CatalogueLine(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
-    return [*listed, CatalogueLine(_HUB_NAME, _HUB_DESCRIPTION, needs_files=True)]
+def available_datasets() -> Mapping[str, CatalogueEntry]:
+    """Return all data sets that can be loaded, by name."""
+    return {**_CATALOGUE, _HUB_NAME: _hub_entry(_HUB_NAME)}
 
 
-def _entry(name: str) -> _Entry:
+def _entry(name: str) -> CatalogueEntry:
     name = OLD_NAMES.get(name, name)
     if name.startswith(PREFIX) and name != PREFIX:
         return _hub_entry(name)
     if ":" in name and meant_name(name) is None:
-        return _own_entry(name)
+        return _user_entry(name)
     if name not in _CATALOGUE and (meant := meant_name(name)) is not None:
         raise InputError(f"data set {name!r} names no function: accepted is package.module:loader, here {meant!r}")
     if name not in _CATALOGUE:
@@ -346,7 +343,7 @@ def _load(spec: DataSpec) -> LoadedDataset:
     return source
 
 
-def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]:
+def _checked_options(spec: DataSpec, entry: CatalogueEntry) -> Mapping[str, OptionValue]:
     names = (*entry.required, *entry.optional)
     for name, value in spec.options:
         accepted = f"accepted of {spec.name} is {OWNER!r}, {entry.whose}"

@@ -90,7 +90,8 @@ def encode_column(
     _check_width(before + 1, len(numbers), name, file_rows.file)
     scaled, test_part = min_max(numbers[:train, np.newaxis], numbers[train:, np.newaxis])
     assert test_part is not None
-    low, high = numbers[:train].min(), numbers[:train].max()
+    low = numbers[:train].min()
+    high = numbers[:train].max()
     detail = f"{low:g} to {high:g}{note}, scaled to 0 to 1" if high > low else f"{low:g} in every record, so always 0"
     ordered = np.sort(numbers[:train])
     # Consecutive whole numbers, each once, in any order.

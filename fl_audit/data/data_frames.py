@@ -181,7 +181,8 @@ def _quantities(column: "pd.Series[Any]", file_rows: SourceFileRows, settings: T
     words = f"{file_rows.file}: label column {label} has words, and task is 'regression'"
     if numbers is None:
         raise InputError(f"{words}: accepted are numbers, or task = 'classification' in [data]")
-    low, high = float(numbers[: file_rows.train].min()), float(numbers[: file_rows.train].max())
+    low = float(numbers[: file_rows.train].min())
+    high = float(numbers[: file_rows.train].max())
     same = f"{file_rows.file}: label column {label} is {low:g} in every record"
     require(high > low, f"{same}: accepted are quantities that differ")
     reach = f"{file_rows.file}: label column {label} reaches from {low:g} to {high:g}"

@@ -148,7 +148,8 @@ def _sentinels_of(numbers: Floats) -> list[float]:
     other_numbers = numbers[~np.isin(numbers, present)] if present else numbers[:0]
     if not other_numbers.size or len(np.unique(other_numbers)) < _FEWEST_OTHERS:
         return []
-    low, high = other_numbers.min(), other_numbers.max()
+    low = other_numbers.min()
+    high = other_numbers.max()
     return [sentinel for sentinel in present if sentinel < 0 <= low or sentinel > 3 * high > 0]
 
 
@@ -168,7 +169,8 @@ def _label_warnings(table: ReadTable) -> Iterator[DataWarning]:
 
 
 def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
-    low, high = int(counts.index.min()), int(counts.index.max())
+    low = int(counts.index.min())
+    high = int(counts.index.max())
     if len(counts) > _MOST_DIGITS and high - low < 3 * len(counts):
         text = f"the labels are {len(counts)} whole numbers from {low} to {high}, each of which is a class of its own"
         remedy = remedies.task()

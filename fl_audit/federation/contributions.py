@@ -79,7 +79,8 @@ def contributed(
     `client`: It seeds the order of records in local training.
     """
     mechanism = federation.public.mechanism
-    norms, shapes = _norms(mechanism, context), context.batch_trials if taking_part is None else None
+    norms = _norms(mechanism, context)
+    shapes = context.batch_trials if taking_part is None else None
     match mechanism.contribution:
         case RecordGradients() | UserGradients():
             total, bits = federation.model.clipped_sums(models, examples.grouped, norms, shapes, taking_part)
@@ -108,7 +109,8 @@ def _local_updates(
 
     In each trial the client trains on its examples that participate.
     """
-    features, labels = examples.features, examples.labels
+    features = examples.features
+    labels = examples.labels
     if taking_part is None and schedule.optimizer is local_training.LocalOptimizer.SGD:
         batches = local_training.local_batches(examples.count, schedule, draw)
         return local_training.local_updates(model, models, features, labels, schedule, batches)
@@ -127,7 +129,8 @@ def contributed_together(
 
     Shapes: `models` (1, parameters).
     """
-    mechanism, examples = federation.public.mechanism, [federation.shard_without_targets(client) for client in clients]
+    mechanism = federation.public.mechanism
+    examples = [federation.shard_without_targets(client) for client in clients]
     assert isinstance(mechanism.contribution, LocalTraining)
     schedule = mechanism.contribution.schedule.at_round(context.number)
     draws = [_order_draw(federation, client, context) for client in clients]
@@ -135,11 +138,10 @@ def contributed_together(
         local_training.local_batches(examples.count, schedule, draw)
         for examples, draw in zip(examples, draws, strict=True)
     ]
-    steps, starts = [np.stack(step) for step in zip(*orders, strict=True)], models.expand(len(clients), -1)
-    features, labels = (
-        torch.stack([examples.features for examples in examples]),
-        torch.stack([examples.labels for examples in examples]),
-    )
+    steps = [np.stack(step) for step in zip(*orders, strict=True)]
+    starts = models.expand(len(clients), -1)
+    features = torch.stack([examples.features for examples in examples])
+    labels = torch.stack([examples.labels for examples in examples])
     updates = local_training.local_updates(federation.model, starts, features, labels, schedule, steps)
     return [_clipped(mechanism, updates[row : row + 1], context) for row in range(len(clients))]
 
@@ -149,10 +151,8 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
 
     They must train locally on equally many records, with a model and a schedule for which models can be stacked.
     """
-    contribution, sizes = (
-        federation.public.mechanism.contribution,
-        {len(federation.shard_without_targets(client).labels) for client in clients},
-    )
+    contribution = federation.public.mechanism.contribution
+    sizes = {len(federation.shard_without_targets(client).labels) for client in clients}
     if not isinstance(contribution, LocalTraining) or len(sizes) != 1:
         return False
     return local_training.accepts_batches_per_trial(federation.model, sizes.pop(), contribution.schedule)

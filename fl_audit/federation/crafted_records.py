@@ -191,9 +191,11 @@ def feature_bounds(features: Floats32) -> FeatureBounds:
     feature that is 0 or 1 in all records is marked as binary. One-hot codes of a crafted record may be inconsistent,
     for example with two ones.
     """
-    low, high = features.min(axis=0), features.max(axis=0)
+    low = features.min(axis=0)
+    high = features.max(axis=0)
     if low.min() >= 0 and high.max() <= 1:
-        low, high = np.zeros_like(low), np.ones_like(high)
+        low = np.zeros_like(low)
+        high = np.ones_like(high)
     binary = ((features == 0) | (features == 1)).all(axis=0)
     return FeatureBounds(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(binary))
 
@@ -207,7 +209,8 @@ def craft_pair(
 
     Shapes: `models` (m, parameters).
     """
-    public, norm = federation.public, federation.public.mechanism.clipping_norm
+    public = federation.public
+    norm = federation.public.mechanism.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
     problem = CraftingProblem(federation.model, models, norm, bounds.to(models.device))
     other_sums = federation.model.clipped_sum(models, federation.common.features, federation.common.labels, norm)
@@ -239,7 +242,9 @@ def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> Craf
 
     Shapes: `models` (m, parameters).
     """
-    pair, mechanism, instead = federation.public.pair, federation.public.mechanism, federation.replacement
+    pair = federation.public.pair
+    mechanism = federation.public.mechanism
+    instead = federation.replacement
     if pair.crafted is None:
         return None
     norm = mechanism.clipping_norm
@@ -247,7 +252,8 @@ def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> Craf
     def clipped(examples: Examples) -> Tensor:
         return federation.model.clipped_sum(models, examples.features, examples.labels, norm).double()
 
-    tensor, others = clipped(federation.differing), clipped(federation.common)
+    tensor = clipped(federation.differing)
+    others = clipped(federation.common)
     moved = tensor if instead is None else tensor - clipped(instead)
     order = mechanism.clipping.measured_in.order
     lengths = tensor.norm(p=order, dim=1) / norm

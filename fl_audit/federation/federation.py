@@ -175,7 +175,8 @@ class Federation:
 
     def _require_randomisable(self, randomizer: LocalRandomizer) -> None:
         """Raise `InputError` if records are randomised by their owners although clients train with DP-SGD."""
-        is_private, problem = isinstance(self.mechanism.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
+        is_private = isinstance(self.mechanism.contribution, PrivateTraining)
+        problem = "strategy is 'dp-sgd-clients'"
         require(
             not is_private,
             f"{problem} with local-randomizer = '{randomizer.kind}': accepted are 'dp-fedsgd' and 'dp-fedavg'",

@@ -63,7 +63,8 @@ def outside_of(federation: Federation, split: Split, shard: Integers) -> tuple[R
 
     `shard`: They matter only if the unit is this client.
     """
-    number, everything = federation.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
+    number = federation.pair.replacement
+    everything = np.arange(0 if split.outside is None else len(split.outside))
     if federation.pair.opposite is not None:
         return single_record(federation.pair.opposite, split.inside), everything
     if number is None:

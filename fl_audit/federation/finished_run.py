@@ -44,7 +44,8 @@ class GroupSizes:
 def group_sizes(federation: LoadedFederation) -> GroupSizes:
     """Return the largest number of records per client, records per user, users per client, and clients per user."""
     outside = federation.population_records.user
-    user, records = split_of(federation.public).inside.user, max(len(shard) for shard in federation.shards)
+    user = split_of(federation.public).inside.user
+    records = max(len(shard) for shard in federation.shards)
     if user is None:
         return GroupSizes(records)
     users_held = [np.unique(user[shard[shard < len(user)]]) for shard in federation.shards]
@@ -150,7 +151,8 @@ class FinishedRun:
         Delta_i is the local sensitivity, and sigma_i the scale of the noise. The ratio is 0 where Delta_i
         is 0.
         """
-        sensitivity, sigma = self.by_trial("local_sensitivity"), self.by_trial("sigma")
+        sensitivity = self.by_trial("local_sensitivity")
+        sigma = self.by_trial("sigma")
         return np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
 
     @cached_property
@@ -183,13 +185,12 @@ class FinishedRun:
         With adaptive clipping it covers the quantile bits too, which tell how many units were within the clipping norm.
         Otherwise it equals `signal`.
         """
-        mechanism, threat_model = self.plan.federation.mechanism, self.plan.federation.threat_model
+        mechanism = self.plan.federation.mechanism
+        threat_model = self.plan.federation.threat_model
         if not mechanism.is_adaptive:
             return self.signal
-        multiplier_both, alone = (
-            1 / mechanism.claimed_multiplier(threat_model),
-            1 / mechanism.round_multiplier(threat_model),
-        )
+        multiplier_both = 1 / mechanism.claimed_multiplier(threat_model)
+        alone = 1 / mechanism.round_multiplier(threat_model)
         return np.where(self.signal > 0, np.sqrt(self.signal**2 + multiplier_both**2 - alone**2), 0.0)
 
     @cached_property
@@ -201,7 +202,8 @@ class FinishedRun:
         noise scaled to the global sensitivity, the differing record's gradient must have been clipped in every round.
         False without a claim or an insider, and with adaptive clipping.
         """
-        mechanism, threat_model = self.plan.federation.mechanism, self.plan.federation.threat_model
+        mechanism = self.plan.federation.mechanism
+        threat_model = self.plan.federation.threat_model
         # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
         if not self.plan.has_guarantee or not self.has_insider or not mechanism.knows_llr or mechanism.is_adaptive:
             return False
@@ -242,5 +244,6 @@ class FinishedRun:
         if (guarantee := self.plan.guarantee) is None or not self.plan.federation.mechanism.knows_llr:
             return {}
         truths = {1: TrueHypothesis.PRESENT, 0: TrueHypothesis.ABSENT}
-        events, adjacency = guarantee.claim.events, guarantee.adjacency
+        events = guarantee.claim.events
+        adjacency = guarantee.adjacency
         return {bit: log_odds_distribution(events, adjacency, truth, fine=False) for bit, truth in truths.items()}

@@ -36,7 +36,8 @@ def likelihood_ratio_input(
 
     Raises `InputError` if the adversary's view lacks a required value.
     """
-    mechanism, side = federation.public.mechanism, observed.side
+    mechanism = federation.public.mechanism
+    side = observed.side
     if isinstance(mechanism.contribution, PrivateTraining):
         return dpsgd_likelihood_ratio_input(federation, observed)
     if mechanism.rounds_needed > 1:
@@ -54,17 +55,18 @@ def sums_of(federation: LoadedFederation, models: Tensor, context: RoundContext,
     Shapes: `models` (trials, parameters).
     """
     mechanism = federation.public.mechanism
-    turn, weight = federation.public.eligible_units(context.number), mechanism.sampling_rate
+    turn = federation.public.eligible_units(context.number)
+    weight = mechanism.sampling_rate
     if turn is not None and federation.target not in turn:
-        present, absent = (
-            zero_contribution(models, mechanism.is_adaptive),
-            zero_contribution(models, mechanism.is_adaptive),
-        )
+        present = zero_contribution(models, mechanism.is_adaptive)
+        absent = zero_contribution(models, mechanism.is_adaptive)
     else:
         present, absent = differing_contributions(federation, models, context)
     if mechanism.is_sampled and federation.public.threat_model.sees_participation:
         takes_part = require_seen(side.taking_part, "who took part")[:, federation.target].bool()
-        present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
+        present = present.times(takes_part)
+        absent = absent.times(takes_part)
+        weight = 1.0
     match federation.unit:
         case Unit.RECORD | Unit.USER:
             other_sums = None
@@ -89,10 +91,8 @@ def _sum_of_other_clients(
 
     A client counts only in the trials in which it participates.
     """
-    total, members = (
-        zero_contribution(models, federation.public.mechanism.is_adaptive),
-        federation.public.cohort(context.number),
-    )
+    total = zero_contribution(models, federation.public.mechanism.is_adaptive)
+    members = federation.public.cohort(context.number)
     bits = total.centred_bits
     for client in range(len(federation.shards)) if members is None else members.tolist():
         if client == federation.victim:
@@ -104,7 +104,8 @@ def _sum_of_other_clients(
             if len(rows) == 0:
                 continue
             if len(rows) < len(models):
-                subset, part = rows, context.rows(rows)
+                subset = rows
+                part = context.rows(rows)
         trial = contributed(federation, client, federation.shard_without_targets(client), models[subset], part)
         total.total[subset] += trial.total
         bits[subset] += trial.centred_bits
@@ -155,13 +156,15 @@ def _of_contribution(
 
 def _less_known_noise(federation: LoadedFederation, observed: Tensor, observed_round: ObservedRound) -> Tensor:
     """Return the observed sum minus the clients' noise shares that the adversary knows."""
-    mechanism, side = federation.public.mechanism, observed_round.side
+    mechanism = federation.public.mechanism
+    side = observed_round.side
     if not mechanism.clients_add_noise:
         return observed
     seeds = require_seen(side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
     known_shares = federation.public.threat_model.known_shares
     require(len(seeds) == known_shares, f"{len(seeds)} seeds of noise were shown: accepted are {known_shares}")
-    trials, tensor = require_seen(side.trial_numbers, "the numbers of the trials").tolist(), observed.double()
+    trials = require_seen(side.trial_numbers, "the numbers of the trials").tolist()
+    tensor = observed.double()
     for seed in seeds:
         share = noise_share(seed, trials, observed_round.number, observed.shape[1]).to(observed.device)
         tensor = tensor - mechanism.share_scale * share.double()

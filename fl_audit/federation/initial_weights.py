@@ -58,7 +58,8 @@ def pretraining_examples(federation: LoadedFederation) -> Examples:
 
     Raises `InputError` if fewer than 50 records are left.
     """
-    public, spare = federation.public, federation.spare
+    public = federation.public
+    spare = federation.spare
     problem = f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample"
     accepted = f"accepted in [data] are records and population-records that leave {FEWEST_RECORDS}"
     require(len(spare) >= FEWEST_RECORDS, f"{problem}: {accepted}")
@@ -73,9 +74,11 @@ def pretraining_examples(federation: LoadedFederation) -> Examples:
 def _pretrained(public: Federation, seed: int) -> Tensor:
     """Train initial weights by Adam on public records, without privacy; float32 (1, parameters)."""
     federation = load_federation(public)
-    examples, draw = pretraining_examples(federation), generator(seed, Purpose.PRETRAINING, round=1)
+    examples = pretraining_examples(federation)
+    draw = generator(seed, Purpose.PRETRAINING, round=1)
     spec = federation.spec
-    models, state = initial_models(spec, seed, [0]).to(examples.features.device), OptimizerState()
+    models = initial_models(spec, seed, [0]).to(examples.features.device)
+    state = OptimizerState()
     for number in range(_STEPS):
         batch = examples.take(draw.integers(examples.count, size=min(_BATCH, examples.count)))
         gradients = federation.model.mean_gradients(models, batch.features, batch.labels)

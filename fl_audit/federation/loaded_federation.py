@@ -238,7 +238,8 @@ class LoadedFederation:
         """Return the records of a client's shard that belong to no target, and so are in every trial; cached."""
         if (client, False) not in self._held:
             # Most clients hold no target. The whole shard is then returned, and not copied.
-            whole, stays = self.shard(client), ~self.differs(client)
+            whole = self.shard(client)
+            stays = ~self.differs(client)
             self._held[client, False] = whole if stays.all() else whole.take(np.flatnonzero(stays))
         return self._held[client, False]
 
@@ -257,7 +258,8 @@ class LoadedFederation:
         if client in self._raw:
             return self._raw[client]
         assert self.raw is not None, "a federation with a randomizer keeps the records"
-        shard, instead = self.raw.inside.features[self.shards[client]], self.raw.replacement
+        shard = self.raw.inside.features[self.shards[client]]
+        instead = self.raw.replacement
         is_alone = client != self.victim or instead is None
         return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
@@ -274,7 +276,8 @@ class LoadedFederation:
         """Return whether each record of a client's shard is in the training set of each trial, bool (trials,
         records)."""
         is_held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
-        marks, own_targets = self.differs(client), self.targets[list(self.targets_of(client))]
+        marks = self.differs(client)
+        own_targets = self.targets[list(self.targets_of(client))]
         is_held[:, marks] = membership.is_in[:, np.searchsorted(own_targets, self.unit_of_records(client)[marks])]
         return is_held
 

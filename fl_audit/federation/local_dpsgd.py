@@ -85,12 +85,15 @@ def trained_privately(
 
     Shapes: `models` (trials, parameters), `is_in` (trials,).
     """
-    examples, present = federation.shard(client), None
+    examples = federation.shard(client)
+    present = None
     if is_in is not None:
         present = np.ones((len(models), examples.count), dtype=np.bool_)
         present[:, federation.differs(client)] = is_in[:, None]
-    steps, sources = private_steps(federation.public.mechanism), randomness.of_round(server_round)
-    features, labels = examples.features, examples.labels
+    steps = private_steps(federation.public.mechanism)
+    sources = randomness.of_round(server_round)
+    features = examples.features
+    labels = examples.labels
     return private_updates(federation.model, models, features, labels, steps, sources, present, accountant, canaries)
 
 
@@ -104,10 +107,13 @@ def expected_update(federation: LoadedFederation, client: int, models: Tensor) -
 
     Shapes: `models` (trials, parameters).
     """
-    steps, records = private_steps(federation.public.mechanism), len(federation.shards[client])
-    rate, honest = steps.schedule.learning_rate / records, federation.shard_without_targets(client)
+    steps = private_steps(federation.public.mechanism)
+    records = len(federation.shards[client])
+    rate = steps.schedule.learning_rate / records
+    honest = federation.shard_without_targets(client)
     differing = federation.differing if client == federation.victim else None
-    current, of_differing = models.clone(), torch.zeros_like(models)
+    current = models.clone()
+    of_differing = torch.zeros_like(models)
     for _ in range(steps.count(records)):
         if differing is not None:
             of_differing.add_(clipped_gradient_sum(federation, current, differing), alpha=rate)
@@ -180,8 +186,10 @@ def rounding_of_update(models: Tensor) -> Tensor:
 
 
 def _scale(federation: LoadedFederation) -> _UpdateScaleFactors:
-    steps, victim = private_steps(federation.public.mechanism), federation.victim
-    known_clients, clients = {federation.insider, *federation.colluders}, range(len(federation.shards))
+    steps = private_steps(federation.public.mechanism)
+    victim = federation.victim
+    known_clients = {federation.insider, *federation.colluders}
+    clients = range(len(federation.shards))
     is_server = federation.public.threat_model.adversary is Adversary.SERVER
     unknown = (victim,) if is_server else tuple(client for client in clients if client not in known_clients)
     batch = {client: steps.mean_batch(len(federation.shards[client])) for client in unknown}

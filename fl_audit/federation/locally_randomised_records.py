@@ -84,7 +84,8 @@ def randomised_shard(
     If the federation has a frozen core (a network that is not trained), the result holds the core's outputs for these
     records.
     """
-    tensors, device = list[Tensor](), federation.public.device
+    tensors = list[Tensor]()
+    device = federation.public.device
     for trial in randomness.trials:
         key = (federation.serial, client, randomness.seed, trial)
         tensor = _HELD.find(key)
@@ -94,7 +95,8 @@ def randomised_shard(
                 tensor = passed_through(federation.core.to(device), tensor.float().to(device)).cpu()
             _HELD.hold(key, tensor)
         tensors.append(tensor)
-    records, features = len(federation.shards[client]), torch.stack(tensors).to(device)
+    records = len(federation.shards[client])
+    features = torch.stack(tensors).to(device)
     shard = Examples(features[:, :records], federation.shard(client).labels.expand(len(tensors), -1))
     if client != federation.victim or federation.replacement is None:
         return LocallyRandomisedRecords(shard, None)
@@ -153,11 +155,13 @@ def record_claim(federation: LoadedFederation) -> LocalRandomizerGuarantee | Non
     local_randomizer = federation.public.local_randomizer
     if local_randomizer is None or federation.raw is None:
         return None
-    records, pair = federation.raw.inside, record_pair(federation)
+    records = federation.raw.inside
+    pair = record_pair(federation)
     shape = (records.shape[0], records.shape[0]) if records.graphs else records.shape
     if pair is None:
         return LocalRandomizerGuarantee(local_randomizer, shape, None, None)
-    first, second = pair.first.features, pair.second.features
+    first = pair.first.features
+    second = pair.second.features
     if isinstance(local_randomizer, LaplacePixelation):
         events = local_randomizer.pair_events(first, second, _STEPS)
     else:
@@ -173,8 +177,10 @@ def record_pair(federation: LoadedFederation) -> RecordsToDistinguish | None:
     comparable only if they have equally many nodes, because randomization keeps this number. The result is None if no
     record is comparable.
     """
-    instead, number = _raw(federation).replacement, int(federation.target_records[0])
-    first, seconds = _placed(federation, number), []
+    instead = _raw(federation).replacement
+    number = int(federation.target_records[0])
+    first = _placed(federation, number)
+    seconds = []
     if instead is not None:
         seconds.append(PlacedRecord(federation.victim, len(federation.shards[federation.victim]), instead.features[0]))
     if (farthest := _farthest(federation, number)) is not None:

@@ -318,18 +318,22 @@ def replayed_rounds(
     rounds
         For each round, in order, its stored tensors by name.
     """
-    models, state, earlier = [initial], OptimizerState(), deque[EarlierRound](maxlen=mechanism.rounds_needed - 1)
+    models = [initial]
+    state = OptimizerState()
+    earlier = deque[EarlierRound](maxlen=mechanism.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):
         tensor = stored[_KEPT[view]]
         if set(_KEPT.values()) <= stored.keys() and not stored["releases"].isnan().all():
-            models, shown = [*models[-2:], stored["models"]], stored["releases"]
+            models = [*models[-2:], stored["models"]]
+            shown = stored["releases"]
             yield ServerRound(number, tuple(models), shown, SideInformation.of(stored), tuple(earlier), shown)
             earlier.append(EarlierRound(models[-2], shown))
             continue
         match view:
             case InsiderView.UPDATE:
                 moved, state = step(mechanism.optimizer, models[-1], tensor, state, mechanism.denominator)
-                models, release = [*models[-2:], moved], tensor
+                models = [*models[-2:], moved]
+                release = tensor
             case InsiderView.MODEL:
                 models = [*models[-2:], tensor]
                 release = recover_gradient(mechanism.optimizer, models, number) * mechanism.denominator

@@ -44,7 +44,8 @@ class Examples:
 
         `core`: None leaves the features as they are.
         """
-        features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
+        features = torch.from_numpy(records.features).clone()
+        labels = torch.from_numpy(records.labels).clone()
         features = features.to(device)
         if core is not None:
             features = passed_through(core.to(device), features).float()

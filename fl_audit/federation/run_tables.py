@@ -130,7 +130,8 @@ class NonPrivateAccuracy:
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "NonPrivateAccuracy":
         """Build the accuracies from the dict that `to_json` returned."""
-        rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
+        rounds = tuple(map(int, values["rounds"]))
+        accuracy = tuple(map(float, values["accuracy"]))
         if len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
         metrics = {str(name): float(value) for name, value in (values.get("metrics") or {}).items()}
@@ -175,8 +176,10 @@ class Provenance:
             raise ValueError("no session was noted")
         for session in sessions:
             datetime.fromisoformat(session.began)
-        data, shards = stored["data"], stored.get("shards")
-        keyed, pool = bool(stored.get("data_is_keyed", False)), stored.get("pool")
+        data = stored["data"]
+        shards = stored.get("shards")
+        keyed = bool(stored.get("data_is_keyed", False))
+        pool = stored.get("pool")
         return cls(
             sessions, data and str(data), shards and tuple(int(size) for size in shards), keyed, pool and int(pool)
         )

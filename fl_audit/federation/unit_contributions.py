@@ -75,7 +75,8 @@ class ContributionTotals:
         """Length of the longest contribution and the number of its unit; (0, -1) without contributions."""
         if self.count == 0:
             return 0.0, -1
-        lengths, numbers = np.concatenate(self.lengths), np.concatenate(self.numbers)
+        lengths = np.concatenate(self.lengths)
+        numbers = np.concatenate(self.numbers)
         at = int(lengths.argmax())
         return float(lengths[at]), int(numbers[at])
 
@@ -122,10 +123,12 @@ def rounding_of_passes(
     sum over units of the largest effect is doubled, since both sides are rounded; `steps` is the number of passes in
     a row.
     """
-    size, total = _LIKELY * _HALF_ULP * math.sqrt(operations(federation)), 0.0
+    size = _LIKELY * _HALF_ULP * math.sqrt(operations(federation))
+    total = 0.0
     changes = [size * torch.from_numpy(draw.standard_normal(cell.model.shape)).to(cell.model) for _ in range(_PAIRS)]
     for chunk in unit_chunks(federation, client, cell):
-        rows, moved = chunk.of_model(cell.model).total, torch.zeros(len(chunk.numbers))
+        rows = chunk.of_model(cell.model).total
+        moved = torch.zeros(len(chunk.numbers))
         for change in (sign * change for change in changes for sign in (1, -1)):
             other = chunk.of_model(cell.model * (1 + change)).total
             moved = torch.maximum(moved, (other.double() - rows.double()).norm(dim=1).float().cpu())
@@ -193,11 +196,9 @@ def _single_records(
 
 
 def _users(federation: LoadedFederation, client: int, cell: CheckedCell) -> Iterator[UnitChunk]:
-    present, owner, shard = (
-        _present(federation, client, cell),
-        federation.unit_of_records(client),
-        federation.shard(client),
-    )
+    present = _present(federation, client, cell)
+    owner = federation.unit_of_records(client)
+    shard = federation.shard(client)
     for user in np.unique(owner[present]).tolist():
         if cell.taking_part is None or cell.taking_part[user]:
             records = shard.take(np.flatnonzero(present & (owner == user)))

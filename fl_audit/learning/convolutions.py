@@ -54,7 +54,8 @@ class StackedConv2d(StackedLayer):
         If the layer unfolds its inputs, `inputs` are the unfolded patches, and the outputs have a single axis for all
         positions of the image.
         """
-        weight, bias = self.required_parameter("weight"), self.parameter("bias")
+        weight = self.required_parameter("weight")
+        bias = self.parameter("bias")
         trials, outs = weight.shape[:2]
         if not self.unfolds:
             # Every trial has a group of channels, except in a model's raw input, which all trials read.
@@ -151,8 +152,10 @@ class StackedConv2d(StackedLayer):
         high, wide = signal.shape[2:]
         for row in range(self.kernel[0]):
             for column in range(self.kernel[1]):
-                top, left_edge = row * self.dilation[0], column * self.dilation[1]
-                down, right = (high - 1) * self.stride[0] + 1, (wide - 1) * self.stride[1] + 1
+                top = row * self.dilation[0]
+                left_edge = column * self.dilation[1]
+                down = (high - 1) * self.stride[0] + 1
+                right = (wide - 1) * self.stride[1] + 1
                 window = padded[:, :, top : top + down : self.stride[0], left_edge : left_edge + right : self.stride[1]]
                 gradients[:, :, 0, row, column] = (window.flatten(2) * flat).sum(2)
         return gradients

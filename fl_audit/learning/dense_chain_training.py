@@ -78,7 +78,8 @@ def dense_chain(
     is_flat = len(feature_shape) == 1
     for name, module_part in _parts(module, ""):
         layer_type = None if _is_altered(module_part) else type(module_part)  # a subclass may compute anything
-        weight, bias = columns.get(f"{name}.weight"), columns.get(f"{name}.bias")
+        weight = columns.get(f"{name}.weight")
+        bias = columns.get(f"{name}.bias")
         # Nothing of a dense layer may be frozen, and its weights have to be its own.
         if (
             isinstance(module_part, nn.Linear)

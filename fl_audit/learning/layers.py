@@ -215,7 +215,8 @@ class StackedNormalisation(StackedLayer):
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
         """Return normalised inputs times each trial's scale plus its shift."""
-        weight, bias = self._aligned(self.required_parameter("weight"), inputs), self.parameter("bias")
+        weight = self._aligned(self.required_parameter("weight"), inputs)
+        bias = self.parameter("bias")
         outputs = self.frame.split(inputs) * weight
         if bias is not None:
             outputs.add_(self._aligned(bias, inputs))

@@ -334,11 +334,13 @@ def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
         factor = math.log(math.expm1(size * epsilon)) - math.log(math.expm1(epsilon)) if epsilon > 0 else math.log(size)
         return delta_of_one == 0 or math.log(delta_of_one) + factor <= math.log(delta)
 
-    low, high = 0.0, min(profile.epsilon(delta), _LARGEST / size)
+    low = 0.0
+    high = min(profile.epsilon(delta), _LARGEST / size)
     while not is_enough(high):
         if high >= _LARGEST / size:
             return math.inf
-        low, high = high, min(1.25 * high + 0.01, _LARGEST / size)
+        low = high
+        high = min(1.25 * high + 0.01, _LARGEST / size)
     while high - low > 1e-9 * high:  # the lemma holds for every epsilon found
         middle = (low + high) / 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)

@@ -112,7 +112,8 @@ class GriddedLogOdds:
         log-odds do not detect.
         """
         values = np.asarray(log_odds, dtype=np.float64)
-        low, high = self.cdf(values - self.error), self.cdf(values + self.error)
+        low = self.cdf(values - self.error)
+        high = self.cdf(values + self.error)
         return np.asarray(low + (high - low) * generator.random(values.shape), dtype=np.float64)
 
 

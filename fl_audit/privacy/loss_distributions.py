@@ -79,7 +79,8 @@ class DiscreteLossDistribution:
         """
         size = self.probabilities.size
         slack = math.log(2 / _TRUNCATED)
-        low, high = 0, (size - 1) * count
+        low = 0
+        high = (size - 1) * count
         growth = np.exp(np.arange(size) / size)
         rising = falling = self.probabilities
         for exponent in _EXPONENTS:

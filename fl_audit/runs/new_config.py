@@ -151,7 +151,7 @@ def data_name(data: str) -> str:
     For a data set or `package.module:loader`, the setting is the given name. For a file or directory, it is the format,
     such as "table". Raises `InputError` if there is no data set or file of this name.
     """
-    names = [entry.name for entry in available_datasets() if entry.name not in formats()]
+    names = [name for name in available_datasets() if name not in formats()]
     path = expanded_path(data)
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
         return data

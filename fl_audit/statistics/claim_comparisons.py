@@ -190,7 +190,8 @@ def reading_text(
     """
     if wide is None:
         return str(reading)
-    low, high = wide["low"], wide["high"]
+    low = wide["low"]
+    high = wide["high"]
     if is_unlimited(high):
         ends = f"at least {rounded(low, None, None, claim, is_share).value}"
     else:

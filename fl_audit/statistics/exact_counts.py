@@ -59,7 +59,8 @@ def sum_tails(distributions: Sequence[CountDistribution], observed: int) -> tupl
         product *= np.fft.rfft(distribution.probabilities, size) ** distribution.copies
     shares = np.roll(np.maximum(np.fft.irfft(product, size), 0.0), -(first % size))
     at = observed - first
-    lower, upper = float(shares[: at + 1].sum()), float(shares[at:].sum())
+    lower = float(shares[: at + 1].sum())
+    upper = float(shares[at:].sum())
     return tuple(min(1.0, max(_LEAST, tail)) for tail in (lower, upper))  # type: ignore[return-value]
 
 
@@ -151,14 +152,16 @@ def table_p(inside: int, total: int, first: int, second: int) -> float:
     whole = first + second
     mean = first * total / whole
     spread = math.sqrt(max(1.0, mean * (1 - total / whole) * second / max(1, whole - 1)))
-    low, high = max(lowest, math.floor(mean - _REACH * spread)), min(highest, math.ceil(mean + _REACH * spread))
+    low = max(lowest, math.floor(mean - _REACH * spread))
+    high = min(highest, math.ceil(mean + _REACH * spread))
     if not low <= inside <= high:
         return _LEAST
     values = np.arange(low, high + 1)
     logs = _log_choose(first, values) + _log_choose(second, total - values)
     shares = np.exp(logs - logs.max())
     shares /= shares.sum()
-    lower, upper = float(shares[: inside - low + 1].sum()), float(shares[inside - low :].sum())
+    lower = float(shares[: inside - low + 1].sum())
+    upper = float(shares[inside - low :].sum())
     return min(1.0, max(_LEAST, 2 * min(lower, upper)))
 
 

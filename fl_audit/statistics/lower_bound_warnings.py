@@ -80,7 +80,8 @@ def _bend(members: Floats, nonmembers: Floats) -> float:
     between its values at FPR 0.1 and at FNR 0.1.
     """
     thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
-    high, low = max(thresholds), min(thresholds)
+    high = max(thresholds)
+    low = min(thresholds)
     difference = 0.0
     variance = 0.0
     for scores, sign in ((members, 1), (nonmembers, -1)):

@@ -25,7 +25,8 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
     >>> convex_frontier([0.1, 1.0, 0.5, 2.0], [0.2, 0.8, 0.3, 0.9]).tolist()
     [0, 1, 3]
     """
-    x, y = np.asarray(risk, dtype=np.float64), np.asarray(utility, dtype=np.float64)
+    x = np.asarray(risk, dtype=np.float64)
+    y = np.asarray(utility, dtype=np.float64)
     require(x.ndim == 1 and x.shape == y.shape and x.size > 0, f"shapes are {x.shape} and {y.shape}: accepted is (n,)")
     require(bool(np.isfinite(x).all() and np.isfinite(y).all()), "risk or utility is not finite: accepted are numbers")
     frontier: list[int] = []

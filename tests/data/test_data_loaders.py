@@ -215,7 +215,7 @@ def test_directory_from_the_environment(adult_dir: Path, monkeypatch: pytest.Mon
 
 
 def test_catalogue_lists_what_needs_files() -> None:
-    needs = {name: files for name, _, files in available_datasets()}
+    needs = {name: entry.needs_files for name, entry in available_datasets().items()}
     assert [name for name, files in needs.items() if not files] == ["digits", "breast-cancer"]
     assert {"adult", "mnist", "table", "npz", "images"} <= set(needs)
 

@@ -100,7 +100,7 @@ def test_femnist_ink_is_one_and_paper_zero(tmp_path: Path) -> None:
 
 
 def test_published_femnist(published: str) -> None:
-    assert "femnist" in {entry.name for entry in available_datasets()}
+    assert "femnist" in available_datasets()
     if not is_found("femnist", published):
         pytest.skip("no published FEMNIST digits")
     source = load_source(DataSpec("femnist", published))

@@ -53,7 +53,8 @@ def table_2(paper_runs: StoredPaperRuns) -> ItemResult:
         runs = main_runs(dataset)
         pairs = [identified(paper_runs[run]) for run in runs]
         rows += [row for pair in pairs for row in pair]
-        upper, lower = panels[0][column], panels[1][column]
+        upper = panels[0][column]
+        lower = panels[1][column]
         for index, (panel, name) in enumerate(((upper, "Advantage"), (lower, "delta' (share of beliefs)"))):
             _draw(panel, runs, [pair[index] for pair in pairs])
             finish_axes(panel, "" if index else short_title(dataset), "", name if column == 0 else "")

@@ -16,19 +16,17 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS
-from fl_audit.experiments.papers.negoescu2023.estimator_remarks import (
-    errors_of_size,
-    loss_pair_name,
-    remarks_of_figure_4,
-    remarks_of_figure_5,
-)
 from fl_audit.experiments.papers.negoescu2023.simulation import (
     EMPIRICAL,
     PARAMETRIC,
     Cell,
     PaperAndLongSimulation,
     SimulationSettings,
+    errors_of_size,
     grouped_estimates,
+    loss_pair_name,
+    remarks_of_figure_4,
+    remarks_of_figure_5,
     simulate,
     summary,
 )

@@ -132,7 +132,8 @@ class LaplacePixelation:
         height, width = images.shape[-2:]
         accepted = f"accepted are multiples of the block's side, {self.block}"
         require(height % self.block == width % self.block == 0, f"images have {height}x{width} pixels: {accepted}")
-        low, high = float(images.min()), float(images.max())
+        low = float(images.min())
+        high = float(images.max())
         wrong = high if low >= 0 else low
         require(low >= 0 and high <= 1, f"a pixel is {wrong:g}: accepted are numbers from 0 to 1")
 
