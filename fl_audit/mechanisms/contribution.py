@@ -139,7 +139,7 @@ Contribution = RecordGradients | UserGradients | LocalTraining | PrivateTraining
 class FixedClipping:
     """Clipping of each contribution g to a fixed norm C over all parameters together: g min(1, C / ||g||).
 
-    ||g|| is the L2 norm, or for Laplace noise the L1 norm.
+    ||g|| is the L2 norm, or for noise that is not Gaussian the L1 norm.
     """
 
     norm: float  # C, largest norm of one contribution; positive and finite

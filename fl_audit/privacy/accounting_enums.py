@@ -56,7 +56,7 @@ class NoiseDistribution(StrEnum):
 class VectorNorm(StrEnum):
     """Norm in which contributions are clipped and sensitivities are measured.
 
-    L2 is that of Gaussian noise, and L1 that of Laplace noise.
+    L2 is that of Gaussian noise, and L1 that of noise with other independent coordinates.
     """
 
     L1 = "L1"

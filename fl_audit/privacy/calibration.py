@@ -14,7 +14,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.privacy import identifiability_bounds, pld, targets
 from fl_audit.privacy.accounting import Accountant, _require_accountable, account, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import LaplaceRelease, full_participation_mu
+from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.reconstruction_bounds import as_add_remove, reconstruction_bound
 from fl_audit.privacy.targets import Target
@@ -35,8 +35,7 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
 
     The relative excess over the smallest possible value is at most 1e-9 without sampling, 1e-8 with sampling, and 1e-5
     with sampling under `pld`. With sampling, the result is at least `SMALLEST_SAMPLED_NOISE`. Raises `InputError` if
-    the claim has no Gaussian or Laplace noise, a number is out of range, or the accountant finds no noise that meets
-    the target.
+    the claim has no noise, a number is out of range, or the accountant finds no noise that meets the target.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     9.952
     """
     has_noise = claim.noise_over_sensitivity is not None
-    require(has_noise, "the claim has no Gaussian or Laplace noise: accepted is at least one event with it")
+    require(has_noise, "the claim has no noise to be scaled: accepted is at least one event with noise")
     match target:
         case targets.NoiseMultiplierTarget(noise_multiplier):
             return noise_multiplier
@@ -220,9 +219,11 @@ def _start(claim: Claim, mu: float) -> float:
     """
     mus = [full_participation_mu(event) for event in claim.events]
     known_mus = [known_mu for known_mu in mus if known_mu is not None]
-    if not known_mus:  # many small privacy losses of Laplace noise add up to those of such Gaussian noise
+    if not known_mus:  # many small privacy losses of other noise add up to those of such Gaussian noise
         known_mus = [
-            math.sqrt(event.count) * event.epsilon for event in claim.events if isinstance(event, LaplaceRelease)
+            math.sqrt(event.count) * event.pure_epsilon
+            for event in claim.events
+            if event.noise_over_sensitivity is not None and event.pure_epsilon is not None
         ]
     unsampled = math.hypot(*known_mus) / mu
     return max(unsampled * claim.sampling_rate, min(0.5, unsampled), SMALLEST_SAMPLED_NOISE)

@@ -8,16 +8,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, exact_accountant
-from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent, _with_scaled_noise, full_participation_mu
+from fl_audit.privacy.accounting_enums import NoiseDistribution
+from fl_audit.privacy.events import ReleaseEvent, _with_scaled_noise, full_participation_mu
 from fl_audit.privacy.gaussian import require_delta
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, require_prior
 from fl_audit.value_checks import choice
+from fl_audit.words import name_list
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Claim:
 
     def __post_init__(self) -> None:
         events = tuple(self.events) if isinstance(self.events, Iterable) else (self.events,)
-        accepted = "GaussianRelease, SampledGaussianRelease, LaplaceRelease and RandomizedResponse"
+        accepted = name_list(kind.__name__ for kind in get_args(ReleaseEvent))
         for event in events:
             require(isinstance(event, ReleaseEvent), f"event is {event!r}: accepted are {accepted}")
         require(len(events) > 0, "events are empty: accepted is at least one release")
@@ -111,13 +113,19 @@ class Claim:
 
     @property
     def noise_over_sensitivity(self) -> float | None:
-        """Scale of the noise over the sensitivity: the noise multiplier z, or for Laplace noise 1 over its epsilon.
+        """Scale of the noise over the sensitivity, of the first event with Gaussian noise, or else with other noise.
 
-        None if no event has Gaussian or Laplace noise.
+        None if no event has noise.
         """
         if self.noise_multiplier is not None:
             return self.noise_multiplier
-        return next((1 / event.epsilon for event in self.events if isinstance(event, LaplaceRelease)), None)
+        ratios = (event.noise_over_sensitivity for event in self.events)
+        return next((ratio for ratio in ratios if ratio is not None), None)
+
+    @property
+    def distribution(self) -> NoiseDistribution:
+        """Distribution of the noise of the rounds, which is that of the first event."""
+        return self.events[0].distribution
 
     @property
     def rounds(self) -> int:
@@ -150,7 +158,7 @@ class Claim:
     def with_noise(self, factor: float) -> "Claim":
         """Return the claim with all Gaussian noise multiplied by a positive factor; other events do not change.
 
-        Without Gaussian noise, all Laplace noise is multiplied. For a claim with noise multiplier 1, the factor is the
+        Without Gaussian noise, all other noise is multiplied. For a claim with noise multiplier 1, the factor is the
         new noise multiplier.
         """
         return replace(self, events=_with_scaled_noise(self.events, factor))

@@ -2,6 +2,9 @@
 
 Every event describes the two output distributions, under neighbouring training sets, that are easiest to tell apart (a
 dominating pair). So an event depends on the data only through the sensitivity under the guarantee's adjacency.
+
+Every event says itself what others have to know of it: the distribution of its noise, the epsilon of its pure DP, if it
+has one, and the scale of its noise over the sensitivity. Nobody asks which kind it is.
 """
 
 import math
@@ -10,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, assert_never
 
 from fl_audit.errors import require
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier, require_positive, require_whole
 from fl_audit.value_checks import require_number
 
@@ -30,6 +34,8 @@ class GaussianRelease:
     sigma: float
     count: int = 1
     sampling_rate: ClassVar[float] = 1.0
+    distribution: ClassVar = NoiseDistribution.GAUSSIAN
+    pure_epsilon: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         require_positive(sensitivity=self.sensitivity, sigma=self.sigma)
@@ -40,6 +46,11 @@ class GaussianRelease:
     def noise_multiplier(self) -> float:
         """Noise multiplier z = sigma / sensitivity."""
         return self.sigma / self.sensitivity
+
+    @property
+    def noise_over_sensitivity(self) -> float:
+        """The noise multiplier z."""
+        return self.noise_multiplier
 
     def __str__(self) -> str:
         return f"{self.count} x Gaussian release (sensitivity {self.sensitivity:g}, sigma {self.sigma:g})"
@@ -62,11 +73,18 @@ class SampledGaussianRelease:
     sampling_rate: float
     count: int = 1
     seen: bool = False
+    distribution: ClassVar = NoiseDistribution.GAUSSIAN
+    pure_epsilon: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         require_noise_multiplier(self.noise_multiplier)
         require_sampling_rate(self.sampling_rate)
         require_whole(count=self.count)
+
+    @property
+    def noise_over_sensitivity(self) -> float:
+        """The noise multiplier z."""
+        return self.noise_multiplier
 
     def __str__(self) -> str:
         participation = ", participation seen" if self.seen else ""
@@ -74,12 +92,11 @@ class SampledGaussianRelease:
 
 
 @dataclass(frozen=True)
-class LaplaceRelease:
-    """Laplace mechanism: `count` releases of a number or a vector with Laplace noise of scale `scale`.
+class CoordinateRelease:
+    """`count` releases of a vector with independent noise of scale `scale` on every coordinate, which are purely DP.
 
-    `sensitivity` is the largest change between neighbouring data sets, in every release; of a vector it is the L1 norm
-    of the change. A change of one coordinate by all of it is the easiest to detect. Raises
-    `InputError` if the sensitivity or the scale is not positive and finite, or if the count is not an integer from 1.
+    The density of the noise at scale 1 falls at most by the factor e from one outcome to another at distance 1, and a
+    change of a single coordinate is the easiest to detect.
     """
 
     sensitivity: float
@@ -87,18 +104,37 @@ class LaplaceRelease:
     count: int = 1
     noise_multiplier: ClassVar[None] = None
     sampling_rate: ClassVar[float] = 1.0
+    distribution: ClassVar[NoiseDistribution]
 
     def __post_init__(self) -> None:
         require_positive(sensitivity=self.sensitivity, scale=self.scale)
         require_whole(count=self.count)
 
     @property
-    def epsilon(self) -> float:
+    def pure_epsilon(self) -> float:
         """Epsilon of the pure DP of one release, sensitivity / scale."""
         return self.sensitivity / self.scale
 
+    @property
+    def noise_over_sensitivity(self) -> float:
+        """Scale of the noise over the sensitivity, 1 / epsilon."""
+        return 1 / self.pure_epsilon
+
     def __str__(self) -> str:
-        return f"{self.count} x Laplace release (sensitivity {self.sensitivity:g}, scale {self.scale:g})"
+        noise = f"sensitivity {self.sensitivity:g}, scale {self.scale:g}"
+        return f"{self.count} x {self.distribution} release ({noise})"
+
+
+@dataclass(frozen=True)
+class LaplaceRelease(CoordinateRelease):
+    """Laplace mechanism: `count` releases of a number or a vector with Laplace noise of scale `scale`.
+
+    `sensitivity` is the largest change between neighbouring data sets, in every release; of a vector it is the L1 norm
+    of the change. A change of one coordinate by all of it is the easiest to detect. Raises
+    `InputError` if the sensitivity or the scale is not positive and finite, or if the count is not an integer from 1.
+    """
+
+    distribution: ClassVar = NoiseDistribution.LAPLACE
 
 
 @dataclass(frozen=True)
@@ -113,10 +149,17 @@ class RandomizedResponse:
     count: int = 1
     noise_multiplier: ClassVar[None] = None
     sampling_rate: ClassVar[float] = 1.0
+    distribution: ClassVar = NoiseDistribution.NONE
+    noise_over_sensitivity: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         require_positive(epsilon=self.epsilon)
         require_whole(count=self.count)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """Epsilon of the pure DP of one report."""
+        return self.epsilon
 
     def __str__(self) -> str:
         return f"{self.count} x randomized response (epsilon {self.epsilon:g})"
@@ -126,7 +169,9 @@ ReleaseEvent = GaussianRelease | SampledGaussianRelease | LaplaceRelease | Rando
 """A release event of any kind.
 
 `noise_multiplier` is z for Gaussian noise and None for other kinds. `sampling_rate` is the probability with which the
-differing unit participates in one release; it is 1 without sampling."""
+differing unit participates in one release; it is 1 without sampling. `distribution` is that of the noise.
+`pure_epsilon` is the epsilon for which one release is (epsilon, 0)-DP, and None without such an epsilon.
+`noise_over_sensitivity` is the scale of the noise over the sensitivity, and None without noise."""
 
 
 def gaussian_rounds(
@@ -215,9 +260,9 @@ def local_events(
 
 
 def _with_scaled_noise(events: Sequence[ReleaseEvent], factor: float) -> tuple[ReleaseEvent, ...]:
-    """Return the events with their Gaussian noise multiplied by a positive factor, or else their Laplace noise.
+    """Return the events with their Gaussian noise multiplied by a positive factor, or else their other noise.
 
-    Laplace noise beside Gaussian noise stays as it is, and so does randomised response.
+    Other noise beside Gaussian noise stays as it is, and so does randomised response.
     """
     has_gaussian = any(event.noise_multiplier is not None for event in events)
     return tuple(_scaled(event, factor, has_gaussian) for event in events)
@@ -229,7 +274,7 @@ def _scaled(event: ReleaseEvent, factor: float, has_gaussian: bool) -> ReleaseEv
             return replace(event, sigma=event.sigma * factor)
         case SampledGaussianRelease():
             return replace(event, noise_multiplier=event.noise_multiplier * factor)
-        case LaplaceRelease():
+        case CoordinateRelease():
             return event if has_gaussian else replace(event, scale=event.scale * factor)
         case RandomizedResponse():
             return event
@@ -244,7 +289,7 @@ def with_half_sensitivity(event: ReleaseEvent) -> ReleaseEvent:
     to add-remove adjacency.
     """
     match event:
-        case GaussianRelease() | LaplaceRelease():
+        case GaussianRelease() | CoordinateRelease():
             return replace(event, sensitivity=event.sensitivity / 2)
         case SampledGaussianRelease():
             return replace(event, noise_multiplier=2 * event.noise_multiplier)

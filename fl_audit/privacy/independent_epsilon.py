@@ -2,9 +2,10 @@
 
 A guarantee is computed by `accounting`, `pld`, `renyi` and `gaussian`. A mistake there, or in what they are told,
 such as a release that is left out, would be repeated by any check that calls them. This module imports none of them.
-It knows Gaussian releases, with and without Poisson sampling, and Laplace releases. Without sampling, epsilon of
-Gaussian releases is the root of a closed form. Otherwise the privacy loss is put on a grid, and composed by the powers
-of its Fourier transform (Koskela, Jälkö & Honkela 2020, "Computing tight differential privacy guarantees using FFT").
+It knows Gaussian releases, with and without Poisson sampling, and releases with other noise without sampling. Every
+distribution of noise has its formula here a second time. Without sampling, epsilon of Gaussian releases is the root of
+a closed form. Otherwise the privacy loss is put on a grid, and composed by the powers of its Fourier transform
+(Koskela, Jälkö & Honkela 2020, "Computing tight differential privacy guarantees using FFT").
 
 Unlike the guarantee, the result is no upper bound but an estimate, whose error is estimated by halving the grid.
 """
@@ -12,6 +13,7 @@ Unlike the guarantee, the result is no upper bound but an estimate, whose error 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from scipy.fft import irfft, rfft
@@ -20,6 +22,7 @@ from scipy.special import log_ndtr, ndtr
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.value_checks import require_number
 
 _OUTCOMES = 2**15  # cells of the outcomes of one release
@@ -33,7 +36,7 @@ SMALLEST_DELTA = 1e-11
 class PlayedReleases:
     """Equal releases: `count` sums with noise, in each of which a unit takes part with probability `rate`.
 
-    Laplace noise is that of sums in which everybody takes part.
+    Noise that is not Gaussian is that of sums in which everybody takes part.
 
     Raises
     ------
@@ -46,15 +49,22 @@ class PlayedReleases:
     rate: float = 1.0  # probability with which a unit takes part, above 0 and at most 1
     is_replaced: bool = False  # whether neighbours replace a unit; otherwise they add or remove it
     is_seen: bool = False  # whether the adversary sees in which releases the unit takes part
-    is_laplace: bool = False  # whether the noise is Laplace noise; otherwise it is Gaussian
+    distribution: NoiseDistribution = NoiseDistribution.GAUSSIAN  # of the noise; some noise there has to be
 
     def __post_init__(self) -> None:
         require_number("noise multiplier is", self.multiplier, "positive finite numbers")
         require_number("count is", self.count, "whole numbers from 1 to 1e15")
         require_number("sampling rate is", self.rate, "numbers above 0 and up to 1")
+        require(self.distribution is not NoiseDistribution.NONE, "there is no noise: accepted is some noise")
         require(
-            self.rate == 1 or not self.is_laplace, "units are sampled with Laplace noise: accepted is Gaussian noise"
+            self.rate == 1 or self.is_gaussian,
+            f"units are sampled with {self.distribution} noise: accepted is Gaussian noise",
         )
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether the noise is Gaussian."""
+        return self.distribution is NoiseDistribution.GAUSSIAN
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ def independent_epsilon(releases: Sequence[PlayedReleases], delta: float) -> Ind
     4.651
     """
     require_number("delta is", delta, "numbers above 0 and below 1")
-    if all(release.rate == 1 and not release.is_laplace for release in releases):
+    if all(release.rate == 1 and release.is_gaussian for release in releases):
         mu = math.sqrt(math.fsum(release.count / release.multiplier**2 for release in releases))
         epsilon = _gaussian_epsilon(mu, delta)
         return IndependentEpsilon(epsilon, 1e-9 * max(1.0, epsilon))
@@ -102,8 +112,19 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
 
 def _cells(release: PlayedReleases, direction: int) -> tuple[Floats, Floats, float]:
     """Return losses log(P/Q), their probabilities under P, and the largest; `direction` -1 exchanges P and Q."""
-    if release.is_laplace:
-        return _laplace_cells(1 / release.multiplier)
+    match release.distribution:
+        case NoiseDistribution.GAUSSIAN:
+            return _gaussian_cells(release, direction)
+        case NoiseDistribution.LAPLACE:
+            return _laplace_cells(1 / release.multiplier)
+        case NoiseDistribution.NONE:
+            raise ValueError("no noise is added to the sums")
+        case _:
+            assert_never(release.distribution)
+
+
+def _gaussian_cells(release: PlayedReleases, direction: int) -> tuple[Floats, Floats, float]:
+    """Return the losses of Gaussian noise, their probabilities and the largest."""
     shift = 1 / release.multiplier
     q = release.rate
     if release.is_seen:

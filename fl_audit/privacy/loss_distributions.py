@@ -354,7 +354,7 @@ def _loss_distribution(event: ReleaseEvent, adjacency: Adjacency) -> LossDistrib
         case SampledGaussianRelease(noise_multiplier, sampling_rate, _, _):
             return _GaussianLoss(1 / noise_multiplier, sampling_rate, adjacency.relation is Relation.REPLACE)
         case LaplaceRelease():
-            return _LaplaceLoss(event.epsilon)
+            return _LaplaceLoss(event.pure_epsilon)
         case RandomizedResponse(epsilon, _):
             return _ResponseLoss(epsilon)
         case GaussianRelease():

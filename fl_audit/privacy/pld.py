@@ -30,7 +30,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.accounting_enums import Accountant
-from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent, full_participation_mu
+from fl_audit.privacy.events import ReleaseEvent, full_participation_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, gaussian_log_odds_bound
 from fl_audit.privacy.loss_distributions import DiscreteLossDistribution, LossDistribution, loss_distributions
@@ -330,7 +330,7 @@ def _tail_bound(
     events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float, accountant: Accountant, unsampled: _Tail
 ) -> float:
     mu = math.hypot(*(full_participation_mu(event) or 0.0 for event in events))
-    pure = [event.count * event.epsilon for event in events if isinstance(event, LaplaceRelease | RandomizedResponse)]
+    pure = [event.count * event.pure_epsilon for event in events if event.pure_epsilon is not None]
     closed = sum(pure) + (unsampled(probability, mu) if mu > 0 else 0.0)
     if pure:
         return closed

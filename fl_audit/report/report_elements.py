@@ -16,6 +16,7 @@ from fl_audit.federation.findings import FindingBase, Findings, Numbers
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.html_tables import Markup, exactly_html
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.unit_words import UnitWords, unit_words
@@ -109,6 +110,11 @@ class ReportContents:
     def words(self) -> UnitWords:
         """The nouns and phrases with which texts name the unit in which D and D' differ."""
         return unit_words(self.plan.adjacency)
+
+    @property
+    def noise(self) -> MechanismNoise:
+        """The noise of the run, from whose facts texts are made."""
+        return self.plan.federation.mechanism.noise
 
 
 @dataclass(frozen=True)

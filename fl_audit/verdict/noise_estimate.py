@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from fl_audit.errors import InputError
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import LaplaceRelease
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS
@@ -36,23 +36,19 @@ BREACH = 1.5  # a run is conclusive where a breach of so many times the claimed 
 
 def assumption_of(claim: Claim) -> str:
     """Return the assumptions, in plain English, under which the measured noise gives a lower bound on epsilon."""
-    normal_or_not = "Laplace noise" if _is_laplace(claim) else "normal"
-    assumption = _ASSUMPTION.format(normal_or_not)
+    is_gaussian = claim.distribution is NoiseDistribution.GAUSSIAN
+    assumption = _ASSUMPTION.format("normal" if is_gaussian else f"{claim.distribution} noise")
     return assumption if claim.sampling_rate == 1 else f"{assumption} {SAMPLING_ASSUMPTION}"
-
-
-def _is_laplace(claim: Claim) -> bool:
-    return all(isinstance(event, LaplaceRelease) for event in claim.events)
 
 
 def mechanism_in_words(claim: Claim) -> str:
     """Return a phrase that names the distribution from which the claim's epsilon is computed.
 
     For Gaussian noise without sampling, it is the exact Gaussian distribution. Otherwise it is the privacy loss
-    distribution of sampled releases.
+    distribution of sampled releases, or of releases with other noise.
     """
-    if _is_laplace(claim):
-        return "privacy loss distribution of Laplace releases"
+    if claim.distribution is not NoiseDistribution.GAUSSIAN:
+        return f"privacy loss distribution of {claim.distribution} releases"
     is_gaussian = claim.profile.gaussian_mu is not None
     return (
         "exact distribution of Gaussian noise" if is_gaussian else "privacy loss distribution of the sampled releases"

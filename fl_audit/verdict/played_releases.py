@@ -15,7 +15,6 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.independent_epsilon import PlayedReleases
 
 Releases = list[PlayedReleases]
@@ -40,8 +39,8 @@ def played_releases(run: FinishedRun) -> list[Releases]:
     often = int(turns.sum(axis=1).max())
     is_replaced = mechanism.adjacency.relation is Relation.REPLACE
     is_seen = federation.threat_model.sees_participation
-    is_laplace = mechanism.noise.distribution is NoiseDistribution.LAPLACE
-    return [[PlayedReleases(multiplier, often, mechanism.participation.rate, is_replaced, is_seen, is_laplace)]]
+    distribution = mechanism.noise.distribution
+    return [[PlayedReleases(multiplier, often, mechanism.participation.rate, is_replaced, is_seen, distribution)]]
 
 
 def _unknown_noise(federation: Federation) -> float:

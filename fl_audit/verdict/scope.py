@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.template_files import template_lines, template_texts
-from fl_audit.report.unit_words import UnitWords, unit_words
+from fl_audit.report.unit_words import unit_words
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName
 from fl_audit.verdict.exact_questions import ExactAnswer
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -49,9 +50,8 @@ def scope_text(finding: VerdictFinding, run: FinishedRun, covers: str, not_compa
         "judged_before": looks_text(details, run),
     }
     if details is not None and plan.guarantee is not None:
-        unit = unit_words(plan.adjacency)
-        facts |= _detection_facts(details, plan.guarantee, unit)
-        facts |= _exact_facts(details.exact) | {"questions": _question_facts(details, unit), "covers": covers}
+        facts |= _detection_facts(details, plan.guarantee, plan)
+        facts |= _exact_facts(details.exact) | {"questions": _question_facts(details, plan), "covers": covers}
     return " ".join(template_lines("scope.md", **facts))
 
 
@@ -68,7 +68,7 @@ def short_scope(finding: VerdictFinding, run: FinishedRun, covers: str) -> list[
         runs_of_ten=round(10 * DETECTION_POWER),
         limit=details.limit_of_detection,
         claimed=finding.claimed,
-        questions=_question_facts(details, unit_words(run.plan.adjacency)),
+        questions=_question_facts(details, run.plan),
         judged_before=looks_text(details, run),
     )
 
@@ -84,8 +84,10 @@ def looks_text(details: VerdictDetails | None, run: FinishedRun) -> str:
     return " ".join(template_lines("judged_before.md", earlier=earlier, looks=len(run.looks), audits=audits))
 
 
-def _detection_facts(details: VerdictDetails, guarantee: Guarantee, unit: UnitWords) -> dict[str, Any]:
+def _detection_facts(details: VerdictDetails, guarantee: Guarantee, plan: RunPlan) -> dict[str, Any]:
     """Return facts on the smallest breach that would have been found, and on the number of trials needed."""
+    unit = unit_words(plan.adjacency)
+    noise = plan.federation.mechanism.noise
     first_test = details.tests[0] if details.tests else None
     along_difference = dict[str, object]()
     if details.trials_needed is not None:
@@ -97,7 +99,7 @@ def _detection_facts(details: VerdictDetails, guarantee: Guarantee, unit: UnitWo
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta,
         "limit": details.limit_of_detection,
-        "canary_limit": "" if first_test is None else message_of(first_test, unit).limit,
+        "canary_limit": "" if first_test is None else message_of(first_test, unit, noise).limit,
         "ceiling": None if first_test is None else first_test.more.get("ceiling"),
         "trials_needed": details.trials_needed,
         "is_conclusive": details.conclusive,
@@ -118,15 +120,17 @@ def _exact_facts(answers: Sequence[ExactAnswer]) -> dict[str, list[str]]:
     }
 
 
-def _question_facts(details: VerdictDetails, unit: UnitWords) -> list[dict[str, Any]]:
+def _question_facts(details: VerdictDetails, plan: RunPlan) -> list[dict[str, Any]]:
     """Return the questions of tests that do not concern the amount of noise, and what was tested; [] if not listed."""
+    unit = unit_words(plan.adjacency)
+    noise = plan.federation.mechanism.noise
     reasons = dict(details.not_offered)
     if not details.words.lists_questions:
         return []
     return [
         {
             "name": question,
-            "tests": [message_of(test, unit) for test in details.tests if test.name in names],
+            "tests": [message_of(test, unit, noise) for test in details.tests if test.name in names],
             # A test is named if its values were not opened, but not if the mechanism does not have such values.
             "unopened": [uncapital(title_of(name, unit)) for name in names if reasons.get(name) in _UNOPENED],
             "reason": next((uncapital(reason_text(reasons[name])) for name in names if name in reasons), ""),

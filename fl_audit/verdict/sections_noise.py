@@ -183,10 +183,11 @@ def excess_text(details: VerdictDetails) -> str:
 
 def _said(finding: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
     words = unit_words(run.plan.adjacency)
+    noise = run.plan.federation.mechanism.noise
     judgement = finding.judgement
     values = {
         "excess": excess_text(judgement),
-        "tests": [message_of(test, words).to_json() for test in judgement.tests],
+        "tests": [message_of(test, words, noise).to_json() for test in judgement.tests],
         "not_offered": [{"name": str(name), "reason": reason_text(reason)} for name, reason in judgement.not_offered],
     }
     return {"noise": finding.to_json()["noise"] | values}

@@ -76,7 +76,7 @@ def verdict_texts(contents: ReportContents) -> dict[str, str]:
         judged_before=looks_text(finding.judgement, contents.run),
         **{name: None if share is None else float(f"{share:.2g}") for name, share in shares.items()},
         **_judged_facts(finding.judgement, contents.words),
-        **_broken_facts(finding.judgement, contents.words),
+        **_broken_facts(finding.judgement, contents),
     )
 
 
@@ -97,9 +97,9 @@ def _judged_facts(details: VerdictDetails | None, words: UnitWords) -> dict[str,
     }
 
 
-def _broken_facts(details: VerdictDetails | None, words: UnitWords) -> dict[str, Any]:
+def _broken_facts(details: VerdictDetails | None, contents: ReportContents) -> dict[str, Any]:
     """Return what the texts on a verdict name of failed tests: the clearest one, and two other kinds of breach."""
-    broken = broken_tests(details, words)
+    broken = broken_tests(details, contents.words, contents.noise)
     clearest = broken[0] if broken else None
     # If the noise has another size, the tests of its shape fail too, because they take it in units of the claimed
     # noise.
@@ -148,7 +148,7 @@ def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
             p_text(message.test.p_value),
             f"{message.test.level:.3g}",
         )
-        for message in (message_of(test, words) for test in details.tests)
+        for message in (message_of(test, words, contents.noise) for test in details.tests)
     )
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "

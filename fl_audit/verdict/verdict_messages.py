@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.array_types import finite
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.report.page import Banner, VerdictLook
 from fl_audit.report.template_files import template_texts
 from fl_audit.report.unit_words import UnitWords
@@ -45,20 +47,22 @@ class TestMessage:
         return {"name": str(test.name)} | values | sentences | {"where": test.place, "violated": test.violated}
 
 
-def message_of(test: TestResult, unit: UnitWords) -> TestMessage:
+def message_of(test: TestResult, unit: UnitWords, noise: MechanismNoise) -> TestMessage:
     """Return the result of a test in words; of a test that asks several questions, with the values of the clearest."""
-    texts = {"measured": "", "claimed": "", "limit": ""} | _texts(test.name, test, unit)
-    if looks := [_texts(look.question, look, unit) for look in test.looks]:
+    texts = {"measured": "", "claimed": "", "limit": ""} | _texts(test.name, test, unit, noise)
+    if looks := [_texts(look.question, look, unit, noise) for look in test.looks]:
         limits = [look["limit"] for look in looks if look["limit"]]
         texts |= looks[0] | {"limit": ", or ".join(limits)}
     texts.setdefault("sentence", "{breach}: we measured {measured}; the guarantee was {claimed}.".format(**texts))
     return TestMessage(test, title_of(test.name, unit), **texts)
 
 
-def _texts(section: str, result: TestResult | Look, unit: UnitWords) -> dict[str, str]:
+def _texts(section: str, result: TestResult | Look, unit: UnitWords, noise: MechanismNoise) -> dict[str, str]:
     """Return the texts on a test, or on one of its questions, from its section in the template."""
     numbers = {**result.more, "measured": result.measured, "claimed": result.claimed, "limit": result.limit}
-    texts = template_texts("test_messages.md", **vars(unit), **numbers, test=section, place=result.place)
+    is_gaussian = noise.distribution is NoiseDistribution.GAUSSIAN
+    facts = {"test": section, "place": result.place, "is_gaussian": is_gaussian}
+    texts = template_texts("test_messages.md", **vars(unit), **numbers, **facts)
     if not math.isfinite(result.limit):
         texts["limit"] = "" if math.isnan(result.limit) else "nothing"
     return texts
@@ -89,9 +93,9 @@ def reason_text(reason: NotTestedReason) -> str:
     return template_texts("untested_reasons.md")[reason]
 
 
-def broken_tests(details: VerdictDetails | None, unit: UnitWords) -> list[TestMessage]:
+def broken_tests(details: VerdictDetails | None, unit: UnitWords, noise: MechanismNoise) -> list[TestMessage]:
     """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested."""
-    return [] if details is None else [message_of(test, unit) for test in leading_first(details.broken)]
+    return [] if details is None else [message_of(test, unit, noise) for test in leading_first(details.broken)]
 
 
 def exact_sentences(answers: Sequence[ExactAnswer]) -> str:

@@ -20,7 +20,7 @@ from fl_audit.mechanisms.participations.everybody import Everybody
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.accounting import PrivacyProfile
-from fl_audit.privacy.accounting_enums import Accountant, VectorNorm
+from fl_audit.privacy.accounting_enums import Accountant, NoiseDistribution, VectorNorm
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import LaplaceRelease
@@ -82,7 +82,7 @@ def test_epsilon_is_that_of_dp_accounting_and_of_the_independent_accountant(
     epsilon = PrivacyProfile((event,), ADD_REMOVE).epsilon(delta)
     theirs = privacy_loss_distribution.from_laplace_mechanism(z, sensitivity=1.0, value_discretization_interval=1e-4)
     assert epsilon == pytest.approx(theirs.self_compose(rounds).get_epsilon_for_delta(delta), rel=1e-5)
-    again = independent_epsilon([PlayedReleases(z, rounds, is_laplace=True)], delta)
+    again = independent_epsilon([PlayedReleases(z, rounds, distribution=NoiseDistribution.LAPLACE)], delta)
     assert epsilon == pytest.approx(again.epsilon, abs=again.error)
 
 

@@ -279,7 +279,7 @@ def test_a_guarantee_that_sampling_alone_nearly_keeps_is_calibrated() -> None:
 
 def test_only_gaussian_noise_is_calibrated() -> None:
     response = RandomizedResponse(0.1, 3)
-    with pytest.raises(InputError, match="no Gaussian or Laplace noise"):
+    with pytest.raises(InputError, match="no noise to be scaled"):
         noise_multiplier_for(
             EpsilonTarget(1.0), Claim(Adjacency.REPLACE_RECORD, (response,), 1e-5, 0.5, Accountant.PLD)
         )

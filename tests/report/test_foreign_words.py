@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
-from fl_audit.mechanisms.noises.registry import names_of_noises
-from fl_audit.privacy.accounting_enums import NoiseDistribution, VectorNorm
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin, NoiseSettings
+from fl_audit.mechanisms.noises.registry import names_of_noises, noise_of
+from fl_audit.privacy.accounting_enums import NoiseDistribution, SensitivityKind, VectorNorm
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from tests.builders.runs import small_plan
@@ -31,20 +31,24 @@ CASES: dict[str, dict[str, Mapping[str, Any]]] = {
     },
 }
 
-ORIGIN_WORDS = {
-    NoiseOrigin.SERVER: ("the server adds it to the sum", "the server adds Laplace noise"),
-    NoiseOrigin.CLIENTS: ("each of 3 clients adds", "its own share"),
-    NoiseOrigin.TRAINING: ("in every step of the clients' training",),
-    NoiseOrigin.NOBODY: (),
-}
 MU = r"\bmu\b|μ|mu-GDP"
+
+
+def phrases_of(name: str) -> set[str]:
+    """Return the phrases by which a registered noise says who adds it."""
+    noise = noise_of(NoiseSettings(name, 2.0, SensitivityKind.GLOBAL, clients=3, rounds=2, separation=None))
+    return {phrase for phrase in noise.source_words().split(": ") if " " in phrase}
 
 
 def foreign_to(mechanism: Mechanism) -> list[str]:
     """Return patterns of words that the report of a mechanism may not have."""
     noise = mechanism.noise
-    found = [str(one) for one in NoiseDistribution if one not in (noise.distribution, NoiseDistribution.NONE)]
-    found += [word for origin, words in ORIGIN_WORDS.items() if origin is not noise.origin for word in words]
+    # A distribution is no word by itself: a model may be called logistic, too.
+    others = [one for one in NoiseDistribution if one not in (noise.distribution, NoiseDistribution.NONE)]
+    found = [rf"\b{one} (noise|releases?|mechanism|distribution|DP)\b" for one in others]
+    phrases = set().union(*map(phrases_of, set(names_of_noises()) - {noise.name}))
+    found += sorted(re.escape(phrase) for phrase in phrases if phrase not in noise.source_words())
+    found += ["its own share"] * (noise.origin is not NoiseOrigin.CLIENTS)
     found += [rf"\b{norm} norm" for norm in VectorNorm if norm is not mechanism.clipping.measured_in]
     if noise.distribution is not NoiseDistribution.GAUSSIAN:
         found += [MU, "Opacus"]

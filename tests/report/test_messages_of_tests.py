@@ -13,6 +13,7 @@ from jinja2 import meta
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.reconstruction.candidate_hits import judge_hits
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -62,7 +63,7 @@ def found() -> tuple[TestResult, ...]:
 def test_every_test_says_what_it_measured_and_what_was_claimed(found: tuple[TestResult, ...]) -> None:
     assert {test.name for test in found} >= set(TestName) - {TestName.DISTINGUISHER}
     for test in found:
-        told = message_of(test, WORDS)
+        told = message_of(test, WORDS, STANDARD_GAUSSIAN)
         said = [told.measured, told.claimed, told.breach, told.sentence]
         said += [] if test.name is TestName.SCORES else [told.limit]
         assert all(said), test.name
@@ -77,7 +78,7 @@ def test_every_name_and_reason_has_words() -> None:
 
 def test_noise_that_depends_on_the_secret_is_said_first() -> None:
     broken = judged("noise 1.1 times larger under D' only")
-    first = broken_tests(broken, WORDS)[0]
+    first = broken_tests(broken, WORDS, STANDARD_GAUSSIAN)[0]
     assert first.test.name is TestName.DISTINGUISHER
     assert re.search("depends .*secret", first.sentence)
 
@@ -89,7 +90,7 @@ def test_a_surplus_of_noise_is_harmless_only_where_it_is_blind_to_the_secret() -
 
 
 def test_missing_noise_is_said_before_what_follows_from_it() -> None:
-    first = broken_tests(judged("noise for add-remove under a replace claim"), WORDS)[0]
+    first = broken_tests(judged("noise for add-remove under a replace claim"), WORDS, STANDARD_GAUSSIAN)[0]
     assert first.test.name in OF_NOISE
     assert first.test.measured == pytest.approx(0.5, abs=0.01)
     assert first.sentence.startswith("The noise is half")
@@ -100,9 +101,10 @@ def test_a_limit_that_no_size_reaches_is_no_number(name: TestName) -> None:
     test = TestResult(name, 1.0, 1.0, 1.0, 1.0, math.inf)
     template = files("fl_audit.report").joinpath("templates", "test_messages.md").read_text()
     fields = meta.find_undeclared_variables(_environment().parse(template))
-    other = fields - set(vars(WORDS)) - {"measured", "claimed", "limit", "place", "test"}
-    assert message_of(replace(test, more=dict.fromkeys(other, 1.0)), WORDS).limit == "nothing"
-    assert message_of(replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0)), WORDS).limit == ""
+    other = fields - set(vars(WORDS)) - {"measured", "claimed", "limit", "place", "test", "is_gaussian"}
+    assert message_of(replace(test, more=dict.fromkeys(other, 1.0)), WORDS, STANDARD_GAUSSIAN).limit == "nothing"
+    unlimited = replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0))
+    assert message_of(unlimited, WORDS, STANDARD_GAUSSIAN).limit == ""
 
 
 def test_the_limit_of_detection_is_told_in_trials(make_run: Callable[..., FinishedRun]) -> None:
@@ -135,20 +137,20 @@ def test_a_number_that_is_almost_1_or_0_shows_by_how_much() -> None:
     result = _of_one(
         TestName.REPEATED_NOISE, Look("used-twice", 0.5, 1.0, 0.9999, 0.9998, 0.99987, "here", {"pairs": 7})
     )
-    words = message_of(result, WORDS)
+    words = message_of(result, WORDS, STANDARD_GAUSSIAN)
     assert [re.search(r"[.\d]{4,}", text)[0] for text in (words.measured, words.claimed, words.limit)] == [
         "0.9999",
         "0.9998",
         "0.99987",
     ]
     result = _of_one(TestName.CORRELATED_NOISE, Look("next-round", 0.5, 1.0, -0.00004, 0.0, 1.0))
-    words = message_of(result, WORDS)
+    words = message_of(result, WORDS, STANDARD_GAUSSIAN)
     assert "-4e-05" in words.measured
     assert re.search(r"of 1\b(?!\.)", words.limit)
 
 
 def test_a_bar_or_a_line_break_in_a_name_stays_in_its_text() -> None:
     result = TestResult(TestName.NOISE_ROUND, 0.5, 0.5, 0.5, 1.0, 0.1, "'a | b\nlimit | c'", {"best_limit": 0.25})
-    message = message_of(result, WORDS)
+    message = message_of(result, WORDS, STANDARD_GAUSSIAN)
     assert message.measured.endswith("in 'a | b limit | c'")
     assert message.limit.startswith("noise 10\xa0% below the guarantee")

@@ -108,7 +108,7 @@ def test_nothing_on_a_violated_page_takes_the_guarantee_at_its_word(make_content
     assert not any(f'id="figure-{name}"' in page for name in trusting)
     assert appendix.count(ON_ITS_WORD) == len(trusting)
     assert f">{Reading.KEPT}<" not in page
-    broken = broken_tests(verdict_of(contents).judgement, contents.words)
+    broken = broken_tests(verdict_of(contents).judgement, contents.words, contents.noise)
     assert page.count("<li><strong>") == min(MOST_FAILED, len(broken))
     assert ON_ITS_WORD not in html_of(make_contents(exact=False))
 
@@ -219,7 +219,7 @@ def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
 def test_every_test_is_named_in_words_with_its_level(make_contents):
     contents = make_contents(trials=20)
     tests = contents.find(NoiseFinding).judgement.tests
-    rows = [message_of(test, contents.words) for test in verdict_of(contents).judgement.tests]
+    rows = [message_of(test, contents.words, contents.noise) for test in verdict_of(contents).judgement.tests]
     assert [row.test.p_value for row in rows] == [test.p_value for test in tests]
     assert {test.name for test in tests} <= set(TestName) - {TestName.SCORES}
     assert sum(row.test.level for row in rows) <= FAMILY_LEVEL * (1 + 1e-9)
@@ -233,7 +233,7 @@ def test_every_test_is_named_in_words_with_its_level(make_contents):
 def test_noise_that_is_missing_or_spare_is_told_in_numbers(make_contents):
     broken = make_contents(exact=False, trials=20, noise=0.9)
     assert broken.summary["verdict"] == "violated"
-    first = broken_tests(verdict_of(broken).judgement, broken.words)[0]
+    first = broken_tests(verdict_of(broken).judgement, broken.words, broken.noise)[0]
     assert first.test.statistic == pytest.approx(0.9, abs=0.01)
     assert "89.9\xa0%" in banner(broken).line
     spare = make_contents(trials=40, noise=1.1)

@@ -4,9 +4,10 @@ import numpy as np
 from scipy.special import entr, softmax
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.paper_reference import PaperReference
 
 
 class EntropyAttack(MembershipAttack):

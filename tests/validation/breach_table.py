@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import atomic_file
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
@@ -80,7 +81,7 @@ def _limit(line: Line) -> str:
     if not line.by:
         return ""
     made: tuple[TestResult, ...] = run_family(line.measured, (TestName(line.by),))[0]
-    return message_of(made[0], _WORDS).limit if made else ""
+    return message_of(made[0], _WORDS, STANDARD_GAUSSIAN).limit if made else ""
 
 
 _TITLES = ("breach", "claimed", "true", "verdict", "made-up runs", "real runs", "test", "would have been found",

@@ -11,6 +11,7 @@ from scipy import stats
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease, gaussian_rounds
 from fl_audit.report.unit_words import unit_words
@@ -110,7 +111,7 @@ def test_a_breach_of_what_is_opened_is_found(breach: OpenedBreach) -> None:
         return
     assert {test.name for test in broken} & set(breach.tests)
     for test in broken:
-        assert message_of(test, WORDS).sentence.endswith(".")
+        assert message_of(test, WORDS, STANDARD_GAUSSIAN).sentence.endswith(".")
 
 
 def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
@@ -120,14 +121,16 @@ def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
     assert test.name is TestName.SAMPLE_SIZES
     assert test.more["claimed_epsilon"] == pytest.approx(claim.profile.epsilon(claim.delta), rel=1e-9)
     assert test.more["epsilon"] == pytest.approx(epsilon_if_participation_known(claim), rel=1e-9)
-    said = message_of(test, WORDS).sentence
+    said = message_of(test, WORDS, STANDARD_GAUSSIAN).sentence
     assert re.search(rf"epsilon is {test.more['epsilon']:.3g}\b.* {test.more['claimed_epsilon']:.3g}\b.* Poisson", said)
 
 
 def test_a_rate_is_held_against_the_claimed_rate_and_not_against_an_epsilon() -> None:
     """A target that takes part in half of the rounds, where a fifth is claimed."""
     numbers = {"draws": 30.0, "epsilon": 7.0, "claimed_epsilon": 2.0}
-    message = message_of(TestResult(TestName.TARGET_TURNS, 15.0, 1e-9, 0.5, 0.2, 0.1, "", numbers), WORDS)
+    message = message_of(
+        TestResult(TestName.TARGET_TURNS, 15.0, 1e-9, 0.5, 0.2, 0.1, "", numbers), WORDS, STANDARD_GAUSSIAN
+    )
     assert "20\xa0%" in message.claimed
     assert re.search(r"epsilon is 7\b.* 2 is claimed", message.measured)
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fl_audit.audits.common.sections_guarantee import GuaranteeFinding
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NORM_COLUMN, quantiles_by_round
-from fl_audit.privacy.accounting_enums import SensitivityKind
+from fl_audit.privacy.accounting_enums import NoiseDistribution, SensitivityKind
 from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import INK, LIMIT, draw_spread, finish_axes
 from fl_audit.report.report_elements import FindingFigure, ReportContents, Section, Table, TableKind
@@ -80,7 +80,10 @@ def _noise_rows(plan: RunPlan) -> list[tuple[str, Any]]:
         ("Global sensitivity" + " in the first round" * plan.federation.mechanism.is_adaptive, plan.global_sensitivity),
     ]
     if plan.has_guarantee:
-        rows.append(("Noise multiplier z of the distribution", plan.federation.mechanism.noise_multiplier))
+        noise = plan.federation.mechanism.noise
+        is_gaussian = noise.distribution is NoiseDistribution.GAUSSIAN
+        meaning = "of the distribution" if is_gaussian else f"(noise {noise.scale_words} over the sensitivity)"
+        rows.append((f"Noise multiplier z {meaning}", plan.federation.mechanism.noise_multiplier))
     if known_noise := mechanism_messages.known_noise_text(plan):
         rows.append(("Noise that the insider knows", known_noise))
         rows.append(("Noise multiplier that the insider faces", plan.effective_noise_multiplier))

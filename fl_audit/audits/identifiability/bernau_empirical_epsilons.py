@@ -6,7 +6,9 @@ of the paper.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
@@ -15,7 +17,13 @@ from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.accounting import account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import LaplaceRelease
+from fl_audit.privacy.events import (
+    CoordinateRelease,
+    GaussianRelease,
+    RandomizedResponse,
+    ReleaseEvent,
+    SampledGaussianRelease,
+)
 from fl_audit.privacy.gaussian import require_delta, require_mu
 from fl_audit.privacy.identifiability_bounds import epsilon_from_advantage
 from fl_audit.statistics.advantage import clopper_pearson
@@ -54,34 +62,48 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstima
     and the interval is the range over the trials. Without sampling, the rounds of a trial compose to Gaussian DP with
     mu = sqrt(sum of mu_i^2). With sampling, the claimed releases are accounted with another noise multiplier: the
     claimed one, times the claimed sensitivity, divided by the root mean square of the observed sensitivity over the
-    rounds. With Laplace noise, the rounds are accounted with their own sensitivities, in the trials with the largest
-    and the smallest sum of them.
+    rounds. With other noise than Gaussian, the rounds are accounted with their own sensitivities, in the trials with
+    the largest and the smallest sum of them.
 
     Shapes: `signal` (trials, rounds).
     """
     require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (trials, rounds)")
     wrong = ~(np.isfinite(signal) & (signal >= 0))
     require(not wrong.any(), f"signal is {next(iter(signal[wrong]), None)}: accepted are finite numbers from 0")
-    squares = np.sum(np.square(signal, dtype=np.float64), axis=1)
-    if claim.profile.gaussian_mu is not None:
-        mu = np.sqrt(squares)
-        largest, smallest = (
-            epsilon_of_mu(claim.accountant, float(mu_value), claim.delta) for mu_value in (mu.max(), mu.min())
-        )
-    elif all(isinstance(event, LaplaceRelease) for event in claim.events):
-        sums = signal.sum(axis=1)
-        largest, smallest = (_laplace_epsilon(signal[row], claim) for row in (sums.argmax(), sums.argmin()))
-    else:
-        mean = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
-        largest, smallest = (_sampled_epsilon(float(mu_value), claim) for mu_value in (mean.max(), mean.min()))
+    largest, smallest = _largest_and_smallest(signal, claim)
     note = "Smallest and largest over the trials played: bookkeeping of what was released, not an estimate."
     return EmpiricalEpsilonEstimate(largest, smallest, largest, 1.0, note)
 
 
-def _laplace_epsilon(signal: Floats, claim: Claim) -> float:
-    """Return the epsilon of rounds of Laplace noise with the given sensitivities over its scale, (rounds,)."""
-    releases = tuple(LaplaceRelease(float(ratio), 1.0) for ratio in signal if ratio > 0)
-    return account(replace(claim, events=releases).profile, claim.accountant, claim.delta) if releases else 0.0
+def _largest_and_smallest(signal: Floats, claim: Claim) -> tuple[float, float]:
+    """Return the largest and the smallest epsilon over the trials of a signal, (trials, rounds)."""
+    squares = np.sum(np.square(signal, dtype=np.float64), axis=1)
+    if claim.profile.gaussian_mu is not None:
+        mus = np.sqrt(squares)
+        largest, smallest = (epsilon_of_mu(claim.accountant, float(mu), claim.delta) for mu in (mus.max(), mus.min()))
+        return largest, smallest
+    release = claim.events[0]
+    match release:
+        case CoordinateRelease():
+            sums = signal.sum(axis=1)
+            trials = [
+                [replace(release, sensitivity=float(ratio), scale=1.0, count=1) for ratio in signal[row] if ratio > 0]
+                for row in (sums.argmax(), sums.argmin())
+            ]
+            largest, smallest = (_epsilon_of_rounds(rounds, claim) for rounds in trials)
+        case GaussianRelease() | SampledGaussianRelease() | RandomizedResponse():
+            means = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
+            largest, smallest = (_sampled_epsilon(float(mean), claim) for mean in (means.max(), means.min()))
+        case _:
+            assert_never(release)
+    return largest, smallest
+
+
+def _epsilon_of_rounds(releases: Sequence[ReleaseEvent], claim: Claim) -> float:
+    """Return the epsilon of the releases of the rounds that released something about the unit."""
+    if not releases:
+        return 0.0
+    return account(replace(claim, events=tuple(releases)).profile, claim.accountant, claim.delta)
 
 
 def _sampled_epsilon(signal: float, claim: Claim) -> float:

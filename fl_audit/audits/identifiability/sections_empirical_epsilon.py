@@ -9,6 +9,7 @@ from fl_audit.audits.identifiability import bernau_empirical_epsilons as estimat
 from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.report.mechanism_messages import at_delta
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
 from fl_audit.report.unit_words import UnitWords
@@ -100,6 +101,14 @@ def _detectable(contents: ReportContents) -> str:
     return f"noise that leaves epsilon {limit_text} would have been found in 9 of 10 runs at {level}"
 
 
+def _noise_of_the_equation(contents: ReportContents) -> str:
+    """Return a phrase on the noise that Eq. (6) of Bernau et al. 2021 describes."""
+    distribution = contents.noise.distribution
+    if distribution is NoiseDistribution.GAUSSIAN:
+        return "of noise calibrated by the classic formula only"
+    return f"which describes the noise of the paper and not {distribution} noise"
+
+
 def _rows(finding: EmpiricalEpsilonFinding, contents: ReportContents) -> list[ReportNumber]:
     guarantee = contents.guarantee
     decisive = finding.decisive
@@ -107,7 +116,7 @@ def _rows(finding: EmpiricalEpsilonFinding, contents: ReportContents) -> list[Re
     level = decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
     # This inverts `rho_alpha`. Compared with the guarantee it would refute noise that is calibrated exactly.
-    advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula only"
+    advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, {_noise_of_the_equation(contents)}"
 
     def wide(confidence: float) -> tuple[float, float]:
         return epsilon_lower_bound_from_noise(measured_in(contents.run), confidence, guarantee.claim), math.inf

@@ -31,7 +31,7 @@ def facts_of(contents: ReportContents) -> tuple[Fact, ...]:
     guarantee is violated, they are the failed test, the insider's right guesses and the proven epsilon. Of an ordinary
     training they are the claimed epsilon and what was trained.
     """
-    broken = broken_tests(verdict_of(contents).judgement, contents.words)
+    broken = broken_tests(verdict_of(contents).judgement, contents.words, contents.noise)
     if broken:
         return _broken(broken[0]), _insider(contents), _shown(contents)
     model = filter(None, [_model(contents)])
@@ -125,7 +125,7 @@ def next_step(contents: ReportContents) -> str:
     guarantee = contents.plan.guarantee
     federation = contents.plan.federation
     details = numbers.judgement
-    broken = broken_tests(details, contents.words)
+    broken = broken_tests(details, contents.words, contents.noise)
     needed = None if details is None else details.trials_for_conclusive_verdict
     spare = contents.find(NoiseFinding)
     has_excess = spare is not None and spare.estimate.excess is not None

@@ -159,7 +159,7 @@ def _trials_needed(contents: ReportContents) -> int | None:
 def _breach(contents: ReportContents) -> str:
     """Return a sentence on the clearest breach without numbers of tests; empty if the guarantee is not violated."""
     numbers = verdict_of(contents)
-    broken = broken_tests(numbers.judgement, contents.words)
+    broken = broken_tests(numbers.judgement, contents.words, contents.noise)
     if broken:
         first = broken[0]
         return first.sentence if first.test.name in OF_NOISE else f"{first.breach}."

@@ -7,7 +7,6 @@ from fl_audit.audits.membership.attacks.registry import attack_named
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.membership.sections_membership_adversary import FinalModelMembershipFinding
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.report.report_elements import ReportContents
 
 _IN_CSF = "IEEE Computer Security Foundations Symposium"
@@ -17,22 +16,19 @@ _IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
 def papers_of(contents: ReportContents) -> list[str]:
     """Return the papers whose methods a run used, each as a line with reference, use and DOI."""
     papers = [(citation, use, doi) for citation, use, doi, is_used in _PAPERS if is_used(contents)]
-    return [f"{citation}. {use}. doi:{doi}" for citation, use, doi in (*papers, *_papers_of_attacks(contents))]
+    return [f"{citation}. {use}. doi:{doi}" for citation, use, doi in (*papers, *_papers_of_parts(contents))]
 
 
-def _papers_of_attacks(contents: ReportContents) -> list[tuple[str, str, str]]:
-    """Return the papers of the attacks that have results, each once: citation, use and DOI."""
+def _papers_of_parts(contents: ReportContents) -> list[tuple[str, str, str]]:
+    """Return the papers of the noise and of the attacks that have results, each once: citation, use and DOI."""
     finding = contents.find(AllAttacksFinding)
-    papers = [] if finding is None else [attack_named(name).paper for name in finding.outsiders]
+    attacks = [] if finding is None else [attack_named(name).paper for name in finding.outsiders]
+    papers = (contents.plan.federation.mechanism.noise.paper, *attacks)
     return [(paper.citation, paper.use, paper.identifier) for paper in dict.fromkeys(papers) if paper is not None]
 
 
 def _has(kind: type) -> Callable[[ReportContents], bool]:
     return lambda contents: contents.find(kind) is not None
-
-
-def _has_laplace_noise(contents: ReportContents) -> bool:
-    return contents.plan.federation.mechanism.noise.distribution is NoiseDistribution.LAPLACE
 
 
 def _accounts_by_renyi(contents: ReportContents) -> bool:
@@ -82,13 +78,6 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
         lambda contents: contents.plan.has_guarantee and contents.plan.federation.mechanism.noise.has_gaussian_llr,
     ),
     (
-        "C. Dwork, F. McSherry, K. Nissim, A. Smith (2006). Calibrating noise to sensitivity in private data analysis. "
-        "TCC",
-        "For the guarantee of Laplace noise",
-        "10.1007/11681878_14",
-        _has_laplace_noise,
-    ),
-    (
         f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
         "86(1)",
         "For the interval of the mean advantage of the membership adversary",
@@ -104,4 +93,4 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
 )
 """Papers: authors, year and title; their use here; the identifier; and whether a run used the paper.
 
-Attacks name their papers themselves."""
+A noise and attacks name their papers themselves."""

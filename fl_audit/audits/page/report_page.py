@@ -125,7 +125,7 @@ def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
 
 
 def _failed(contents: ReportContents, where: str) -> str:
-    broken = broken_tests(verdict_of(contents).judgement, contents.words)
+    broken = broken_tests(verdict_of(contents).judgement, contents.words, contents.noise)
     if not broken:
         return ""
     markup = list_html(strong_html(f"{row.title}.", row.sentence) for row in broken[:MOST_FAILED])

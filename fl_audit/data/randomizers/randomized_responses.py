@@ -6,19 +6,18 @@ import numpy as np
 
 from fl_audit.array_types import Flags
 from fl_audit.errors import InputError
-from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent
+from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 
 _DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the records
 
 
 def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
-    """Return the sum of the epsilons of Laplace releases and randomised responses (Bernau et al. 2019,
-    Definition 5)."""
+    """Return the sum of the epsilons of releases that are purely DP (Bernau et al. 2019, Definition 5)."""
     total = 0.0
     for event in events:
-        if not isinstance(event, LaplaceRelease | RandomizedResponse):
-            raise InputError(f"event is {event}: accepted are Laplace releases and randomized response")
-        total += event.count * event.epsilon
+        if event.pure_epsilon is None:
+            raise InputError(f"event is {event}: accepted are releases that are (epsilon, 0)-private")
+        total += event.count * event.pure_epsilon
     return total
 
 

@@ -3,8 +3,8 @@
 The module of each kind defines the distribution of the noise: its scale and origin, how it is drawn, accounted and
 whitened, the likelihood ratio of a release, and how noise becomes standard normal values for the tests of the verdict.
 It also says which other parts of a mechanism the noise excludes, and has its phrases for reports. Kinds of Gaussian
-noise share `gaussian_noise.GaussianNoise`. These modules do not import torch before a release is weighed, so that a
-configuration can be checked without it.
+noise share `gaussian_noise.GaussianNoise`, and kinds of the server's other noise `coordinate_noise.CoordinateNoise`.
+These modules do not import torch before a release is weighed, so that a configuration can be checked without it.
 """
 
 from abc import ABC, abstractmethod
@@ -17,6 +17,7 @@ import numpy as np
 
 from fl_audit.array_types import Floats
 from fl_audit.mechanisms.threat_model import ThreatModel
+from fl_audit.paper_reference import PaperReference
 from fl_audit.privacy.accounting_enums import NoiseDistribution, SensitivityKind, VectorNorm
 from fl_audit.privacy.events import ReleaseEvent
 
@@ -107,6 +108,8 @@ class MechanismNoise(ABC):
 
     distribution: ClassVar[NoiseDistribution]
     """Distribution of the noise in one round, given the releases of earlier rounds."""
+    paper: ClassVar[PaperReference | None] = None
+    """Paper that a report names for the guarantee of the noise; None if it names it for another reason."""
     scale_words: ClassVar[str]
     """Name of the parameter that `scale` returns, such as "standard deviation"."""
     norm: ClassVar[VectorNorm]

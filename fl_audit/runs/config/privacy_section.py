@@ -67,7 +67,7 @@ class PrivacySection(ConfigSection):
     stop_at_epsilon: Size | None = None
     """Epsilon at `delta` before which training ends: the round that would exceed it is not made; left out, none is."""
     clipping_norm: Size = 3.0
-    """Largest norm of a contribution, L1 with `laplace` noise and else L2; with adaptive clipping, that of the first
+    """Largest norm of a contribution, L2 with Gaussian noise and else L1; with adaptive clipping, that of the first
     round.
     """
     sensitivity: Choice[SensitivityKind] = SensitivityKind.GLOBAL

@@ -6,22 +6,14 @@ checked with them.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from fl_audit.paper_reference import PaperReference
 
 if TYPE_CHECKING:
     from fl_audit.array_types import Flags, Floats
     from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
     from fl_audit.federation.target_membership import TargetMembership
-
-
-@dataclass(frozen=True)
-class PaperReference:
-    """A paper in the references of a report."""
-
-    citation: str  # authors, year, title, and where it was published
-    use: str  # what is taken from it
-    identifier: str  # DOI
 
 
 class MembershipAttack(ABC):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.audits.membership.shadow_sums import (
     ShadowForm,
@@ -22,6 +22,7 @@ from fl_audit.audits.membership.shadow_sums import (
 )
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.paper_reference import PaperReference
 from fl_audit.value_checks import require_number
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.audits.membership.record_confidences import log_probabilities
 from fl_audit.audits.membership.shadow_sums import _shadow_flags
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.paper_reference import PaperReference
 from fl_audit.value_checks import require_number
 
 _LEAST_PROBABILITY = 1e-12

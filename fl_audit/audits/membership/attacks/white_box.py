@@ -4,9 +4,10 @@ Their networks are in `fl_audit.audits.membership.white_box`.
 """
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack, PaperReference
+from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.paper_reference import PaperReference
 
 NASR_2019 = PaperReference(
     "M. Nasr, R. Shokri, A. Houmansadr (2019). Comprehensive privacy analysis of deep learning. IEEE Symposium on "
