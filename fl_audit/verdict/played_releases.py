@@ -35,7 +35,8 @@ def played_releases(run: FinishedRun) -> list[Releases]:
         multiplier = 1 / math.hypot(1 / multiplier, 1 / (multiplier * mechanism.clipping.bit_noise))
     turns = _turns(federation)
     if mechanism.rounds_needed > 1:
-        return [[PlayedReleases(multiplier / _largest_joint_change(federation, turns), 1)]]
+        joint_multiplier = multiplier / _largest_joint_change(federation, turns)
+        return [[PlayedReleases(joint_multiplier, 1, distribution=mechanism.noise.distribution)]]
     often = int(turns.sum(axis=1).max())
     is_replaced = mechanism.adjacency.relation is Relation.REPLACE
     is_seen = federation.threat_model.sees_participation
@@ -92,10 +93,12 @@ def _largest_joint_change(federation: Federation, turns: np.ndarray) -> float:
 def _of_clients(federation: Federation, training: PrivateTraining) -> list[Releases]:
     """Return the steps of clients that train privately, for each size of their shards."""
     schedule = training.schedule
-    multiplier = federation.mechanism.noise.multiplier
+    noise = federation.mechanism.noise
     releases = []
     for records in training.shards:
         batches = math.ceil(records / schedule.batch)
         steps = schedule.steps if schedule.steps is not None else (schedule.epochs or 0) * batches
-        releases.append([PlayedReleases(multiplier, federation.rounds * steps, 1 / batches)])
+        steps_of_all_rounds = federation.rounds * steps
+        played = PlayedReleases(noise.multiplier, steps_of_all_rounds, 1 / batches, distribution=noise.distribution)
+        releases.append([played])
     return releases

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Flags, Floats
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.report.report_elements import ReportContents, Section, Table
 from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL
 from fl_audit.verdict.stored_measurements import measured_in
@@ -128,11 +129,13 @@ def measure_innovations(run: FinishedRun, _: Findings) -> LlrIncrementTest | Non
 
 
 def _innovations_sentence(test: LlrIncrementTest, contents: ReportContents) -> str:
+    is_gaussian = contents.noise.distribution is NoiseDistribution.GAUSSIAN
+    noise = "the noise itself" if is_gaussian else "the noise, made normal,"
     subject = (
         "One innovation is one round's step of the log-odds, less what the distribution expects, in units of its "
         "spread."
         if contents.run.scores is None
-        else "A round's step of the log-odds is not normal here, so the noise itself stands in for it."
+        else f"A round's step of the log-odds is not normal here, so {noise} stands in for it."
     )
     text = (
         f"{subject} They must be independent N(0, 1): {'nothing contradicts that' if test.holds else 'they are NOT'}."

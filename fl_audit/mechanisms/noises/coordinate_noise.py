@@ -59,7 +59,15 @@ class CoordinateNoise(MechanismNoise):
     @staticmethod
     @abstractmethod
     def release(multiplier: float, count: int) -> ReleaseEvent:
-        """Return the event of `count` rounds with the given noise multiplier."""
+        """Return the event of rounds with this noise.
+
+        Parameters
+        ----------
+        multiplier
+            Noise multiplier z of a round.
+        count
+            Number of rounds in which a unit can take part.
+        """
 
     # Functions of the distribution at scale 1.
 
