@@ -253,7 +253,7 @@ def judged_with_noise(details: VerdictDetails, noise: NoiseAlongTarget | None, g
     tests = (*test_results, *details.tests)
     reasons = dict(missing)
     names = {test.name for test in tests}
-    limit = estimates.epsilon_limit(noise.total.freedom, noise.members.size, guarantee)
+    limit = estimates.epsilon_limit(noise.total.freedom, noise.members.size, guarantee, noise.noise)
     return replace(
         details,
         tests=tests,

@@ -80,7 +80,8 @@ def ratio_interval(squares: SquareSum, confidence: float) -> tuple[float, float]
 
     Examples
     --------
-    >>> [round(end, 3) for end in ratio_interval(SquareSum(3000.0, 3000), 0.95)]
+    >>> from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
+    >>> [round(end, 3) for end in ratio_interval(SquareSum(3000.0, 3000, STANDARD_GAUSSIAN), 0.95)]
     [0.975, 1.026]
     """
     require_number("confidence is", confidence, "numbers above 0 and below 1")
@@ -181,20 +182,17 @@ class NoiseDetectionLimit:
     noise_short_in_all: float | None = None
 
 
-def epsilon_limit(
-    count: int, trials: int, guarantee: Guarantee, noise_kind: MechanismNoise | None = None
-) -> NoiseDetectionLimit:
+def epsilon_limit(count: int, trials: int, guarantee: Guarantee, noise_kind: MechanismNoise) -> NoiseDetectionLimit:
     """Return the smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
 
     `count`: If it is 0, the limit is infinite.
 
-    `noise_kind`: The kind of noise; None if a residual is noise over its standard deviation.
     """
     if count == 0:
         return NoiseDetectionLimit(math.inf, False, None)
     ratio = breach_ratio(guarantee)
     level = TestName.NOISE_ALONG_RECORD.level
-    deviation = ratio if noise_kind is None else noise_kind.residual_ratio(ratio)
+    deviation = noise_kind.residual_ratio(ratio)
     needed = smallest_number(lambda count: detectable_ratio(count, level) >= deviation, 2**52) or 2**53
     epsilon = epsilon_at(guarantee.claim, SquareSum(0.0, count, noise_kind).detectable_ratio(level))
     return NoiseDetectionLimit(epsilon, count >= needed, math.ceil(needed * trials / count))

@@ -6,7 +6,7 @@ shows in the lower tail. More noise than claimed violates nothing.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import chdtr, gammainccinv, gammaincinv
@@ -31,7 +31,7 @@ class SquareSum:
 
     value: float
     freedom: int
-    noise: MechanismNoise | None = None  # kind of noise; None if a residual is noise over its standard deviation
+    noise: MechanismNoise  # kind of noise, by which residuals become ratios of scales
 
     def __post_init__(self) -> None:
         require(0 <= self.value < math.inf, f"a sum of squares of noise is {self.value}: accepted are numbers from 0")
@@ -43,7 +43,7 @@ class SquareSum:
 
     def ratio_at(self, deviation: float) -> float:
         """Return the ratio of the real to the claimed scale at which residuals have a given standard deviation."""
-        return deviation if self.noise is None else self.noise.noise_ratio(deviation)
+        return self.noise.noise_ratio(deviation)
 
     def detectable_ratio(self, level: float) -> float:
         """Return the largest ratio of real to claimed scale that the test of this sum finds."""
@@ -65,6 +65,7 @@ class NoiseAlongTarget:
     squares: Floats  # sum over rounds of the squared noise, divided by the claimed variance, (trials,)
     freedom: Integers  # number of rounds in which the target has a contribution, or would have one, (trials,)
     members: Flags  # the trials that hold the target, (trials,)
+    noise: MechanismNoise = field(kw_only=True)  # kind of noise
     # Sum over those rounds of the noise over the claimed standard deviation, (trials,); None where not measured.
     sums: Floats | None = None
     # Sum over those rounds of the length of the contribution over the claimed standard deviation, 0 in trials without
@@ -80,7 +81,7 @@ class NoiseAlongTarget:
     @property
     def total(self) -> SquareSum:
         """Sum of squares of the noise along the target's contribution over all trials, with its degrees of freedom."""
-        return SquareSum(float(self.squares.sum()), int(self.freedom.sum()))
+        return SquareSum(float(self.squares.sum()), int(self.freedom.sum()), self.noise)
 
 
 def chi_square_quantile(probability: float, freedom: int) -> float:
@@ -141,7 +142,7 @@ def tensor_squares(measurements: NoiseMeasurements) -> dict[str, SquareSum]:
     }
 
 
-def _summed(value: np.float64, freedom: int, noise_kind: MechanismNoise | None) -> SquareSum:
+def _summed(value: np.float64, freedom: int, noise_kind: MechanismNoise) -> SquareSum:
     """Return a sum of squares, at least 0 in spite of rounding."""
     return SquareSum(float(np.maximum(0.0, value)), freedom, noise_kind)
 

@@ -8,7 +8,7 @@ and its correlations have another distribution. Scaling changes honest noise lit
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -60,7 +60,7 @@ class NoiseMeasurements:
     # Largest norm of the target's contribution to a round that the claim allows, over the noise. None where it differs
     # between rounds, as for noise that is scaled to f(D) - f(D'); the norm of the real contribution is used then.
     claimed_length: float | None = None
-    noise_kind: MechanismNoise | None = None  # kind of noise; None if a residual is noise over its standard deviation
+    noise_kind: MechanismNoise = field(kw_only=True)  # kind of noise, by which residuals are read
     opened: OpenedSecrets | None = (
         None  # values that the challenger opened besides the bits; None where nobody kept them
     )

@@ -156,7 +156,10 @@ def noise_along(run: FinishedRun, chosen: Integers, includes_all: bool = True) -
     drift_all = _drift_of_targets(is_in, every["noise_rounds"], every["noise_sum"]) if includes_all else None
     lengths = np.where(inside, lengths, 0.0)
     claimed = claimed_length(run.plan.federation)
-    return NoiseAlongTarget(squares, rounds.astype(np.int64), inside, sums, lengths, drift_all, claimed_length=claimed)
+    noise = run.plan.federation.mechanism.noise
+    return NoiseAlongTarget(
+        squares, rounds.astype(np.int64), inside, sums, lengths, drift_all, claimed_length=claimed, noise=noise
+    )
 
 
 def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:

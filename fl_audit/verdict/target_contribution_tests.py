@@ -228,7 +228,11 @@ def signal_trial(measurements: NoiseMeasurements) -> TestResult:
     sums = np.nansum(noise, axis=1)
     squares = np.nansum(np.square(noise), axis=1)
     own_lengths = np.nansum(np.where(np.isnan(measurements.own_noise), np.nan, measurements.own_length), axis=1)
-    return signal_trial_of(NoiseAlongTarget(squares, is_known.sum(axis=1), measurements.members, sums, own_lengths))
+    return signal_trial_of(
+        NoiseAlongTarget(
+            squares, is_known.sum(axis=1), measurements.members, sums, own_lengths, noise=measurements.noise_kind
+        )
+    )
 
 
 def signal_trial_of(along: NoiseAlongTarget) -> TestResult:

@@ -13,6 +13,7 @@ from fl_audit.audits.page.engineer_part import facts_of
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.cli.finished_run_commands import _MARKS
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.report.report_elements import ReportContents, ReportNumber
 from fl_audit.runs.comparison.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
 from fl_audit.statistics.claim_comparisons import Reading, finding_text
@@ -155,7 +156,7 @@ def test_intervals_in_cells_say_it_too():
 def test_the_sentence_of_the_noise_says_how_good_it_is_and_whether_that_fits(make_contents, ratio, words):
     contents = make_contents(**SHAPES["consistent"])
     numbers = next(n for s, n in sections_with_findings(contents) if s is NOISE)
-    total = SquareSum(8_000 * ratio**2, 8_000)
+    total = SquareSum(8_000 * ratio**2, 8_000, STANDARD_GAUSSIAN)
     text = NOISE.sentence(replace(numbers, estimate=estimate_noise(0.95, total)), contents)
     assert re.search(words, text.replace("\N{NO-BREAK SPACE}", " "))
     assert ("fits the claim" in text) == (ratio == 0.99)

@@ -72,7 +72,7 @@ def _missed_verdict(line: Line) -> str:
     multiplier = 2.0 if isinstance(breach, OpenedBreach) else breach.multiplier or MULTIPLIER
     relation = Adjacency.ADD_REMOVE_RECORD if isinstance(breach, OpenedBreach) else Adjacency.REPLACE_RECORD
     guarantee = derive_guarantee(Claim(relation, gaussian_rounds(multiplier, ROUNDS, 1.0), DELTA))
-    noise = epsilon_limit(int(measured.used_innovations.size), measured.trials, guarantee)
+    noise = epsilon_limit(int(measured.used_innovations.size), measured.trials, guarantee, STANDARD_GAUSSIAN)
     return str(verdict_on(False, noise.conclusive and limit_of_run(measured).conclusive))
 
 

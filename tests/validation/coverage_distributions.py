@@ -22,6 +22,7 @@ from fl_audit.experiments.papers import statistics
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -149,7 +150,7 @@ def largest_belief(draw: np.random.Generator, mu: float, trials: int, known: boo
 @over("{freedom} degrees of freedom, ratio {ratio:g}", freedom=(1, 2, 10, 1000), ratio=(0.3, 1.0))
 def noise_ratios(draw: np.random.Generator, freedom: int, ratio: float) -> PrintedStatement:
     """Play the interval of the real over the claimed noise."""
-    found = SquareSum(float(ratio**2 * draw.chisquare(freedom)), freedom)
+    found = SquareSum(float(ratio**2 * draw.chisquare(freedom)), freedom, STANDARD_GAUSSIAN)
     return PrintedStatement(*noise_estimate.ratio_interval(found, CONFIDENCE), ratio)
 
 
@@ -171,7 +172,9 @@ def sampled_noise(draw: np.random.Generator, rate: float, mu: float, trials: int
     lengths = torch.full((rows,), mu, dtype=torch.float64)
     seen = meter.measure(ReleaseUnderHypotheses(slice(None), *parts), torch.ones_like(lengths), lengths)
     opened = seen.of_true_hypothesis(side.astype(np.int64)).signal[:, 0, 0]
-    return PrintedStatement(*noise_estimate.ratio_interval(SquareSum(float(opened @ opened), rows), CONFIDENCE), ratio)
+    return PrintedStatement(
+        *noise_estimate.ratio_interval(SquareSum(float(opened @ opened), rows, STANDARD_GAUSSIAN), CONFIDENCE), ratio
+    )
 
 
 _NOISY = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(4.0, 10), 1e-3, 0.5, Accountant.GDP)
@@ -184,7 +187,7 @@ def epsilon_of_noise(draw: np.random.Generator, trials: int, ratio: float) -> Pr
     noise = ratio * draw.normal(size=(trials, 10))
     increments = np.where(bits, 0.5, -0.5)[:, np.newaxis] * mu**2 + mu * noise
     ones = np.ones_like(increments)
-    measured = NoiseMeasurements(bits, increments, ones, 4.0 * ones, 4.0)
+    measured = NoiseMeasurements(bits, increments, ones, 4.0 * ones, 4.0, noise_kind=STANDARD_GAUSSIAN)
     low = noise_estimate.epsilon_lower_bound_from_noise(measured, CONFIDENCE, _NOISY)
     return at_least(low, gdp_epsilon(1e-3, math.sqrt(10) / 4 / ratio))
 

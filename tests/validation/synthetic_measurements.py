@@ -13,6 +13,7 @@ import numpy as np
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, STRIDES, NoiseStatistics
 from fl_audit.verdict.run_measurements import NoiseMeasurements
@@ -99,7 +100,13 @@ class UncheckedMeasurements(NoiseMeasurements):
         """Return the same measurements, all computed and checked."""
         assert isinstance(self.residuals, LazyNoiseStatistics)
         return NoiseMeasurements(
-            self.members, self.increments, self.sensitivity, self.sigma, self.noise_multiplier, self.residuals.whole()
+            self.members,
+            self.increments,
+            self.sensitivity,
+            self.sigma,
+            self.noise_multiplier,
+            self.residuals.whole(),
+            noise_kind=STANDARD_GAUSSIAN,
         )
 
 
@@ -114,7 +121,13 @@ def measured_from(
     measured = _Measured(given, release, sigma, tensors)
     increments = np.einsum(_EVERY, measured.error, given.difference) / sigma**2
     return UncheckedMeasurements(
-        given.members, increments, given.sensitivity, sigma, multiplier, LazyNoiseStatistics(measured.parts())
+        given.members,
+        increments,
+        given.sensitivity,
+        sigma,
+        multiplier,
+        LazyNoiseStatistics(measured.parts()),
+        noise_kind=STANDARD_GAUSSIAN,
     )
 
 

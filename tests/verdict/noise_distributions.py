@@ -5,6 +5,7 @@ and exact.
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
@@ -33,7 +34,9 @@ def draw_measured(
     own = noise if along is None else along
     increments = np.where(members, 0.5, -0.5)[:, None] * mu**2 + own * mu * rng.standard_normal(shape)
     residuals = _residuals(rng, sigma, noise) if measured_residuals else None
-    return NoiseMeasurements(members, increments, sensitivity, sigma, noise_multiplier, residuals)
+    return NoiseMeasurements(
+        members, increments, sensitivity, sigma, noise_multiplier, residuals, noise_kind=STANDARD_GAUSSIAN
+    )
 
 
 def _residuals(rng: np.random.Generator, sigma: NDArray[np.float64], noise: float) -> NoiseStatistics:

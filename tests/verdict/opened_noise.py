@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats
 from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.noise_statistics import STRIDES, NoiseStatistics
 from fl_audit.verdict.run_measurements import NoiseMeasurements
@@ -57,7 +58,9 @@ def measured_of(noise: Floats, members: NDArray[np.bool_], grain: float = 1e-7) 
         strides=strides[:, :, None],
         sample=noise[:, :, None, SAMPLED],
     )
-    return NoiseMeasurements(members, increments, SIGMA * mu, np.full(shape, SIGMA), 8.0, residuals)
+    return NoiseMeasurements(
+        members, increments, SIGMA * mu, np.full(shape, SIGMA), 8.0, residuals, noise_kind=STANDARD_GAUSSIAN
+    )
 
 
 def _agreement(values: Floats) -> Floats:

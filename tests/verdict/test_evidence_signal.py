@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom, kstest
 
 from fl_audit.array_types import Floats
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.verdict.declared_tests import BESIDE_SCORES, FAMILY_LEVEL, TestName
 from fl_audit.verdict.judging import FAMILY, run_family
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
@@ -76,7 +77,7 @@ def test_noise_along_the_target_that_cancels_over_rounds_is_found() -> None:
 def test_noise_of_targets_that_cancels_over_rounds_is_found_from_sums() -> None:
     rng = np.random.default_rng(11)
     squares, count = rng.chisquare(10, 60), np.full(60, 10)
-    along = NoiseAlongTarget(squares, count, np.ones(60, bool), np.zeros(60), np.ones(60))
+    along = NoiseAlongTarget(squares, count, np.ones(60, bool), np.zeros(60), np.ones(60), noise=STANDARD_GAUSSIAN)
     assert noise_trial_of(along).violated
     assert not noise_trial_of(replace(along, sums=math.sqrt(10) * rng.standard_normal(60))).violated
 
@@ -128,7 +129,9 @@ def test_the_power_against_a_count_in_few_trainings_is_about_what_is_said() -> N
     for _ in range(runs):
         noise = rng.standard_normal((trials, 10)) + np.where(rng.random((trials, 1)) < 0.04, 3.5 / math.sqrt(10), 0.0)
         squares, ones = np.square(noise).sum(axis=1), np.ones(trials)
-        along = NoiseAlongTarget(squares, np.full(trials, 10), ones > 0, noise.sum(axis=1), ones)
+        along = NoiseAlongTarget(
+            squares, np.full(trials, 10), ones > 0, noise.sum(axis=1), ones, noise=STANDARD_GAUSSIAN
+        )
         found += signal_trial_of(along).violated
     assert said - 0.1 < found / runs < said + 0.2
 
@@ -142,7 +145,9 @@ def test_targets_of_membership_are_tested_together_and_each_by_itself() -> None:
     def along(times: float, of_targets: Floats) -> NoiseAlongTarget:
         shifted = noise + np.where(members, (times - 1) * 0.5, 0.0)[:, None]
         squares = np.square(shifted).sum(axis=1)
-        return NoiseAlongTarget(squares, np.full(trials, 5), members, shifted.sum(axis=1), lengths, of_targets)
+        return NoiseAlongTarget(
+            squares, np.full(trials, 5), members, shifted.sum(axis=1), lengths, of_targets, noise=STANDARD_GAUSSIAN
+        )
 
     honest, one = along(1.0, np.zeros(20)), along(1.0, np.eye(20)[3] * 15)
     assert not signal_of(drift_of_targets(honest)).violated

@@ -18,6 +18,7 @@ from fl_audit.errors import InputError
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.verdict.noise_measurement import SAMPLE, NoiseMeasurer, sampled_places
 from fl_audit.verdict.noise_scale import noise_round
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, STRIDES, NoiseStatistics, join, stride_sizes
@@ -291,6 +292,8 @@ def test_a_small_tensor_without_noise_is_found_although_a_share_of_other_noise_r
     found = join(rounds, axis=1).of_true_hypothesis(np.where(members, 0, 1)[:, None].repeat(3, axis=1))
     assert found.squares[7, 1, 1] / sigma**2 > 0.01  # of other tensors' noise
     width = np.full((20, 3), sigma)
-    result = noise_round(NoiseMeasurements(members, 0 * width, width / 2, width, 2.0, found))
+    result = noise_round(
+        NoiseMeasurements(members, 0 * width, width / 2, width, 2.0, found, noise_kind=STANDARD_GAUSSIAN)
+    )
     assert result.violated
     assert re.search(r"trial 7 round 2 .*.bias.$", result.place)

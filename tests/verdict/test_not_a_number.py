@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fl_audit.errors import InputError
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
@@ -85,14 +86,20 @@ def test_no_result_has_a_p_value_that_is_none() -> None:
             TestResult(TestName.SHAPE, 1.0, p_value, 1.0, 1.0)
     for value in (np.nan, np.inf, -1.0):
         with pytest.raises(InputError, match=rf"sum of squares .*is {value}"):
-            SquareSum(value, 3)
+            SquareSum(value, 3, STANDARD_GAUSSIAN)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_scores_and_their_noise_are_numbers(value: float) -> None:
     scores, rounds, members = np.linspace(-1, 1, 20), np.full(40, 3), np.arange(40) < 20
     with pytest.raises(InputError, match=rf"sum of squares .*is {value}"):
-        judge_scores(scores, scores, GUARANTEE, 0.95, NoiseAlongTarget(np.append(np.ones(39), value), rounds, members))
+        judge_scores(
+            scores,
+            scores,
+            GUARANTEE,
+            0.95,
+            NoiseAlongTarget(np.append(np.ones(39), value), rounds, members, noise=STANDARD_GAUSSIAN),
+        )
     if np.isnan(value):
         with pytest.raises(InputError, match=r"score 0 .*members is nan"):
             judge_scores(np.append(value, scores), scores, GUARANTEE, 0.95)

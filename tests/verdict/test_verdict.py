@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -96,7 +97,7 @@ def test_few_trials_are_inconclusive_and_say_how_many_would_do() -> None:
     assert needed is not None
     assert not result.conclusive
     for trials, conclusive in ((needed - 1, False), (needed, True)):
-        limit = epsilon_limit(trials * 30, trials, GUARANTEE)
+        limit = epsilon_limit(trials * 30, trials, GUARANTEE, STANDARD_GAUSSIAN)
         assert (limit.conclusive, limit.trials_needed) == (conclusive, needed)
         assert (limit.limit_of_detection <= 1.5 * GUARANTEE.epsilon) is conclusive
 
@@ -105,7 +106,7 @@ def test_few_trials_are_inconclusive_and_say_how_many_would_do() -> None:
 def test_a_breach_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None:
     rng = np.random.default_rng(7)
     plain = {"silent": 0.0, "measured_residuals": False}
-    limit = epsilon_limit(600, 20, GUARANTEE)
+    limit = epsilon_limit(600, 20, GUARANTEE, STANDARD_GAUSSIAN)
     ratio = GUARANTEE.mu / gdp_mu(limit.limit_of_detection, 0.001)
     runs = [draw_measured(rng, 20, 30, along=ratio, **plain) for _ in range(400)]  # type: ignore[arg-type]
     found = sum("noise-along-record" in {test.name for test in verdict(run).broken} for run in runs)
@@ -145,11 +146,13 @@ def test_the_lower_bound_is_as_near_as_published() -> None:
 def test_the_interval_of_the_noise_covers() -> None:
     """Two-sided 90 % interval of 500 chi-squares: binomial bounds at 1e-4."""
     rng = np.random.default_rng(11)
-    intervals = [ratio_interval(SquareSum(float(4 * rng.chisquare(40)), 40), 0.9) for _ in range(500)]
+    intervals = [
+        ratio_interval(SquareSum(float(4 * rng.chisquare(40)), 40, STANDARD_GAUSSIAN), 0.9) for _ in range(500)
+    ]
     missed = sum(not low <= 2 <= high for low, high in intervals)
     assert binom.ppf(1e-4, 500, 0.1) <= missed <= binom.ppf(1 - 1e-4, 500, 0.1)
     with pytest.raises(InputError, match="confidence is 1"):
-        ratio_interval(SquareSum(1.0, 1), 1.0)
+        ratio_interval(SquareSum(1.0, 1, STANDARD_GAUSSIAN), 1.0)
 
 
 def _excess(run: NoiseMeasurements) -> float | None:
@@ -218,7 +221,9 @@ def judged_targets(
     draws = np.where(is_in, noise, louder * noise)[:, None] * rng.standard_normal((trials, rounds))
     log_odds = (each * draws + np.where(is_in, 0.5, -0.5)[:, None] * each**2).sum(axis=1)
     lengths = np.where(is_in, rounds * each, 0.0)
-    along = NoiseAlongTarget(np.sum(draws**2, axis=1), np.full(trials, rounds), is_in, draws.sum(axis=1), lengths)
+    along = NoiseAlongTarget(
+        np.sum(draws**2, axis=1), np.full(trials, rounds), is_in, draws.sum(axis=1), lengths, noise=STANDARD_GAUSSIAN
+    )
     return judge_scores(log_odds[is_in], log_odds[~is_in], guarantee, 0.95, along)
 
 
@@ -262,4 +267,6 @@ def test_log_odds_of_a_guarantee_of_epsilon_zero_and_of_coins_that_fell_alike_ar
 
 
 def noise_along(squares: NDArray[np.float64], rounds: int) -> NoiseAlongTarget:
-    return NoiseAlongTarget(squares, np.full(squares.size, rounds), np.zeros(squares.size, dtype=np.bool_))
+    return NoiseAlongTarget(
+        squares, np.full(squares.size, rounds), np.zeros(squares.size, dtype=np.bool_), noise=STANDARD_GAUSSIAN
+    )

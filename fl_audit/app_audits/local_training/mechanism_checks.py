@@ -18,6 +18,7 @@ from fl_audit.app_audits.local_training.recorded_trainings import MeasuredSteps,
 from fl_audit.app_audits.local_training.sampling_checks import batch_clipping
 from fl_audit.app_audits.local_training.training_facts import Noise, PrivateStep, RecordedTraining
 from fl_audit.array_types import Floats
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.verdict.declared_tests import TestName, TestResult
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.noise_copies import equal_pairs
@@ -239,7 +240,9 @@ def _measured_noise(evidence: RecordedTrainings) -> NoiseMeasurements | None:
     )
     nothing = np.zeros(sigma.shape)
     members = np.zeros(len(sigma), dtype=np.bool_)
-    return NoiseMeasurements(members, nothing, nothing, sigma, float(sigma.max()), _over(statistics, sigma))
+    return NoiseMeasurements(
+        members, nothing, nothing, sigma, float(sigma.max()), _over(statistics, sigma), noise_kind=STANDARD_GAUSSIAN
+    )
 
 
 def _is_usable(step: PrivateStep) -> bool:

@@ -10,6 +10,7 @@ from scipy.stats import binom
 from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.candidate_hits import judge_hits, ranks_of_truth
 from fl_audit.errors import InputError
+from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
@@ -75,7 +76,14 @@ def noise_of(ratio: float, trials: int) -> NoiseAlongTarget:
     """Return the noise along the right candidate in four rounds of each trial, of so many times the claimed size."""
     draws = ratio * np.random.default_rng(3).standard_normal((trials, 4))
     squares, lengths = np.square(draws).sum(axis=1), np.full(trials, 4.0)  # a candidate is as long as the noise
-    return NoiseAlongTarget(squares, np.full(trials, 4), np.ones(trials, dtype=np.bool_), draws.sum(axis=1), lengths)
+    return NoiseAlongTarget(
+        squares,
+        np.full(trials, 4),
+        np.ones(trials, dtype=np.bool_),
+        draws.sum(axis=1),
+        lengths,
+        noise=STANDARD_GAUSSIAN,
+    )
 
 
 def test_few_trials_are_inconclusive_and_the_number_that_is_asked_for_is_enough() -> None:
