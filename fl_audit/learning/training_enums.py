@@ -1,6 +1,7 @@
 """Names that configurations use for optimizers, initial weights and the built-in text model."""
 
 from enum import StrEnum
+from typing import assert_never
 
 
 class LocalOptimizer(StrEnum):
@@ -27,6 +28,8 @@ class ServerOptimizerKind(StrEnum):
                 return False
             case ServerOptimizerKind.ADAM | ServerOptimizerKind.YOGI | ServerOptimizerKind.ADAGRAD:
                 return True
+            case _:
+                assert_never(self)
 
 
 class InitialWeightsSource(StrEnum):
