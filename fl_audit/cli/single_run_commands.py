@@ -22,7 +22,6 @@ from fl_audit.runs.run_directory_checks import is_begun, require_run
 from fl_audit.runs.run_start import carry_out, require_startable
 from fl_audit.runs.terminal import console
 from fl_audit.runs.verbosity import is_quiet
-from fl_audit.verdict.audit_result import read_result
 
 if TYPE_CHECKING:
     from fl_audit.federation.run_plan import RunPlan
@@ -140,6 +139,8 @@ def report(
     """
     if (directory / "summary.json").is_file() and not is_begun(directory):
         require(without_privacy is None and not appendix, f"{directory} is no run: accepted is the directory alone")
+        from fl_audit.verdict.audit_result import read_result  # noqa: PLC0415 (a second that most commands can spare)
+
         result = read_result(directory)
         page = directory / "report.html"
         options.ResultOptions().show(result.to_json() | {"report": str(page) if page.is_file() else None})
