@@ -139,7 +139,7 @@ def report(
     """
     if (directory / "summary.json").is_file() and not is_begun(directory):
         require(without_privacy is None and not appendix, f"{directory} is no run: accepted is the directory alone")
-        from fl_audit.verdict.audit_result import read_result  # noqa: PLC0415 (a second that most commands can spare)
+        from fl_audit.verdict.audit_result import read_result  # it takes a second
 
         result = read_result(directory)
         page = directory / "report.html"
