@@ -2,6 +2,8 @@
 
 import runpy
 import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,15 +37,18 @@ def played(name: str, engine: Engine) -> Run:
 
 
 @pytest.fixture
-def ward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a directory with the files of the page, in which the test works."""
+def ward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory with the files of the page, in which the test works; its modules are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for block in PAGE:
         if block.file is not None:
             Path(block.file).write_text(block.body)
     runpy.run_path("make_ward.py")
-    return tmp_path
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if Path(getattr(module, "__file__", None) or "/").is_relative_to(tmp_path):
+            del sys.modules[name]
 
 
 @pytest.mark.usefixtures("ward")

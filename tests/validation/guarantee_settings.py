@@ -25,6 +25,7 @@ from fl_audit.data.record_selection import Split, select_records
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.training_enums import ServerOptimizerKind
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.runs.planning import plan_run
@@ -68,11 +69,10 @@ ADVERSARY: dict[str, Sections] = {
 # The norm moves slowly: it must stay far under the length of every update.
 CLIPPING: dict[str, Sections] = {"fixed": {}, "adaptive": {"privacy": {"clipping": "adaptive"}}}
 _SHOWN: dict[str, Sections] = {"sums": {}, "models": {"audit": {"view": "model"}}}
+# Adaptive steps are about as long as their learning rate.
 _OPTIMIZERS: dict[str, Sections] = {
-    "sgd": {},
-    "momentum": {"training": {"optimizer": "momentum"}},
-    # Adam's steps are about as long as its learning rate.
-    "adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}},
+    str(kind): {"training": {"optimizer": str(kind)} | ({"learning-rate": _STEP} if kind.is_adaptive else {})}
+    for kind in ServerOptimizerKind
 }
 RELEASE = {f"{one}, {name}": _SHOWN[one] | _OPTIMIZERS[name] for one, name in product(_SHOWN, _OPTIMIZERS)}
 """The adversary's view of a release, and the server's optimizer."""

@@ -382,7 +382,8 @@ def test_the_servers_noise_alone_has_to_keep_the_claim(
 ) -> None:
     """Clients that train at random hide what a median tells from all but those who know their replies."""
     mods = [insider, varying(0.3)]
-    toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "held", trials=120, seed=21, claim=ONE), mods=mods)
+    audit = toy_audit(tmp_path / "held", trials=120, seed=21, claim=ONE, contribution="crafted")
+    toy_run(server_side(inner, multiplier), audit, mods=mods, rounds=1)
     found, text = verdict_of(tmp_path / "held"), (kept_in(tmp_path / "held") / "verdict.txt").read_text()
     assert found["verdict"] == held
     assert "replied the same" in text

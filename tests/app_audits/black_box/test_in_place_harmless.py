@@ -221,7 +221,7 @@ def test_trials_of_another_strategy_are_left_and_new_ones_are_played(
     audit = toy_audit(tmp_path, trials=40, contribution="own")
     verdicts = []
     for spread in (0.0, 0.0, 50.0):
-        toy_run(lambda spread=spread: Noisy(spread), audit)
+        toy_run(lambda spread=spread: Noisy(spread), audit, rounds=1)
         verdicts.append(json.loads((kept_in(tmp_path) / "summary.json").read_text())["verdict"])
     assert verdicts == ["violated", "violated", "consistent"]
     assert len(list(tmp_path.iterdir())) == 2
@@ -264,7 +264,7 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
         return central_noise(5.0, 1.0, CLIENTS)
 
     mods = [insider, counting] if COUNTER in model else None
-    toy_run(strategy, audit, mods=mods, start={name: whole[name] for name in model})
+    toy_run(strategy, audit, mods=mods, rounds=1, start={name: whole[name] for name in model})
     found = json.loads((kept_in(tmp_path) / "summary.json").read_text())
     assert found["verdict"] == expected
     assert (COUNTER in found["findings"][0]["cause"]) if expected == "violated" else "cause" in found["findings"][0]
