@@ -275,7 +275,10 @@ class PrintedNumber:
 
 
 class PrintedNumbers:
-    """All numbers that a paper prints, by data set, setting and quantity."""
+    """All numbers that a paper prints, by data set, setting and quantity, from its table `printed.csv`.
+
+    What is shown in a figure only was read off it: its last digit is uncertain.
+    """
 
     def __init__(self, module: str) -> None:
         """Read the table that lies beside a module, given by its `__file__`."""

@@ -2,6 +2,12 @@
 
 Crafting uses only what the insider, a client that attacks, knows. These are the other records of D, the initial
 weights, which every party knows, and random draws from the public data seed.
+
+The most revealing gradient is longer than the clipping norm, so that it has the largest possible influence. It is
+orthogonal to the sum of all other gradients, so that training on the other records does not shrink it (the design of
+CANIFE, Maddock et al. 2023). Both properties can be differentiated with respect to the record's features, through the
+gradient of the loss with respect to the parameters. If a record is replaced by another, the sum of gradients changes
+most if the gradients of the two are opposite.
 """
 
 import math

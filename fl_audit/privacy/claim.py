@@ -124,8 +124,11 @@ class Claim:
 
     @property
     def distribution(self) -> NoiseDistribution:
-        """Distribution of the noise of the rounds, which is that of the first event."""
-        return self.events[0].distribution
+        """Distribution of the noise that `noise_over_sensitivity` is about; NONE if no event has noise."""
+        if self.noise_multiplier is not None:
+            return NoiseDistribution.GAUSSIAN
+        noises = (event.distribution for event in self.events if event.noise_over_sensitivity is not None)
+        return next(noises, NoiseDistribution.NONE)
 
     @property
     def rounds(self) -> int:

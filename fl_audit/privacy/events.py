@@ -3,8 +3,8 @@
 Every event describes the two output distributions, under neighbouring training sets, that are easiest to tell apart (a
 dominating pair). So an event depends on the data only through the sensitivity under the guarantee's adjacency.
 
-Every event says itself what others have to know of it: the distribution of its noise, the epsilon of its pure DP, if it
-has one, and the scale of its noise over the sensitivity. Nobody asks which kind it is.
+Every event says what claims, calibration and reports need of it: the distribution of its noise, the epsilon of its pure
+DP, if it has one, and the scale of its noise over the sensitivity. Only accountants match on the kind of an event.
 """
 
 import math

@@ -12,7 +12,7 @@ Unlike the guarantee, the result is no upper bound but an estimate, whose error 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 import numpy as np
@@ -49,7 +49,7 @@ class PlayedReleases:
     rate: float = 1.0  # probability with which a unit takes part, above 0 and at most 1
     is_replaced: bool = False  # whether neighbours replace a unit; otherwise they add or remove it
     is_seen: bool = False  # whether the adversary sees in which releases the unit takes part
-    distribution: NoiseDistribution = NoiseDistribution.GAUSSIAN  # of the noise; some noise there has to be
+    distribution: NoiseDistribution = field(kw_only=True)  # distribution of the noise, any but NONE
 
     def __post_init__(self) -> None:
         require_number("noise multiplier is", self.multiplier, "positive finite numbers")
@@ -80,7 +80,8 @@ def independent_epsilon(releases: Sequence[PlayedReleases], delta: float) -> Ind
 
     Examples
     --------
-    >>> round(independent_epsilon([PlayedReleases(4.0, 30)], 1e-3).epsilon, 3)
+    >>> releases = PlayedReleases(4.0, 30, distribution=NoiseDistribution.GAUSSIAN)
+    >>> round(independent_epsilon([releases], 1e-3).epsilon, 3)
     4.651
     """
     require_number("delta is", delta, "numbers above 0 and below 1")

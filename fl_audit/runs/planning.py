@@ -2,19 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
-from fl_audit.audits.membership.attacks.registry import attacks_named, default_attacks, names_of_attacks
-from fl_audit.audits.registry import audit_named
+from fl_audit.adjacency import NeighbourPair
+from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.data_setting_enums import NeighbourChoice, PartitionScheme
-from fl_audit.data.partition import owners_of
-from fl_audit.data.record_selection import Split, select_records
-from fl_audit.data.records import Records
+from fl_audit.data.record_selection import Split
 from fl_audit.errors import require
 from fl_audit.federation.record_tensors import model_for, probe_records
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.metric_names import metrics_of_task
-from fl_audit.learning.metrics import require_metrics
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
 from fl_audit.privacy.accounting import account, exact_accountant
@@ -27,44 +21,14 @@ from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, on
 from fl_audit.released_model.star_methods import EpsilonStarLocation
 from fl_audit.runs import mechanism_of_config
 from fl_audit.runs.config import RunConfig
+from fl_audit.runs.config_of_data import with_choices_by_data, with_records_selected
 from fl_audit.runs.epsilon_by_round import rounds_within
-from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of, with_attribute
+from fl_audit.runs.federation_of_config import data_spec, federation_of
 from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.runs.stored_models import MOST_KEPT_SCALARS
-from fl_audit.words import name_list
 
 if TYPE_CHECKING:
     from flwr.serverapp.strategy import Strategy
-
-
-_BY_CLASSES = (PartitionScheme.DIRICHLET, PartitionScheme.PATHOLOGICAL, PartitionScheme.SHARD)
-_QUANTITIES = "and the labels are quantities"
-
-
-def fitting_quantities(config: RunConfig) -> RunConfig:
-    """Return the configuration of a regression: without attacks on class probabilities where they are a default.
-
-    Raises `InputError` for a partition, an attack or a record that needs classes.
-    """
-    data = config.data
-    audit = config.audit
-    schemes = [scheme for scheme in PartitionScheme if scheme not in _BY_CLASSES]
-    divides = f"partition is '{data.partition}', which divides records by their classes, {_QUANTITIES}"
-    require(data.partition not in _BY_CLASSES, f"{divides}: accepted are {name_list(schemes)}")
-    crafted = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
-    choices = [choice for choice in NeighbourChoice if choice not in crafted]
-    searches = f"neighbour is '{audit.neighbour}', which searches among classes, {_QUANTITIES}"
-    require(audit.neighbour not in crafted, f"{searches}: accepted are {name_list(choices)} and an index of D")
-    of_classes = {"local-randomizer": config.privacy.local_randomizer, "reconstruct-samples": audit.reconstruct_samples}
-    for name, value in of_classes.items():
-        require(value is None, f"{name} is {value!r}, {_QUANTITIES}: accepted with it are labels that name a class")
-    about_classes = [attack.name for attack in attacks_named(audit.attacks) if attack.needs_classes]
-    fitting = names_of_attacks(lambda attack: not attack.needs_classes)
-    if audit.attacks == default_attacks(of_records=True):
-        return config.changed(audit={"attacks": [name for name in audit.attacks if name in fitting]})
-    problem = f"attacks {name_list(about_classes)} look at classes, {_QUANTITIES}"
-    require(not about_classes, f"{problem}: accepted are {name_list(fitting)}")
-    return config
 
 
 _WORK_A_ROUND = 1e9
@@ -84,6 +48,25 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
 
     `pair`: With None, it is searched for, or a record is crafted, depending on the configuration.
     """
+    _require_goes_together(config)
+    source = load_source(data_spec(config.data))
+    config, split = with_records_selected(config, source)
+    _require_own(config)
+    own_aggregation = _own_aggregation(config)
+    config = _with_proximal_weight(config, own_aggregation)
+    config = with_choices_by_data(config, source, split)
+    config, mechanism = _with_mechanism(config, split)
+    federation = federation_of(config, mechanism, split, pair or choose_pair(config, split))
+    federation = federation if pair is not None else with_crafted_records(federation, config)
+    if federation.aggregation is not None:
+        from fl_audit.strategies.aggregation import require_playable  # noqa: PLC0415  # Flower takes a second to import
+
+        require_playable(federation, own_aggregation)
+    return RunPlan(_sized(config), federation, guarantee_of(mechanism, config))
+
+
+def _require_goes_together(config: RunConfig) -> None:
+    """Raise `InputError` for settings that cannot go together, whatever the data are."""
     if config.audit.insider:
         # Said before the noise is calibrated: without a guarantee there is nothing to calibrate it to.
         require(config.privacy.private, NO_LIKELIHOOD_RATIO)
@@ -91,47 +74,16 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
         # Owners would be asked about models that go on to train, and not about those that the trials keep.
         pooled = config.audit.epsilon_star_losses is EpsilonStarLocation.POOLED
         require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
-    source = load_source(data_spec(config.data))
-    config = fitting_quantities(config) if source.pool.has_quantities else config
-    data = config.data
-    by_user = config.privacy.adjacency.unit is Unit.USER
-    needs_replacement = (
-        config.privacy.adjacency is Adjacency.REPLACE_RECORD and audit_named(config.audit.kind).chooses_pair
-    )
-    split = select_records(
-        source, data.records, data.test_records, data.seed, by_user, data.users, fewest_outside=int(needs_replacement)
-    )
-    if by_user:
-        # Whole users rarely have just as many records as are wanted.
-        config = config.changed(
-            data={"records": len(split.inside), "users": mechanism_of_config.units_of(split.inside)}
-        )
-    else:
-        require(data.users is None, "users is set in [data], and adjacency is not about users: leave users out")
-    local_randomizer = randomizer_of(config)
-    # The records of D, and those outside it, which may be in D'.
-    for records in (split.inside, split.outside):
-        if local_randomizer is not None and records is not None:
-            local_randomizer.require_records(records)
-    _require_own(config)
-    own_aggregation = _own_aggregation(config)
-    config = _with_proximal_weight(config, own_aggregation)
-    # If the number of clients is not set, each owner of records in D is a client.
-    clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
-    config = with_attribute(config.changed(data={"clients": clients}), source, split)
-    config = with_metrics(config, split.test)
-    mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)
-    if config.privacy.private:
-        mechanism = mechanism.with_multiplier(calibrated_multiplier(config, mechanism))
-        config = _within_budget(config, mechanism.noise_multiplier, split)
-        mechanism = mechanism_of_config.mechanism_of(config, mechanism.noise_multiplier, split)
-    public = federation_of(config, mechanism, split, pair or choose_pair(config, split))
-    public = public if pair is not None else with_crafted_records(public, config)
-    if public.aggregation is not None:
-        from fl_audit.strategies.aggregation import require_playable  # noqa: PLC0415  # Flower takes a second to import
 
-        require_playable(public, own_aggregation)
-    return RunPlan(_sized(config), public, guarantee_of(mechanism, config))
+
+def _with_mechanism(config: RunConfig, split: Split) -> tuple[RunConfig, Mechanism]:
+    """Return the configuration with the rounds that are within its budget, and its mechanism with calibrated noise."""
+    mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)
+    if not config.privacy.private:
+        return config, mechanism
+    noise_multiplier = mechanism.with_multiplier(calibrated_multiplier(config, mechanism)).noise_multiplier
+    config = _within_budget(config, noise_multiplier, split)
+    return config, mechanism_of_config.mechanism_of(config, noise_multiplier, split)
 
 
 def _within_budget(config: RunConfig, noise_multiplier: float, split: Split) -> RunConfig:
@@ -155,18 +107,6 @@ def _within_budget(config: RunConfig, noise_multiplier: float, split: Split) -> 
     planned = mechanism_of_config.rounds_of(config)
     rounds_within_budget = rounds_within(budget, planned, epsilon_of)
     return config if rounds_within_budget == planned else shortened(rounds_within_budget)
-
-
-def with_metrics(config: RunConfig, test: Records) -> RunConfig:
-    """Return the configuration with the metrics that suit the labels of the test records, unless it names metrics.
-
-    Raises `InputError` if a metric does not suit them.
-    """
-    if config.training.metrics is not None:
-        require_metrics(config.training.metrics, test.classes)
-        return config
-    chosen = metrics_of_task(test.classes, test.largest_class or 0.0, is_audit=not config.is_ordinary_training)
-    return config.changed(training={"metrics": chosen})
 
 
 def _require_own(config: RunConfig) -> None:

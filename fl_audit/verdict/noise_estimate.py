@@ -186,7 +186,6 @@ def epsilon_limit(count: int, trials: int, guarantee: Guarantee, noise_kind: Mec
     """Return the smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
 
     `count`: If it is 0, the limit is infinite.
-
     """
     if count == 0:
         return NoiseDetectionLimit(math.inf, False, None)

@@ -40,8 +40,9 @@ def played_releases(run: FinishedRun) -> list[Releases]:
     often = int(turns.sum(axis=1).max())
     is_replaced = mechanism.adjacency.relation is Relation.REPLACE
     is_seen = federation.threat_model.sees_participation
+    rate = mechanism.participation.rate
     distribution = mechanism.noise.distribution
-    return [[PlayedReleases(multiplier, often, mechanism.participation.rate, is_replaced, is_seen, distribution)]]
+    return [[PlayedReleases(multiplier, often, rate, is_replaced, is_seen, distribution=distribution)]]
 
 
 def _unknown_noise(federation: Federation) -> float:

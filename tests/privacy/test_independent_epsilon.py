@@ -11,6 +11,7 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 import fl_audit.privacy.independent_epsilon as module
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.accounting import PrivacyProfile
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.independent_epsilon import PlayedReleases, independent_epsilon
 
@@ -23,9 +24,13 @@ def _by_dp_accounting(release: PlayedReleases, delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
+def _gaussian(multiplier: float, count: int, rate: float = 1.0) -> PlayedReleases:
+    return PlayedReleases(multiplier, count, rate, distribution=NoiseDistribution.GAUSSIAN)
+
+
 RELEASES = (
-    PlayedReleases(4.0, 30), PlayedReleases(0.7, 3), PlayedReleases(1.0, 100, 0.01), PlayedReleases(0.6, 1000, 0.02),
-    PlayedReleases(2.0, 1, 0.5), PlayedReleases(8.0, 30, 0.3), PlayedReleases(1.0, 20000, 0.001),
+    _gaussian(4.0, 30), _gaussian(0.7, 3), _gaussian(1.0, 100, 0.01), _gaussian(0.6, 1000, 0.02),
+    _gaussian(2.0, 1, 0.5), _gaussian(8.0, 30, 0.3), _gaussian(1.0, 20000, 0.001),
 )  # fmt: skip
 
 
@@ -46,7 +51,8 @@ def test_it_agrees_with_dp_accounting(release: PlayedReleases, delta: float) -> 
 @pytest.mark.parametrize(("z", "rounds", "rate"), [(1.0, 50, 0.1), (3.0, 30, 0.5), (0.8, 500, 0.01), (0.5, 4, 0.9)])
 def test_it_agrees_with_the_guarantee(adjacency: Adjacency, is_seen: bool, z: float, rounds: int, rate: float) -> None:
     claimed = PrivacyProfile(gaussian_rounds(z, rounds, rate, is_seen), adjacency)
-    release = PlayedReleases(z, rounds, rate, adjacency is Adjacency.REPLACE_RECORD, is_seen)
+    is_replaced = adjacency is Adjacency.REPLACE_RECORD
+    release = PlayedReleases(z, rounds, rate, is_replaced, is_seen, distribution=NoiseDistribution.GAUSSIAN)
     for delta in (1e-3, 1e-6):
         found = independent_epsilon([release], delta)
         assert found.epsilon - found.error <= claimed.epsilon(delta)

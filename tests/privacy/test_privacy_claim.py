@@ -12,6 +12,7 @@ import fl_audit.privacy
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import (
     GaussianRelease,
@@ -56,6 +57,17 @@ def test_noise_is_that_of_the_gaussian_events() -> None:
         claim.with_noise(0.0)
     with pytest.raises(InputError, match="count is 0"):
         claim.with_rounds(0)
+
+
+def test_the_distribution_is_that_of_the_noise_that_is_scaled() -> None:
+    gaussian, laplace, response = GaussianRelease(1.0, 4.0), LaplaceRelease(1.0, 2.0), RandomizedResponse(0.2)
+    expected = {
+        (gaussian,): NoiseDistribution.GAUSSIAN,
+        (laplace, gaussian): NoiseDistribution.GAUSSIAN,
+        (response, laplace): NoiseDistribution.LAPLACE,
+        (response,): NoiseDistribution.NONE,
+    }
+    assert {events: claim_of(*events).distribution for events in expected} == expected
 
 
 def test_participation_and_the_insider_who_sees_it() -> None:

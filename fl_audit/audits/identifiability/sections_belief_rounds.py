@@ -7,16 +7,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import expit, logit
 
-from fl_audit.audits.identifiability import sections_insider as evidence
 from fl_audit.audits.identifiability.belief_distribution import belief_band
-from fl_audit.audits.identifiability.sections_insider import FEWEST_FOR_HISTOGRAM
+from fl_audit.audits.identifiability.sections_insider import FEWEST_FOR_HISTOGRAM, InsiderFinding
 from fl_audit.report import figure_style as drawing
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, draw_band, finish_axes
 from fl_audit.report.report_elements import FindingFigure, ReportContents, Section
 from fl_audit.words import limit_text
 
 
-def _belief_rounds_caption(_: evidence.InsiderFinding, contents: ReportContents) -> str:
+def _belief_rounds_caption(_: InsiderFinding, contents: ReportContents) -> str:
     has_many_trials = contents.run.trials >= FEWEST_FOR_HISTOGRAM
     subject = "Medians and the middle 90 % of trials" if has_many_trials else "Each trial"
     distribution = " Dotted: where the exact distribution has 90 %." if contents.run.has_even_rounds else ""
@@ -27,7 +26,7 @@ def _belief_rounds_caption(_: evidence.InsiderFinding, contents: ReportContents)
     )
 
 
-def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: ReportContents) -> None:
+def _belief_rounds_figure(figure: Figure, _: InsiderFinding, contents: ReportContents) -> None:
     """Draw the belief in D over the rounds: bands of quantiles, or one curve for each trial if there are few."""
     axes = figure.add_subplot()
     for bit in (1, 0):
@@ -105,8 +104,8 @@ def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
 BELIEF_ROUNDS = Section(
     "belief-rounds",
     "Beliefs over rounds",
-    evidence.InsiderFinding,
-    lambda _, findings: findings.find(evidence.InsiderFinding),
+    InsiderFinding,
+    lambda _, findings: findings.find(InsiderFinding),
     trusts=True,
     picture=FindingFigure("Beliefs over rounds", _belief_rounds_figure, _belief_rounds_caption, height=4.6),
 )

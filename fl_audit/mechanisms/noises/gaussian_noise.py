@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, MechanismNoise
+from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, MechanismNoise, ServerNoiseDraws
 from fl_audit.privacy.accounting_enums import NoiseDistribution, VectorNorm
 from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
 
@@ -20,6 +20,10 @@ class GaussianNoise(MechanismNoise):
     norm: ClassVar = VectorNorm.L2
     has_gaussian_llr: ClassVar = True
 
+    def server_draws(self) -> ServerNoiseDraws:
+        """Return a function that draws standard normal noise, independently for each round."""
+        return lambda normals, server_round: normals(0)
+
     def release_llrs(
         self, release: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
     ) -> "ReleaseLlrs":
@@ -31,6 +35,19 @@ class GaussianNoise(MechanismNoise):
     def standard_residuals(self, noise: "Tensor") -> "Tensor":
         """Return the noise as it is: over its standard deviation, it is N(0, 1)."""
         return noise
+
+    @property
+    def residual_shift(self) -> float:
+        """1, since a residual is the noise over its standard deviation."""
+        return 1.0
+
+    def residual_ratio(self, noise_ratio: float) -> float:
+        """Return `noise_ratio`, since a residual is the noise over its standard deviation."""
+        return noise_ratio
+
+    def noise_ratio(self, residual_ratio: float) -> float:
+        """Return `residual_ratio`, since a residual is the noise over its standard deviation."""
+        return residual_ratio
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return one Gaussian event for all rounds, with sampling if units are sampled, for one kind of client."""

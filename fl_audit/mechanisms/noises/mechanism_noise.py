@@ -158,9 +158,9 @@ class MechanismNoise(ABC):
         """
         return 0.0
 
+    @abstractmethod
     def server_draws(self) -> ServerNoiseDraws:
         """Return a function that draws the server's noise for some trials, round by round."""
-        return lambda normals, server_round: normals(0)
 
     # Distribution of the noise.
 
@@ -198,17 +198,17 @@ class MechanismNoise(ABC):
         """
 
     @property
+    @abstractmethod
     def residual_shift(self) -> float:
         """Shift of the mean of a standard residual, if the noise is shifted by a small part of its scale, per part."""
-        return 1.0
 
+    @abstractmethod
     def residual_ratio(self, noise_ratio: float) -> float:
         """Return the standard deviation of standard residuals whose noise has `noise_ratio` times the claimed scale."""
-        return noise_ratio
 
+    @abstractmethod
     def noise_ratio(self, residual_ratio: float) -> float:
         """Return the ratio of real to claimed scale at which standard residuals have a given standard deviation."""
-        return residual_ratio
 
     # Accounting of the noise.
 

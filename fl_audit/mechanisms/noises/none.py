@@ -11,6 +11,7 @@ from fl_audit.mechanisms.noises.mechanism_noise import (
     MechanismNoise,
     NoiseOrigin,
     NoiseSettings,
+    ServerNoiseDraws,
     SumSensitivity,
 )
 from fl_audit.privacy.accounting_enums import NoiseDistribution, VectorNorm
@@ -49,6 +50,10 @@ class NoNoise(MechanismNoise):
         """Return zeros, float64 in the shape of the sensitivities."""
         return np.zeros_like(sensitivity.local, dtype=np.float64)
 
+    def server_draws(self) -> ServerNoiseDraws:
+        """Return a function that returns the normal draws, which are multiplied by a scale of 0."""
+        return lambda normals, server_round: normals(0)
+
     def release_llrs(
         self, release: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
     ) -> "ReleaseLlrs":
@@ -56,6 +61,19 @@ class NoNoise(MechanismNoise):
         raise AssertionError("no insider weighs releases without noise")
 
     def standard_residuals(self, noise: "Tensor") -> "Tensor":
+        """Raise `AssertionError`: there is no noise to measure."""
+        raise AssertionError("there is no noise to measure")
+
+    @property
+    def residual_shift(self) -> float:
+        """Raise `AssertionError`: there is no noise to measure."""
+        raise AssertionError("there is no noise to measure")
+
+    def residual_ratio(self, noise_ratio: float) -> float:
+        """Raise `AssertionError`: there is no noise to measure."""
+        raise AssertionError("there is no noise to measure")
+
+    def noise_ratio(self, residual_ratio: float) -> float:
         """Raise `AssertionError`: there is no noise to measure."""
         raise AssertionError("there is no noise to measure")
 

@@ -15,7 +15,7 @@ from fl_audit.audits.identifiability.bernau_empirical_epsilons import (
 )
 from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, gaussian_rounds
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.privacy.renyi import RDP_ORDERS
@@ -78,6 +78,13 @@ def test_sensitivities_of_sampled_releases_are_accounted_as_sampled(accountant: 
     assert found.epsilon == pytest.approx(account(claim.profile, accountant, 0.01))
     assert found.low == pytest.approx(account(claim.with_noise(2.0).profile, accountant, 0.01))
     assert sensitivity_interval(np.zeros((2, 30)), claim).high == 0.0
+
+
+def test_sensitivities_of_mixed_releases_are_accounted_as_all_of_the_claim() -> None:
+    events = (LaplaceRelease(1.0, 4.0, 2), GaussianRelease(1.0, 4.0, 2))
+    claim = Claim(Adjacency.ADD_REMOVE_RECORD, events, 0.01, 0.5, Accountant.PLD)
+    found = sensitivity_interval(np.full((2, 2), 0.25), claim)
+    assert found.epsilon == pytest.approx(account(claim.profile, Accountant.PLD, 0.01))
 
 
 def test_sensitivity_interval_is_the_range_over_trials() -> None:
