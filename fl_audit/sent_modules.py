@@ -67,9 +67,9 @@ class _Finder(MetaPathFinder, InspectLoader):
 def sent_modules(names: Iterable[str]) -> dict[str, SentModule]:
     """Return the sources, by dotted name, of the user's modules that are named by `package.module:name`.
 
-    All modules in the same directories are included.
-    The modules must be imported already; names of another form are ignored. Installed modules are left out, because
-    every process must have them installed. Raises `InputError` if the modules are too large.
+    All modules in the same directories are included. The modules must be imported already; names of another form are
+    ignored. Installed modules are left out, because every process must have them installed. Raises `InputError` if the
+    modules are too large.
     """
     tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
     tops = {top for top in tops if top.isidentifier()} - {OWN_PACKAGE}

@@ -222,17 +222,17 @@ class ExactChecks:
         client is asked once with all trials of a batch, and again where a contribution is apart from the noised one.
         """
         noise = self.federation.public.mechanism.noise
-        is_replayed = is_apart or not any(client == replayed for _, _, replayed in self._origins)
+        is_replayed = is_apart or not any(client == replayed_client for _, _, replayed_client in self._origins)
         if self.replay is None or not is_replayed or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING):
             return False
-        contribution = (batch.name, sums.number, client)
-        if contribution not in self._origins:
+        key = (batch.name, sums.number, client)
+        if key not in self._origins:
             array = sums.sent[client].values
             origin = origin_of_contribution(self.replay, request(client), client, sums.number, array)
-            self._origins[contribution] = origin
+            self._origins[key] = origin
             if origin not in _UNCHANGED:
                 self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, sums.number, client, float(len(array)))
-        return self._origins[contribution] not in _UNCHANGED
+        return self._origins[key] not in _UNCHANGED
 
     def _share(self, client: int, trial: int, number: int, size: int) -> Tensor:
         """Return the share of the noise that a client was to add, float64 (parameters,); 0 if clients add none."""

@@ -49,7 +49,7 @@ OPENING_OF = {("np", "load"), ("numpy", "load"), ("torch", "load"), ("tomllib", 
 def opens(call: ast.Call) -> bool:
     match call.func:
         case ast.Name(name):
-            return name in OPENING - {"read_text", "read_bytes"}  # as functions these are those of `data.file_reading`
+            return name in OPENING - {"read_text", "read_bytes"}  # as functions these are those of `data.data_files`
         case ast.Attribute(ast.Name(owner), name):
             return name in OPENING or (owner, name) in OPENING_OF
         case ast.Attribute(_, name):

@@ -67,9 +67,8 @@ class CatalogueEntry:
     description: str
     load: _Loader  # function that loads it from a data directory with the given options
     needs_files: bool = True
-    find: _Finder | None = (
-        None  # function that finds its files in a data directory; None if they are named by an option
-    )
+    # Function that finds its files in a data directory; None if they are named by an option.
+    find: _Finder | None = None
     required: tuple[str, ...] = ()  # options that must be given
     optional: tuple[str, ...] = ()  # other options that it accepts
     suffixes: tuple[str, ...] = ()  # endings of the names of files in this format of a user's files

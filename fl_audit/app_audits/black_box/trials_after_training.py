@@ -103,7 +103,7 @@ class AppTrialRunner:
     A trial is a short run of the same app with the target (D) or without it (D').
     """
 
-    audit: "Audit"  # the configuration
+    audit: "Audit"  # the audit, with its settings
     contributions: tuple[TargetAction, ...]  # kinds of update of the target's client that the first trials try
     app: str  # the name of the app
     code: str  # digest of the code and settings of the app's strategy

@@ -148,7 +148,8 @@ def smallest_ball_radius(points: Floats) -> float:
     return float(np.sqrt(max(0.0, float(weights @ squares) - float(weights @ products @ weights))))
 
 
-_LEVEL = 1e-4  # level of all tests of a training's noise together: a rejection leaves the verdict open, accuses nobody
+# Level of all tests of a training's noise together: a rejection leaves the verdict open, and accuses nobody.
+_DEPENDENCE_LEVEL = 1e-4
 _MOST_VECTORS = 256  # vectors or coordinates of a matrix of correlations
 
 
@@ -177,7 +178,7 @@ def dependent_tensors(samples: Sequence[Sequence[Floats]], shapes: Sequence[tupl
     for number, shape in enumerate(shapes):
         draws = [np.array([tensors[number] for tensors in tensors_by_draw]) for tensors_by_draw in tensors_by_step]
         smallest = min(map(dependence_p_value, _arrangements(draws, shape)))
-        if smallest * 3 * len(shapes) < _LEVEL:
+        if smallest * 3 * len(shapes) < _DEPENDENCE_LEVEL:
             p_values[number] = smallest * 3 * len(shapes)
     return p_values
 

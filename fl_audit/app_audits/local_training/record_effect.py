@@ -256,11 +256,11 @@ class RecordEffectSearch:
         effects, smallest_effects = list[float](), list[float]()
         for step in self.steps:
             effect_on_step = everywhere.get(step)
-            kneffect_on_step = 0.0 if effect_on_step is None else effect_on_step.over_noise
+            mu = 0.0 if effect_on_step is None else effect_on_step.over_noise
             is_known = effect_on_step is not None and effect_on_step.has_absence
             same = _over_noise(effect.difference, self.scales[step], 0.0)
-            effects.append(_rounded(kneffect_on_step if is_known else max(kneffect_on_step, usual)))
-            smallest_effects.append(_rounded(kneffect_on_step if is_known else max(kneffect_on_step, min(usual, same))))
+            effects.append(_rounded(mu if is_known else max(mu, usual)))
+            smallest_effects.append(_rounded(mu if is_known else max(mu, min(usual, same))))
         return tuple(effects), tuple(smallest_effects)
 
     def _noise_moved(self, index: int, effect: _StepEffect) -> float | None:
