@@ -58,7 +58,11 @@ def test_a_report_on_noise_that_depends_on_the_secret_says_so_first(tmp_path: Pa
     page = (tmp_path / "run" / "report.html").read_text()
     shown = re.sub(r"<(style|script|svg|title)[^>]*>.*?</\1>", "", page, flags=re.S)
     shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
-    assert shown.partition("Verdict: Violated")[2].strip().startswith("The noise depends")
+    assert (
+        shown.partition("Verdict: Violated")[2]
+        .strip()
+        .startswith("The guarantee below does not hold. The noise depends")
+    )
     assert "breaks no guarantee" not in shown
 
 

@@ -62,7 +62,7 @@ def test_a_crafted_record_is_clipped_and_at_right_angles_to_all_others(binary: b
     assert float(found.features.min()) >= -0.5
     assert float(found.features.max()) <= 2.0
     at_an_end = (found.features == -0.5) | (found.features == 2.0)
-    assert not binary or bool(at_an_end[::2].all())
+    assert not binary or bool(at_an_end[..., ::2].all())
     ordinary = [_gradient(network, record) for record in _single_records(_starts(20))]
     usual = [abs(float(nn.functional.cosine_similarity(gradient, others, dim=0))) for gradient in ordinary]
     assert min(usual) > abs(cosine)

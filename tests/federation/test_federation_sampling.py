@@ -197,7 +197,7 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(tmp_path: Path) -> 
     assert after.trials[["log_odds", "belief", "won"]].isna().all(axis=None)
     assert after.rounds["sigma"].nunique() == 1
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Not audited" in page
+    assert "Claimed, not confirmed" in page
     assert "the insider achieved" not in page
     assert re.search(r"Gaussian noise [^<]*\badd-remove-record, [^<]* rate 0\.25", page)
     assert not list((tmp_path / "run" / "public").glob("releases-*"))

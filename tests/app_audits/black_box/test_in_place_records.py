@@ -321,7 +321,7 @@ def test_an_honest_opacus_app_of_hugging_face_records_is_not_called_violated(tmp
         return np.concatenate([part.detach().numpy().ravel() for part in net.parameters()]).astype(np.float32)
 
     audit = toy_audit(tmp_path, trials=200, claim=StatedClaim("add-remove-record", epsilon=4.0))
-    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)])
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)], rounds=1)
     found, _ = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"
     assert found["refusals"] == []
