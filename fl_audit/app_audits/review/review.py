@@ -309,7 +309,13 @@ class _PlannedReview:
         results = [claim_audit] if beside is None else [claim_audit, beside]
         planned = [*before.kinds, *(self.side_channel_names if self.tests_side_channels else ())]
         of_server = server_verdict(
-            app_claim, claim_audit, before.rounds, before.played_rounds, before.unseen, before.of_records
+            app_claim,
+            claim_audit,
+            before.rounds,
+            before.played_rounds,
+            before.unseen,
+            before.of_records,
+            before.asked_for,
         )
         return replace(
             before,

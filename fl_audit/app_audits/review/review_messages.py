@@ -3,7 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-from fl_audit.app_audits.black_box.black_box_trial import LOSS
 from fl_audit.app_audits.black_box.scenario import ModelKind
 from fl_audit.app_audits.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
@@ -24,6 +23,7 @@ from fl_audit.app_audits.review.scenario_groups import (
     SideChannelResult,
     broken_tests,
     group_of_test,
+    is_loss_of_trials,
     of_mechanism,
 )
 from fl_audit.report.template_files import template_texts
@@ -100,7 +100,8 @@ def _texts(review: ReviewResult) -> dict[str, str]:
     """Return the fixed texts on a review, by name."""
     tests = review.result.tests
     beside = broken_tests(review.result, ScenarioGroup.BESIDE)
-    numbers = dict.fromkeys(test.distinguisher.group for test in beside if test.is_beside_model)
+    numbers = list(dict.fromkeys(test.distinguisher.group for test in beside if test.is_beside_model))
+    of_trials = [number for number in numbers if is_loss_of_trials(number, review.asked_for)]
     is_of_flower_alone = has_edges_of_flower_alone(review.app_claim, review.result)
     played = _played_scenarios(review)
     return template_texts(
@@ -108,7 +109,8 @@ def _texts(review: ReviewResult) -> dict[str, str]:
         review=review,
         verdict=review.verdict,
         reach=claim_words(of_mechanism(review.result)) if is_of_flower_alone else "",
-        numbers=", ".join(numbers),
+        numbers=", ".join(number for number in numbers if number not in of_trials),
+        numbers_of_trials=", ".join(of_trials),
         has_unequal=any(not test.is_beside_model for test in beside),
         edges=_edge_words(review),
         guessed=max((test.right / test.trials for test in tests), default=None),
@@ -117,7 +119,7 @@ def _texts(review: ReviewResult) -> dict[str, str]:
         played=len(played),
         most_trials=max((test.trials for test in tests), default=0),
         untried={leak.aside: _untried_words(leak) for leak in review.leaks},
-        ours=[leak.aside for leak in review.leaks if _is_of_our_loss(leak, review)],
+        ours=[leak.aside for leak in review.leaks if leak.by and is_loss_of_trials(leak.by, review.asked_for)],
     )
 
 
@@ -197,11 +199,6 @@ def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 def _untried_words(side_channel: SideChannelResult) -> str:
     """Return why scenarios on a side channel have no result; empty if all have one."""
     return "; ".join(f"{', '.join(map(repr, names))} ({reason})" for reason, names in side_channel.untried.items())
-
-
-def _is_of_our_loss(side_channel: SideChannelResult, review: ReviewResult) -> bool:
-    """Return whether a side channel told by the loss that the trials' clients report, and the app does not ask for."""
-    return side_channel.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
 
 
 def review_json(review: ReviewResult) -> dict[str, Any]:

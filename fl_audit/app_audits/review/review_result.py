@@ -13,6 +13,7 @@ from fl_audit.app_audits.review.scenario_groups import (
     ScenarioGroup,
     SideChannelResult,
     broken_tests,
+    is_loss_of_trials,
     is_mechanism_as_claimed,
 )
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
@@ -103,6 +104,7 @@ def server_verdict(
     played: int,
     unseen: Sequence[str] = (),
     mentions: tuple[RecordPrivacyMention, ...] = (),
+    asked_for: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict on an app's claim to protect clients; inconclusive if parts of the app were not observed.
 
@@ -110,16 +112,20 @@ def server_verdict(
     contradict nor support it. Without a claim, the verdict is that there is no guarantee. If the code then mentions
     record-level privacy, the verdict is `not audited` instead.
 
-    If an unchanged wrapper of Flower adds the noise as claimed, and nothing but unusual replies or unequal numbers of
-    examples refutes the claim, the verdict is inconclusive: whether the app's clients send these is not seen.
+    If an unchanged wrapper of Flower adds the noise as claimed, and nothing but unusual replies, unequal numbers of
+    examples, or the loss that the trials' clients report refutes the claim, the verdict is inconclusive: whether the
+    app's clients send these is not seen.
     """
     # Unobserved parts may add noise, or reveal more.
     if unseen:
         return Verdict.INCONCLUSIVE
     if app_claim.claim is None:
         return Verdict.NOT_AUDITED if mentions else Verdict.NO_GUARANTEE
-    # Numbers that an ordinary update moves are seen to be released.
-    is_released = any(test.is_beside_model for test in broken_tests(claim_audit, ScenarioGroup.BESIDE))
+    # Numbers that an ordinary update moves are seen to be released, but for the loss that the trials themselves report.
+    is_released = any(
+        test.is_beside_model and not is_loss_of_trials(test.distinguisher.group, asked_for)
+        for test in broken_tests(claim_audit, ScenarioGroup.BESIDE)
+    )
     if has_edges_of_flower_alone(app_claim, claim_audit) and not is_released:
         return Verdict.INCONCLUSIVE
     is_doubted = claim_audit.verdict is Verdict.CONSISTENT and training_doubt(app_claim, rounds, played) != ""

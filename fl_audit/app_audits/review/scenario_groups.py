@@ -5,10 +5,11 @@ released beside the model are side channels: metrics, example counts, buffers (u
 replies to evaluation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from fl_audit.app_audits.black_box.black_box_trial import LOSS
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ClientContribution, Direction, ReplyFault, Scenario
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW, not_tried
@@ -59,6 +60,11 @@ def group_of_test(test: DistinguisherTest) -> ScenarioGroup:
 def broken_tests(claim_audit: ClaimAudit, group: ScenarioGroup) -> tuple[DistinguisherTest, ...]:
     """Return the tests in a group's scenarios that refute the claim."""
     return tuple(test for test in claim_audit.tests if test.is_broken and group_of_test(test) is group)
+
+
+def is_loss_of_trials(number: str, asked_for: Collection[str]) -> bool:
+    """Return whether a number beside the model is the loss that the trials' clients report, and no app asks for."""
+    return number in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in asked_for
 
 
 def is_mechanism_as_claimed(claim_audit: ClaimAudit) -> bool:

@@ -24,7 +24,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     ScenarioTrialsSummary,
     TrialBudget,
 )
-from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
+from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort
 from fl_audit.app_audits.claim_audit.trial_results import findings
 from fl_audit.app_audits.page import write_app_page
 from fl_audit.app_audits.review import client_mods
@@ -259,6 +259,21 @@ def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
     assert "(metrics: loss, which" in line
     line = dict(report_lines_of_review(_review(result, leaks=told, asked_for=("loss",))))["Beside the model"]
     assert "(metrics: loss)" in line
+
+
+def test_a_loss_that_only_our_clients_report_violates_no_claim_of_a_wrapper() -> None:
+    """Whether the app's clients report it is not seen; a number that the app asks for is seen to be released."""
+    by_loss = _test("removed", "metrics: loss")
+    by_loss = replace(by_loss, distinguisher=replace(by_loss.distinguisher, sort=FeatureSort.BESIDE_MODEL))
+    tests = (by_loss, _test("removed", "what was released along it", right=220, bound=0.1))
+    result = _result(tests=tests, verdict=Verdict.VIOLATED)
+    claim = StatedAppClaim(CLAIM, "here", is_of_flower=True)
+    for asked_for, verdict in (((), Verdict.INCONCLUSIVE), (("loss",), Verdict.VIOLATED)):
+        assert server_verdict(claim, result, 3, 3, asked_for=asked_for) is verdict
+        first = headline(_review(result, app_claim=claim, verdict=verdict, asked_for=asked_for))
+        assert first.startswith("Noise and clipping are as claimed")
+        assert ("Violated beside the model: metrics: loss" in first) is bool(asked_for)
+        assert ("Inconclusive as to metrics: loss" in first) is not bool(asked_for)
 
 
 def test_in_a_tie_the_model_itself_is_named_and_not_a_number_that_only_our_clients_report() -> None:
