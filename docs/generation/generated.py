@@ -44,31 +44,13 @@ ROOT = Path(__file__).parents[2]
 def complete_page(markdown: str, directory: Path) -> str:
     """Return a page with what the code says in place of its markers, and tables under its links to rows.
 
-    Parameters
-    ----------
-    markdown
-        Text of the page.
-    directory
-        Directory at which relative links of the page begin.
-
-    Raises
-    ------
-    KeyError
-        If a marker names a part that there is not.
+    `directory` is where relative links of the page begin. A marker of a part that there is not raises `KeyError`.
     """
     return with_rows(MARKER.sub(lambda marker: PARTS[marker[1]](), markdown), directory)
 
 
 def with_rows(markdown: str, directory: Path) -> str:
-    """Return a page of a paper with a table under each link to all rows of a table or figure.
-
-    Parameters
-    ----------
-    markdown
-        Text of the page.
-    directory
-        Directory at which relative links of the page begin.
-    """
+    """Return a page with a table under each link to all rows of a table or figure, or to a table of the reference."""
     from fl_audit.experiments.papers.published_page import rows_of
 
     text = ROWS.sub(lambda link: f"{link[0]}\n\n{rows_of(directory / link[1])}", markdown)

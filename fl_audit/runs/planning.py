@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.audits.membership.attacks.registry import attacks_named
 from fl_audit.data.catalogue import load_source
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import Split
 from fl_audit.errors import require
 from fl_audit.federation.record_tensors import model_for, probe_records
@@ -62,7 +63,7 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
         from fl_audit.strategies.aggregation import require_playable  # noqa: PLC0415  # Flower takes a second to import
 
         require_playable(federation, own_aggregation)
-    return RunPlan(_sized(config), federation, guarantee_of(mechanism, config))
+    return RunPlan(_sized(config, source), federation, guarantee_of(mechanism, config))
 
 
 def _require_goes_together(config: RunConfig) -> None:
@@ -180,13 +181,12 @@ def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
     ]
 
 
-def _sized(config: RunConfig) -> RunConfig:
+def _sized(config: RunConfig, source: LoadedDataset) -> RunConfig:
     """Return the configuration with default sizes of a trial batch, and of the group of trials whose releases are kept.
 
     A size that the configuration sets stays as it is.
     """
     run = config.run
-    source = load_source(data_spec(config.data))
     model = StackedModel.of(model_for(config.model.name, source.pool), probe_records(source))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)

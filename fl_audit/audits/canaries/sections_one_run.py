@@ -73,11 +73,12 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
-    bounds = [_certified(run, frame, claim, run.plan.confidence) for _, frame in table.groupby("trial", sort=True)]
-    lower = np.array([bounds.mu_lower for bounds in bounds])
+    by_training = [_certified(run, frame, claim, run.plan.confidence) for _, frame in table.groupby("trial", sort=True)]
+    lower = np.array([bounds.mu_lower for bounds in by_training])
     covered = int((lower <= facts.mu).sum())
     mean = float(lower.mean())
-    return CanaryBoundsFinding(bounds[0], facts.mu, len(bounds), covered, mean, _client_epsilon(run, facts, claim))
+    client_epsilon = _client_epsilon(run, facts, claim)
+    return CanaryBoundsFinding(by_training[0], facts.mu, len(by_training), covered, mean, client_epsilon)
 
 
 def certified_at(run: FinishedRun, confidence: float) -> CanaryEpsilonBounds:
