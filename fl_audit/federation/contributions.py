@@ -140,8 +140,8 @@ def contributed_together(
     ]
     steps = [np.stack(step) for step in zip(*orders, strict=True)]
     starts = models.expand(len(clients), -1)
-    features = torch.stack([examples.features for examples in examples])
-    labels = torch.stack([examples.labels for examples in examples])
+    features = torch.stack([record_examples.features for record_examples in examples])
+    labels = torch.stack([record_examples.labels for record_examples in examples])
     updates = local_training.local_updates(federation.model, starts, features, labels, schedule, steps)
     return [_clipped(mechanism, updates[row : row + 1], context) for row in range(len(clients))]
 

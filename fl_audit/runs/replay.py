@@ -101,7 +101,7 @@ def replay(directory: Path) -> ReplayedLogOdds:
     require(len(files) > 0, f"{public_directory} holds no releases: accepted is a run with keep-releases of 1 and more")
     odds = [_replay_batch(federation, read_tensors(path)) for path in files]
     names = ("trials", "log_odds", "sigma", "measured_sigma")
-    return ReplayedLogOdds(*(np.concatenate([getattr(odds, name) for odds in odds]) for name in names))
+    return ReplayedLogOdds(*(np.concatenate([getattr(batch_odds, name) for batch_odds in odds]) for name in names))
 
 
 def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> ReplayedLogOdds:

@@ -291,7 +291,7 @@ def join(statistics: list[NoiseStatistics], axis: int) -> NoiseStatistics:
     combine = np.concatenate if axis == 0 else np.stack
     first = statistics[0]
     arrays: dict[str, Any] = {
-        name: combine([getattr(statistics, name) for statistics in statistics], axis=axis)
+        name: combine([getattr(part_statistics, name) for part_statistics in statistics], axis=axis)
         for name in first.layout.shapes()
     }
     return replace(first, **arrays)

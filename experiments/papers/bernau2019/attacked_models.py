@@ -169,20 +169,21 @@ def joined(models: Sequence[AttackedModels]) -> AttackedModels:
     first = models[0]
 
     def of_all(name: str) -> Any:
-        values = [getattr(models, name) for models in models]
+        values = [getattr(group_models, name) for group_models in models]
         return None if values[0] is None else np.concatenate(values)
 
     attacks = first.areas_of_trials
     return replace(
         first,
         areas_of_trials={
-            attack: np.concatenate([models.areas_of_trials[attack] for models in models]) for attack in attacks
-        },
-        rocs={
-            attack: RocCurve(_RATES, np.mean([models.rocs[attack].tpr for models in models], axis=0))
+            attack: np.concatenate([group_models.areas_of_trials[attack] for group_models in models])
             for attack in attacks
         },
-        called=_called_together([models.called for models in models if models.called is not None]),
+        rocs={
+            attack: RocCurve(_RATES, np.mean([group_models.rocs[attack].tpr for group_models in models], axis=0))
+            for attack in attacks
+        },
+        called=_called_together([group_models.called for group_models in models if group_models.called is not None]),
         **{name: of_all(name) for name in _BY_TRIAL},
     )
 
@@ -190,8 +191,8 @@ def joined(models: Sequence[AttackedModels]) -> AttackedModels:
 def _called_together(guess: Sequence[ConfidenceByAttackGuess]) -> ConfidenceByAttackGuess | None:
     if not guess:
         return None
-    counts = np.sum([guess.counts for guess in guess], axis=0)
-    sums = np.nansum([guess.counts.sum(axis=1) * guess.means for guess in guess], axis=0)
+    counts = np.sum([trial_guess.counts for trial_guess in guess], axis=0)
+    sums = np.nansum([trial_guess.counts.sum(axis=1) * trial_guess.means for trial_guess in guess], axis=0)
     with np.errstate(invalid="ignore"):
         return ConfidenceByAttackGuess(counts, sums / counts.sum(axis=1))
 

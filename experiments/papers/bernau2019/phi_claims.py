@@ -62,7 +62,7 @@ def phi_at_chance(models: DatasetModels) -> Iterator[PaperClaim]:
     which section 6 of the paper states an AUC of 1/2.
     """
     for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
-        run = next((models for models in models.of(method) if is_at_chance(models.run)), None)
+        run = next((group_models for group_models in models.of(method) if is_at_chance(group_models.run)), None)
         if run is None:
             continue
         interval = tradeoffs.phi(models.original, run, models.attack_of_phi, CONFIDENCE)

@@ -63,10 +63,7 @@ def _simulated(extent: ComputeExtent, separations: int | None = None) -> PaperAn
     They cover the first `separations` separations between members' and population losses, or all of them.
     """
     simulation_settings = SETTINGS[extent], MANY[extent]
-    ten, many_settings = (
-        replace(simulation_settings, separations=simulation_settings.separations[:separations])
-        for simulation_settings in simulation_settings
-    )
+    ten, many_settings = (replace(cell, separations=cell.separations[:separations]) for cell in simulation_settings)
     return PaperAndLongSimulation(ten, many_settings, simulate(ten, _SEED), simulate(many_settings, _SEED_OF_MANY))
 
 

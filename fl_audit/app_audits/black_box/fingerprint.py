@@ -103,7 +103,7 @@ def _settings(settings: Mapping[Any, object]) -> list[str]:
 def _is_setting(value: object) -> bool:
     """Return whether a value is a number, a boolean, a word of letters, hyphens and underscores, or a list of these."""
     if isinstance(value, (list, tuple)):
-        return all(_is_setting(value) for value in value)
+        return all(_is_setting(element) for element in value)
     is_word = isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha()
     return is_word or isinstance(value, (bool, int, float))
 

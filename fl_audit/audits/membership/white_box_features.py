@@ -86,19 +86,19 @@ class WhiteBoxFeatures:
         require(len(features) > 0, "there are no features to put together: accepted is one part or more")
         first = features[0]
         alike = all(
-            features.has_bias == first.has_bias and np.array_equal(features.labels, first.labels)
-            for features in features
+            trial_features.has_bias == first.has_bias and np.array_equal(trial_features.labels, first.labels)
+            for trial_features in features
         )
         require(alike, "features of other targets or of another layer cannot be put together: accepted are the same")
         for name in _ARRAYS:
-            shapes = [getattr(features, name).shape for features in features]
+            shapes = [getattr(trial_features, name).shape for trial_features in features]
             remaining_shapes = {shape[:2] + shape[3:] for shape in shapes}
             require(
                 len(remaining_shapes) == 1,
                 f"{name} have shapes {shapes}: accepted are shapes that differ along axis 2 alone",
             )
         arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(features, name) for features in features], 2) for name in _ARRAYS
+            name: np.concatenate([getattr(trial_features, name) for trial_features in features], 2) for name in _ARRAYS
         }
         return replace(first, **arrays)
 
