@@ -4,8 +4,8 @@
     python -m tests.validation mutants --out later.jsonl --again mutants.jsonl
 
 A mutant is a module in which one operator, number or condition is another. The tests that import the module are run on
-it, in a copy of the repository. `--again` plays the mutants of an earlier campaign whose modules are unchanged since:
-two states of the tests are so compared on the same mutants.
+it, in a copy of the repository. `--again` plays the mutants of an earlier campaign whose modules are unchanged since,
+with the file that killed a mutant first: two states of the tests are so compared on the same mutants.
 """
 
 import ast
@@ -13,12 +13,12 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -28,6 +28,8 @@ _FOLDERS = ("fl_audit", "clients", "server", "strategies")
 _COPIED = (*_FOLDERS, "experiments", "tests", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
 _MOST_TEST_FILES = 5
 _SECONDS = 200
+# Libraries that a process of tests has when it starts: their imports would take longer than most tests.
+_PRELOADED = ["pytest", "hypothesis", "numpy", "scipy.stats", "pandas", "torch", "opacus", "flwr.app", "flwr.serverapp"]
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -61,7 +63,8 @@ class Mutant:
     before: str  # code at the place
     after: str  # code in its stead
     outcome: str = ""  # "killed", "survived" or "untested", where no test imports the module
-    tests: Sequence[str] = ()  # files of tests that were run
+    tests: Sequence[str] = ()  # files of tests that were run, in this order
+    killer: str = ""  # file of the first test that failed
 
 
 class _Change(ast.NodeTransformer):
@@ -165,25 +168,56 @@ def test_files(module: str) -> list[str]:
     return sorted(mentions, key=lambda path: -mentions[path])[:_MOST_TEST_FILES]
 
 
+class _FirstFailure:
+    """Writes the file of the first test that fails."""
+
+    def __init__(self, record: Path) -> None:
+        self.record = record
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self.record.exists():
+            self.record.write_text(report.nodeid.partition("::")[0])
+
+
+def _run_tests(copy: Path, files: Sequence[str], record: Path) -> None:
+    """Run tests in a copy of the repository, as the whole work of a process, and end with pytest's status."""
+    import pytest
+
+    os.chdir(copy)
+    sys.path.insert(0, str(copy))
+    os.environ["PYTHONPATH"] = str(copy)
+    with open(os.devnull, "w") as null:
+        os.dup2(null.fileno(), 1)
+        os.dup2(null.fileno(), 2)
+        options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not long and not ray"]
+        status = pytest.main([*options, *files], plugins=[_FirstFailure(record)])
+    os._exit(int(status))
+
+
 def play(mutant: Mutant, copy: Path) -> Mutant:
     """Return a mutant with the outcome of its tests, run in a copy of the repository that is left as it was."""
     files = test_files(mutant.module)
     if not files:
-        return Mutant(**asdict(mutant) | {"outcome": "untested"})
+        return replace(mutant, outcome="untested")
+    files.sort(key=lambda file: file != mutant.killer)
     target = copy / mutant.module
+    record = copy / "first_failure.txt"
     text = target.read_text()
     target.write_text(mutated(text, mutant.place)[0])
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", "not long and not ray", *files]
-    environment = os.environ | {"PYTHONPATH": str(copy)}
-    try:
-        status = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=_SECONDS).returncode
-    except subprocess.TimeoutExpired:
-        status = 1
-    finally:
-        target.write_text(text)
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    process = context.Process(target=_run_tests, args=(copy, files, record))
+    process.start()
+    process.join(_SECONDS)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    target.write_text(text)
     # Status 5: no test was selected.
-    outcome = {0: "survived", 5: "untested"}.get(status, "killed")
-    return Mutant(**asdict(mutant) | {"outcome": outcome, "tests": files})
+    outcome = {0: "survived", 5: "untested"}.get(process.exitcode or 0, "killed")
+    killer = record.read_text() if record.exists() else ""
+    record.unlink(missing_ok=True)
+    return replace(mutant, outcome=outcome, tests=files, killer=killer)
 
 
 def _again(path: Path) -> Iterator[Mutant]:
