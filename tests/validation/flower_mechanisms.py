@@ -7,6 +7,7 @@ alone: it says what a user has to take care of. The trials are those of `fl-audi
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from math import log, sqrt
@@ -73,8 +74,9 @@ def _fixed(name: str, wrapper: Callable[..., Strategy], *mods: Mod) -> tuple[Use
         Use(name, "parameters without axes, or of whole numbers", False, system, _ONE, _FORMS),
         Use(name, "an update of exactly zero", False, system, _ONE, _ZERO),
         Use(name, "missing, non-finite or reordered replies", False, system, _ONE, _BROKEN_REPLIES),
-        Use(name, "metrics are part of what is released", False, system, _ONE, ("metrics",)),
-    )
+        Use(name, "clients report a loss, which is part of what is released", False,
+            replace(system, metrics=("loss",)), _ONE, ("metrics",)),
+    )  # fmt: skip
 
 
 def _adaptive(name: str, wrapper: Callable[..., Strategy], *mods: Mod) -> tuple[Use, ...]:
