@@ -14,6 +14,7 @@ from fl_audit.data.dissimilarity_ranking import approximate_totals, ranked_pairs
 from fl_audit.data.neighbours import NeighbourChoice, NeighbourRule, choose_neighbour, ranked_neighbours
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
 REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD
@@ -195,8 +196,7 @@ def test_ranks_that_do_not_exist_are_refused() -> None:
         choose_neighbour(NeighbourRule(REMOVE, MOST, EUCLIDEAN, 0, 5), D, None)
     with pytest.raises(InputError, match="neighbour-rank is 13: accepted are 1 to 12"):
         choose_neighbour(NeighbourRule(REPLACE, LEAST, EUCLIDEAN, 0, 13), D, OUT)
-    with pytest.raises(InputError, match="neighbour-rank is 0"):
-        ranked_neighbours(REMOVE, D, None, EUCLIDEAN, 0)
+    assert_refused("neighbour-rank is 0", ranked_neighbours, REMOVE, D, None, EUCLIDEAN, 0)
     for choice in (RANDOM, 1):
         with pytest.raises(InputError, match="neighbour = most-dissimilar or least-dissimilar"):
             choose_neighbour(NeighbourRule(REPLACE, choice, EUCLIDEAN, 0, 2), D, OUT)

@@ -21,13 +21,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import fl_audit.privacy.independent_epsilon as module
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, client_epsilons, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.events import SampledGaussianRelease, batches_per_epoch, gaussian_rounds, local_events
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta, gdp_epsilon, gdp_mu
 from fl_audit.privacy.independent_epsilon import PlayedReleases, independent_epsilon
 from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
 
@@ -275,5 +275,4 @@ def test_every_client_is_accounted_as_by_dp_accounting() -> None:
 def test_a_shard_of_one_batch_is_not_sampled() -> None:
     found = client_epsilons([8], 10, 4, 2.0, 1e-5, Accountant.GDP, steps=9)
     assert found == (gdp_epsilon(1e-5, 6 / 2.0),)
-    with pytest.raises(InputError, match=r"^gdp .*without sampling"):
-        client_epsilons([80], 10, 4, 2.0, 1e-5, Accountant.GDP, steps=9)
+    assert_refused(r"^gdp .*without sampling", client_epsilons, [80], 10, 4, 2.0, 1e-5, Accountant.GDP, steps=9)

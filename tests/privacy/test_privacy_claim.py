@@ -14,7 +14,6 @@ import fl_audit as fa
 import fl_audit.privacy
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.accounting_enums import MultiplierReference, NoiseDistribution
 from fl_audit.privacy.claim import Claim
@@ -29,6 +28,7 @@ from fl_audit.privacy.events import (
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
+from tests.builders.refusals import assert_refused
 
 
 def claim_of(*events: ReleaseEvent, adjacency: Adjacency = Adjacency.REPLACE_RECORD) -> Claim:
@@ -58,10 +58,8 @@ def test_noise_is_that_of_the_gaussian_events() -> None:
     assert louder.events == (SampledGaussianRelease(6.0, 0.1, 30), GaussianRelease(0.5, 12.0, 30), events[2])
     assert [event.count for event in claim.with_rounds(60).events] == [60, 60, 8]
     assert claim_of(LaplaceRelease(1.0, 2.0)).noise_multiplier is None
-    with pytest.raises(InputError, match="noise multiplier is"):
-        claim.with_noise(0.0)
-    with pytest.raises(InputError, match="count is 0"):
-        claim.with_rounds(0)
+    assert_refused("noise multiplier is", claim.with_noise, 0.0)
+    assert_refused("count is 0", claim.with_rounds, 0)
 
 
 def test_the_distribution_is_that_of_the_noise_that_is_scaled() -> None:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fl_audit.errors import InputError
 from fl_audit.released_model import normal_mixture, star_estimate
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
@@ -17,6 +16,7 @@ from fl_audit.released_model.star_intervals import hull_interval, loss_cells, pa
 from fl_audit.released_model.star_methods import DEFAULT_CUTS, EMPIRICAL_CUT, StarMethod
 from fl_audit.server.release_findings import pooled_epsilon_star
 from fl_audit.trial_batches import TrialBatch
+from tests.builders.refusals import assert_refused
 
 
 def test_cells_keep_all_losses_and_small_sets_exactly() -> None:
@@ -192,8 +192,7 @@ def test_wrong_input_is_named() -> None:
         (fine, fine, 0.1, {"cut": 0.5}, "cut is"),
         (np.ones((2, 9)), np.ones((2, 9)), 0.1, {}, "one axis"),
     ):
-        with pytest.raises(InputError, match=text):
-            estimate_epsilon_star(one, zero, delta, rng, **more)
+        assert_refused(text, estimate_epsilon_star, one, zero, delta, rng, **more)
 
 
 @pytest.mark.long

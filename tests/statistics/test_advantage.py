@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import binom, binomtest, ttest_1samp
 
-from fl_audit.errors import InputError
 from fl_audit.statistics.advantage import (
     MeanBettingTest,
     clopper_pearson,
@@ -15,6 +14,7 @@ from fl_audit.statistics.advantage import (
     mean_advantage,
     mean_interval,
 )
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
 
@@ -69,19 +69,13 @@ def test_mean_advantage_of_one_trial_says_next_to_nothing() -> None:
 
 
 def test_wrong_numbers_are_named() -> None:
-    with pytest.raises(InputError, match="trials is 0"):
-        empirical_advantage(np.array([], dtype=bool), 0.95)
-    with pytest.raises(InputError, match="successes is 4"):
-        clopper_pearson(4, 3, 0.95)
+    assert_refused("trials is 0", empirical_advantage, np.array([], dtype=bool), 0.95)
+    assert_refused("successes is 4", clopper_pearson, 4, 3, 0.95)
     for confidence in (0.0, 1.0, math.nan):
-        with pytest.raises(InputError, match="confidence is"):
-            clopper_pearson(1, 3, confidence)
-    with pytest.raises(InputError, match="trials is 0"):
-        mean_advantage(np.array([]), 0.95)
-    with pytest.raises(InputError, match="outside -1 to 1"):
-        mean_advantage(np.array([0.0, math.nan]), 0.95)
-    with pytest.raises(InputError, match=r"confidence is 1\.0"):
-        mean_advantage(np.array([0.0]), 1.0)
+        assert_refused("confidence is", clopper_pearson, 1, 3, confidence)
+    assert_refused("trials is 0", mean_advantage, np.array([]), 0.95)
+    assert_refused("outside -1 to 1", mean_advantage, np.array([0.0, math.nan]), 0.95)
+    assert_refused(r"confidence is 1\.0", mean_advantage, np.array([0.0]), 1.0)
 
 
 # --- The betting interval of the mean of bounded numbers: its coverage, and what it holds
@@ -132,7 +126,5 @@ def test_the_interval_is_near_the_normal_one_and_never_empty() -> None:
     for odd in (np.zeros(10), np.ones(3), np.sort(values), np.array([0.2])):
         assert mean_interval(odd, 0.95).low <= odd.mean() <= mean_interval(odd, 0.95).high
     assert mean_interval(np.zeros(1000), 0.95).high < 0.01
-    with pytest.raises(InputError, match="lies outside 0 to 1"):
-        mean_interval(np.array([1.1]), 0.95)
-    with pytest.raises(InputError, match="values have shape"):
-        mean_interval(np.empty(0), 0.95)
+    assert_refused("lies outside 0 to 1", mean_interval, np.array([1.1]), 0.95)
+    assert_refused("values have shape", mean_interval, np.empty(0), 0.95)

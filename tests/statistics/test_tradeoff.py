@@ -13,6 +13,7 @@ from scipy.stats import binom, binomtest
 from fl_audit.errors import InputError
 from fl_audit.statistics.pareto_front import convex_frontier
 from fl_audit.statistics.roc import tradeoff_band
+from tests.builders.refusals import assert_refused
 
 points = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=8)
 
@@ -54,8 +55,7 @@ def test_units_and_order_do_not_matter(places: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize(("risk", "utility"), [([], []), ([1.0], [1.0, 2.0]), ([np.nan], [1.0]), ([1.0], [np.inf])])
 def test_wrong_input(risk: list[float], utility: list[float]) -> None:
-    with pytest.raises(InputError):
-        convex_frontier(risk, utility)
+    assert_refused(None, convex_frontier, risk, utility)
 
 
 # --- The band of the trade-off: it covers where thresholds are estimated, and orders as counts do

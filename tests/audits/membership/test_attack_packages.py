@@ -12,6 +12,7 @@ from fl_audit.audits.membership.shadow_sums import ShadowForm
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.errors import InputError
 from fl_audit.experiments.studies.study_runs import arrays_of_script
+from tests.builders.refusals import assert_refused
 from tests.validation import attack_packages
 from tests.validation.attack_packages import PACKAGES, Package, PackageComparison, Trained, compare, compared, train
 
@@ -77,10 +78,8 @@ def test_areas_must_agree_within_a_standard_error_but_where_a_reason_is_named(tr
 def test_what_an_interpreter_says_is_told_in_one_line(trained: Trained) -> None:
     with pytest.raises(InputError, match=r"ModuleNotFoundError: .*'no_such_package'"):
         arrays_of_script(sys.executable, "import no_such_package", {}, "an attack")
-    with pytest.raises(InputError, match=r"/no/python .*no interpreter: .*of a Python"):
-        arrays_of_script("/no/python", "", {}, "an attack")
-    with pytest.raises(InputError, match="accepted are 4000 or more"):
-        train(DataSpec("digits"), trials=2, targets=2000, steps=1)
+    assert_refused(r"/no/python .*no interpreter: .*of a Python", arrays_of_script, "/no/python", "", {}, "an attack")
+    assert_refused("accepted are 4000 or more", lambda: train(DataSpec("digits"), trials=2, targets=2000, steps=1))
 
 
 def test_packages_without_an_interpreter_are_skipped_and_said(

@@ -9,6 +9,7 @@ from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, Shok
 from fl_audit.audits.membership.record_confidences import log_probabilities
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
+from tests.builders.refusals import assert_refused
 
 Array = NDArray[np.float64]
 
@@ -71,12 +72,10 @@ def test_a_class_too_rare_to_be_learnt_is_attacked_by_what_all_classes_teach() -
 
 def test_wrong_input_is_named() -> None:
     values, labels, membership = federation(4, leak=0.0, trials=4)
-    with pytest.raises(InputError, match=r"of folds.* 1\b"):
-        ShokriAttackSettings(folds=1)
+    assert_refused(r"of folds.* 1\b", ShokriAttackSettings, folds=1)
     everybody = TargetMembership(np.ones_like(membership.is_in))
     with pytest.raises(InputError, match=r"members and 0 others"):
         shadow_scores(values, labels, everybody, ShokriAttackSettings(AttackClassifierKind.LOGISTIC))
     with pytest.raises(InputError, match="there are 4 trials: accepted are 5"):
         shadow_scores(values, labels, membership, ShokriAttackSettings(folds=5))
-    with pytest.raises(InputError, match="labels are"):
-        shadow_scores(values, labels[:3], membership)
+    assert_refused("labels are", shadow_scores, values, labels[:3], membership)
