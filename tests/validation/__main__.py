@@ -15,7 +15,6 @@ CAMPAIGNS = {
     "breaches": "breaches",
     "canary_clients": "canary_clients",
     "chaos": "chaos",
-    "corpus": "corpus.campaign",
     "coverage": "coverage",
     "device_equality": "device_equality",
     "equality": "equality",
