@@ -28,7 +28,6 @@ CAMPAIGNS = {
     "llr_distribution": "llr_distribution",
     "mutants": "mutants",
     "one_run_certificates": "one_run_certificates",
-    "public_trainings": "public_trainings.campaign",
     "readings": "readings",
     "star_estimators": "star_estimators",
     "tried_models": "tried_models",
