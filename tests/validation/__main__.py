@@ -10,7 +10,6 @@ from fl_audit.runs.expected_errors import guarded
 
 CAMPAIGNS = {
     "adapters": "adapters",
-    "attack_packages": "attack_packages",
     "bad_inputs": "bad_inputs",
     "breaches": "breaches",
     "canary_clients": "canary_clients",
@@ -20,11 +19,9 @@ CAMPAIGNS = {
     "equality": "equality",
     "false_alarms": "faulty_mechanisms.false_alarms",
     "faulty_mechanisms": "faulty_mechanisms.campaign",
-    "flower_mechanisms": "flower_mechanisms",
     "guarantees": "guarantees",
     "honest_runs": "honest_runs",
     "honest_trainings": "honest_trainings",
-    "live_strategies": "live_strategies",
     "llr_distribution": "llr_distribution",
     "mutants": "mutants",
     "one_run_certificates": "one_run_certificates",
