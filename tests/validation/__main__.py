@@ -10,7 +10,6 @@ from fl_audit.runs.expected_errors import guarded
 
 CAMPAIGNS = {
     "adapters": "adapters",
-    "bad_inputs": "bad_inputs",
     "breaches": "breaches",
     "canary_clients": "canary_clients",
     "chaos": "chaos",
