@@ -9,9 +9,7 @@ from fl_audit.errors import InputError
 from fl_audit.runs.expected_errors import guarded
 
 CAMPAIGNS = {
-    "adapters": "adapters",
     "breaches": "breaches",
-    "canary_clients": "canary_clients",
     "chaos": "chaos",
     "coverage": "coverage",
     "device_equality": "device_equality",
@@ -23,7 +21,6 @@ CAMPAIGNS = {
     "honest_trainings": "honest_trainings",
     "llr_distribution": "llr_distribution",
     "mutants": "mutants",
-    "one_run_certificates": "one_run_certificates",
     "readings": "readings",
     "star_estimators": "star_estimators",
     "tried_models": "tried_models",
