@@ -28,11 +28,10 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
-from fl_audit.audits.membership.attacks.rmia import RmiaSettings, rmia_scores
-from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
+from fl_audit.audits.membership.attacks.lira import lira_scores
+from fl_audit.audits.membership.attacks.rmia import rmia_scores
+from fl_audit.audits.membership.attacks.shadow import shadow_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
-from fl_audit.audits.membership.shadow_sums import ShadowForm
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
@@ -123,31 +122,27 @@ class Package(NamedTuple):
     comparisons: tuple[PackageComparison, ...]
 
 
-def _lira(form: ShadowForm = ShadowForm.ONLINE, spread: LiraSpread = LiraSpread.EACH) -> Scores:
-    return lambda trained: lira_scores(trained.confidences, trained.membership, form, spread)
+def _lira(is_shared: bool) -> Scores:
+    return lambda trained: lira_scores(trained.confidences, trained.membership, is_shared=is_shared)
 
 
-def _rmia(rule: RmiaSettings) -> Scores:
-    return lambda trained: rmia_scores(trained.log_p, trained.population_log_p, trained.membership, rule)
+def _rmia(trained: Trained) -> Floats:
+    return rmia_scores(trained.log_p, trained.population_log_p, trained.membership, slope=1.0)
 
 
-def _shadow(model: AttackClassifierKind) -> Scores:
-    def scores(trained: Trained) -> Floats:
-        answers, rule = log_probabilities(trained.logits), ShokriAttackSettings(model)
-        return shadow_scores(answers, trained.labels, trained.membership, rule, trained.shadows)
-
-    return scores
+def _shadow(trained: Trained) -> Floats:
+    return shadow_scores(log_probabilities(trained.logits), trained.labels, trained.membership, trained.shadows)
 
 
-def _changed_lira(median: bool = False, shared: bool = False, density: bool = False) -> Scores:
-    """Return scores of LiRA as in packages, by loops: medians for means, pooled squares, the density of `out`."""
+def _changed_lira(median: bool = False, shared: bool = False) -> Scores:
+    """Return scores of LiRA as in packages, by loops: medians for means, and pooled squares."""
     middle = np.median if median else np.mean
 
     def scores(trained: Trained) -> Floats:
         phi, is_in, found = trained.confidences, trained.is_in, np.zeros(trained.is_in.shape)
         for trial in range(len(phi)):
             others = np.arange(len(phi)) != trial
-            for side, sign in ((is_in, 0.0 if density else 1.0), (~is_in, -1.0)):
+            for side, sign in ((is_in, 1.0), (~is_in, -1.0)):
                 groups = [phi[others & side[:, target], target] for target in range(phi.shape[1])]
                 middles = np.array([middle(group) for group in groups])
                 away = np.concatenate([group - one for group, one in zip(groups, middles, strict=True)])
@@ -162,7 +157,7 @@ def _must_equal(attack: str, key: str, scores: Scores) -> PackageComparison:
     return PackageComparison(attack, key, scores, equal=scores)
 
 
-_ONLINE, _SHARED, _LOGISTIC = _lira(), _lira(spread=LiraSpread.SHARED), _shadow(AttackClassifierKind.LOGISTIC)
+_ONLINE, _SHARED = _lira(is_shared=False), _lira(is_shared=True)
 _NAME, _NAME_SHARED = "LiRA, online", "LiRA, online, shared spread"
 _MEAN = (
     _must_equal(_NAME, "lira mean each", _ONLINE),
@@ -183,26 +178,13 @@ PACKAGES = (
             _NAME_SHARED, "lira median shared", _SHARED, "theirs takes medians for means, and the divisor is another",
             _changed_lira(median=True, shared=True),
         ),
-        _must_equal("RMIA, online", "rmia online", _rmia(RmiaSettings(ShadowForm.ONLINE))),
-        _must_equal("RMIA, offline, a = 1", "rmia offline", _rmia(RmiaSettings(slope=1.0))),
+        _must_equal("RMIA, a = 1", "rmia offline", _rmia),
     )),
     Package("privacy-tests", "TensorFlow Privacy", PRIVACY_TESTS_SCRIPT, (
         *_MEAN,
-        PackageComparison(
-            "LiRA, offline", "lira density of out", _lira(ShadowForm.OFFLINE),
-            "theirs is the density of the value among others, where the paper has a one-sided test",
-            _changed_lira(density=True),
-        ),
     )),
     Package("art", "Adversarial Robustness Toolbox", ART_SCRIPT, (
-        PackageComparison("shadow, logistic", "logistic each class", _LOGISTIC),
-        PackageComparison("shadow, network", "network each class", _shadow(AttackClassifierKind.NETWORK)),
-        PackageComparison(
-            "shadow, logistic", "logistic all classes", _LOGISTIC, "theirs has one linear model for all classes"
-        ),
-        PackageComparison(
-            "shadow, trees", "boosting all classes", _shadow(AttackClassifierKind.TREES), "theirs has other trees"
-        ),
+        PackageComparison("shadow", "network each class", _shadow),
     )),
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ unrelated or in agreement, which count as noise along the canaries' directions. 
 mu = 1. The exit status is 1 where less than 95 % of the bounds hold, beyond chance, or where 1, 4 and 10 canary clients
 certify less than .67, .81 and .88 of the truth with decoys: 20 directions a round that nobody sent.
 
-A second table sets the estimates of Andrew et al. 2023, from the final model and from all iterates, beside the truth,
+A second table sets the estimates of Andrew et al. 2023, from the final model, beside the truth,
 and beside what their formulas for the final model gave elsewhere.
 
 Only inner products matter, so directions are drawn by their Gram matrix, which is a Wishart matrix (Bartlett 1933): a
@@ -26,7 +26,7 @@ from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.canaries.epsilon_from_cosines import EpsilonFromCosines, from_all_iterates, from_final_model
+from fl_audit.audits.canaries.epsilon_from_cosines import from_final_model
 from fl_audit.audits.canaries.epsilon_from_scores import certify
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
@@ -125,33 +125,27 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
     return lines
 
 
-def _cosines(epsilon: float, draw: np.random.Generator) -> tuple[EpsilonFromCosines, EpsilonFromCosines]:
-    """Return the findings by cosines of canaries on a Gaussian training at an epsilon, at its end and over 10 rounds.
+def _cosines(epsilon: float, draw: np.random.Generator) -> tuple[float, float]:
+    """Return estimate and lower bound by cosines of canaries with the end of a Gaussian training at an epsilon.
 
-    Each round sends all 500 directions of 20,000 numbers, and as many are not sent.
+    Each of 10 rounds sends all 500 directions of 20,000 numbers.
     """
     rounds, dimension = 10, 20_000
-    sent, unsent = draw.normal(size=(2, 500, dimension))
-    for directions in (sent, unsent):
-        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    sent = draw.normal(size=(500, dimension))
+    sent /= np.linalg.norm(sent, axis=1, keepdims=True)
     noise = draw.normal(size=(rounds, dimension)) * np.sqrt(rounds) / gdp_mu(epsilon, _DELTA)
-    releases = sent.sum(axis=0) + noise
-    final = releases.sum(axis=0)
-    releases /= np.linalg.norm(releases, axis=1, keepdims=True)
-    last = from_final_model(sent @ final / np.linalg.norm(final), dimension, _DELTA, CONFIDENCE)
-    return last, from_all_iterates(releases @ sent.T, releases @ unsent.T, dimension, _DELTA, CONFIDENCE)
+    final = (sent.sum(axis=0) + noise).sum(axis=0)
+    return from_final_model(sent @ final / np.linalg.norm(final), dimension, _DELTA, CONFIDENCE)[:2]
 
 
 def _cosines_table(repetitions: int) -> Table:
-    columns = ("true epsilon", "estimate", "lower bound", "estimate elsewhere", "lower bound elsewhere",
-               "all iterates: estimate", "lower bound")  # fmt: skip
-    title = f"Cosines of 500 canaries with the final model and all iterates, delta {_DELTA:g}, {repetitions} trainings"
+    columns = ("true epsilon", "estimate", "lower bound", "estimate elsewhere", "lower bound elsewhere")
+    title = f"Cosines of 500 canaries with the final model, delta {_DELTA:g}, {repetitions} trainings"
     table = table_of(columns, title)
     for truth, elsewhere in ELSEWHERE.items():
-        found = [_cosines(truth, np.random.default_rng((int(truth), one))) for one in range(repetitions)]
-        numbers = np.array([[(one.epsilon, one.epsilon_lower) for one in both] for both in found]).reshape(-1, 4)
+        numbers = np.array([_cosines(truth, np.random.default_rng((int(truth), one))) for one in range(repetitions)])
         means = [f"{mean:.2f} +- {sd:.2f}" for mean, sd in zip(numbers.mean(0), numbers.std(0, ddof=1), strict=True)]
-        table.add_row(f"{truth:g}", *means[:2], *(f"{one:.2f}" for one in elsewhere), *means[2:])
+        table.add_row(f"{truth:g}", *means, *(f"{one:.2f}" for one in elsewhere))
     return table
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fl_audit.audits.membership.attacks.lira import lira_scores
-from fl_audit.audits.membership.shadow_sums import ShadowForm
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.errors import InputError
 from fl_audit.experiments.studies.study_runs import arrays_of_script
@@ -33,7 +32,7 @@ np.savez(sys.argv[2], right=scores, wrong=-scores, noisy=scores + 1e-3)
 
 
 def online(trained: Trained) -> np.ndarray:
-    return lira_scores(trained.confidences, trained.membership, ShadowForm.ONLINE)
+    return lira_scores(trained.confidences, trained.membership)
 
 
 @pytest.fixture(scope="module")
