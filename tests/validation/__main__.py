@@ -21,6 +21,7 @@ CAMPAIGNS = {
     "honest_trainings": "honest_trainings",
     "llr_distribution": "llr_distribution",
     "mutants": "mutants",
+    "public_trainings": "public_trainings.campaign",
     "readings": "readings",
     "star_estimators": "star_estimators",
     "tried_models": "tried_models",
