@@ -11,6 +11,7 @@ from fl_audit.runs.expected_errors import guarded
 CAMPAIGNS = {
     "breaches": "breaches",
     "chaos": "chaos",
+    "corpus": "corpus.campaign",
     "coverage": "coverage",
     "device_equality": "device_equality",
     "equality": "equality",
