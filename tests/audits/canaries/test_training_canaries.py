@@ -19,8 +19,8 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import LaplaceRelease, gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
-from tests.validation.canary_clients import NEEDED, Training, study
-from tests.validation.one_run_certificates import _false_certificates, limit_under_dependence, mechanisms, problems
+from tests.audits.canaries.one_run_mechanisms import false_certificates, limit_under_dependence, mechanisms, problems
+from tests.builders.canary_trainings import NEEDED, Training, study
 
 ALARM = 1e-4
 
@@ -117,7 +117,7 @@ def test_ten_canary_clients_certify_a_training_of_whole_vectors() -> None:
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("canaries", NEEDED)
 def test_canary_clients_certify_what_is_asked_of_them(canaries: int) -> None:
-    """40 trainings with 100 rounds, noise multiplier 1, 50 clients and 5000 parameters; the study plays 2000."""
+    """40 trainings with 100 rounds, noise multiplier 1, 50 clients and 5000 parameters."""
     lines = study(Training(canaries), 40)
     assert [problem for line in lines for problem in line.problems()] == []
     shares = {line.method: line.share for line in lines}
@@ -128,7 +128,7 @@ def test_canary_clients_certify_what_is_asked_of_them(canaries: int) -> None:
 def test_certificates_are_false_no_more_often_than_stated() -> None:
     """The quick form of the study: seven mechanisms, four certificates each, 100 runs; false alarm 1e-3."""
     lines = [
-        line for seed, mechanism in enumerate(mechanisms()) for line in _false_certificates(mechanism, 100, seed + 50)
+        line for seed, mechanism in enumerate(mechanisms()) for line in false_certificates(mechanism, 100, seed + 50)
     ]
     assert problems(lines) == []
     broken = [(line.certificate, line.mechanism) for line in lines if line.false > 0.15 * line.runs]

@@ -22,10 +22,10 @@ def federation(
     return -np.logaddexp(0, -own), -np.logaddexp(0, -draw.normal(size=(trials, records))), is_in
 
 
-def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_], slope: float) -> Array:
+def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_]) -> Array:
     """The authors' code: probability ratios of x and of z, and the share of z that x outdoes."""
     trials, targets = own.shape
-    p, z, a = np.exp(own), np.exp(others), slope
+    p, z, a = np.exp(own), np.exp(others), 0.3
     scores = np.zeros_like(own)
     for w in range(trials):
         rest = np.arange(trials) != w
@@ -38,11 +38,10 @@ def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_], slope: float) 
     return scores
 
 
-@pytest.mark.parametrize("slope", [0.3, 0.0, 1.0])
-def test_it_is_the_authors_computation(slope: float) -> None:
+def test_it_is_the_authors_computation() -> None:
     own, others, is_in = federation(1)
-    found = rmia_scores(own, others, TargetMembership(is_in), slope=slope)
-    assert found == pytest.approx(by_loops(own, others, is_in, slope))
+    found = rmia_scores(own, others, TargetMembership(is_in))
+    assert found == pytest.approx(by_loops(own, others, is_in))
 
 
 @given(seed=st.integers(0, 10**6), trial=st.integers(0, 7))
@@ -64,7 +63,7 @@ def test_named_reference_trials_are_the_only_ones_used() -> None:
 
 def test_hopeless_confidences_stay_numbers() -> None:
     own, others, is_in = federation(6)
-    assert np.isfinite(rmia_scores(own - 2000, others - 2000, TargetMembership(is_in), slope=1.0)).all()
+    assert np.isfinite(rmia_scores(own - 2000, others - 2000, TargetMembership(is_in))).all()
 
 
 def test_wrong_input_is_named() -> None:

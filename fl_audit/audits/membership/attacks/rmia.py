@@ -22,11 +22,7 @@ confidence of models that did not use it."""
 
 
 def rmia_scores(
-    log_probabilities: Floats,
-    population: Floats,
-    membership: TargetMembership,
-    shadows: Flags | None = None,
-    slope: float = _SLOPE,
+    log_probabilities: Floats, population: Floats, membership: TargetMembership, shadows: Flags | None = None
 ) -> Floats:
     """Return the RMIA score of each target in each trial, from 0 to 1, shape (trials, targets); higher for members.
 
@@ -56,14 +52,12 @@ def rmia_scores(
         The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
         Whether each trial's model may serve as a reference, bool (trials,); None allows all but the attacked one.
-    slope
-        The paper's a, from 0 to 1.
 
     Examples
     --------
     >>> bits = np.array([[True], [False], [False]])
     >>> own, others = np.log([[0.9], [0.5], [0.6]]), np.log([[0.5, 0.6], [0.5, 0.6], [0.5, 0.6]])
-    >>> rmia_scores(own, others, TargetMembership(bits), slope=1.0).ravel().tolist()
+    >>> rmia_scores(own, others, TargetMembership(bits)).ravel().tolist()
     [1.0, 0.0, 1.0]
     """
     targets = _checked(_of_targets(log_probabilities, membership, "log-probabilities"), "log-probabilities")
@@ -76,9 +70,9 @@ def rmia_scores(
     # The mean confidence of reference models in each target, and in each record of the population.
     sure = np.exp(targets)
     out = _shadow_group(sure, ~membership.is_in, flags, "out", 1)
-    ratios = targets - _log(_from_out(out, slope))
+    ratios = targets - _log(_from_out(out))
     out = _shadow_group(np.exp(records), np.ones(records.shape, dtype=np.bool_), flags)
-    theirs = records - _log(_from_out(out, slope))
+    theirs = records - _log(_from_out(out))
     pairs = zip(np.sort(theirs, axis=1), ratios, strict=True)
     outdone = np.stack(
         [np.searchsorted(population_ratios, target_ratios, side="right") for population_ratios, target_ratios in pairs]
@@ -91,13 +85,13 @@ def _log(confidence: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
-def _from_out(out: ShadowGroupMoments, slope: float) -> Floats:
+def _from_out(out: ShadowGroupMoments) -> Floats:
     """Return the mean confidence of reference models in each record, estimated from models that did not train on it.
 
     Half of the reference models are taken to have used the record. Then the mean is ((1 + a) p_out + 1 - a) / 2, where
-    p_out is the mean confidence of models that did not use it, and a is `slope`.
+    p_out is the mean confidence of models that did not use it, and a is `_SLOPE`.
     """
-    return np.asarray(((1 + slope) * out.mean + 1 - slope) / 2, dtype=np.float64)
+    return np.asarray(((1 + _SLOPE) * out.mean + 1 - _SLOPE) / 2, dtype=np.float64)
 
 
 def _checked(values: Floats, name: str) -> Floats:
