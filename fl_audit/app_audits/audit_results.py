@@ -5,10 +5,10 @@ from fl_audit.app_audits.live.live_audit import LiveFinding
 from fl_audit.app_audits.live.live_page import live_headline, live_lines
 from fl_audit.app_audits.local_training.assessment import CHECKS, Assessment, unasked
 from fl_audit.app_audits.local_training.assessment_messages import (
-    ALWAYS_UNSEEN,
     assessment_json,
     report_lines,
     training_claim_warning,
+    unseen_of_assessment,
 )
 from fl_audit.app_audits.local_training.assessment_messages import headline as training_headline
 from fl_audit.app_audits.review.claims import guarantee_of_stated, stated_claim_warning
@@ -62,7 +62,7 @@ def training_result(assessment: Assessment) -> AuditResult:
             len({training.round for training in trainings.trainings}),
             checks_made,
             missing,
-            (*assessment.unseen, ALWAYS_UNSEEN),
+            unseen_of_assessment(assessment),
         ),
         warning=training_claim_warning(trainings),
         numbers=assessment_json(assessment),
