@@ -264,16 +264,16 @@ def _secrets_log(
     return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
 
 
-def _compare_with_second_seed(exact: ExactChecks, server: TrialBatchStrategy, federation: LoadedFederation) -> None:
+def _compare_with_second_seed(exact: ExactChecks, strategy: TrialBatchStrategy, federation: LoadedFederation) -> None:
     """Note which draws of a server of the first batch are the same with another secret seed.
 
     A server of somebody else may refuse to begin anew; then nothing is noted.
     """
     try:
-        shares, is_anew = draws_in_common(server, federation, exact.challenger, exact.initial)
+        shares, is_anew = draws_in_common(strategy, federation, exact.challenger, exact.initial)
     except Exception:  # a server of somebody else may need anything to begin
         return
-    exact.note_draws_in_common(server.batches[0], shares, is_anew)
+    exact.note_draws_in_common(strategy.batches[0], shares, is_anew)
 
 
 def _public_models(plan: RunPlan, federation: LoadedFederation, trials: Sequence[int]) -> Tensor:

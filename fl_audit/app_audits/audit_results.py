@@ -43,7 +43,7 @@ def review_result(review: ReviewResult, bundle: str | None = None) -> AuditResul
 
 def training_result(assessment: Assessment) -> AuditResult:
     """Return the result of the audit of a private training."""
-    trainings = assessment.evidence
+    trainings = assessment.trainings
     missing = {str(name): reason for name, reason in unasked(trainings).items()} if trainings.is_private else {}
     checks_made = tuple(str(check) for check in CHECKS if str(check) not in missing) if trainings.is_private else ()
     claimed = None
@@ -81,7 +81,7 @@ def live_result(name: str, finding: LiveFinding) -> AuditResult:
         guarantee=guarantee_values(guarantee.epsilon, guarantee.claims),
         scope=AuditScope(
             guarantee.rounds,
-            finding.finding.rounds,
+            finding.bounds.rounds,
             (f"scores of {finding.canaries} canaries at {len(finding.looks)} interim analyses",),
             {},
             (*sorted(map(str, finding.doubts)), *_UNSEEN_OF_FEDERATION),

@@ -95,7 +95,7 @@ def main() -> None:
         if not case.least <= len(broken) / repetitions <= case.most:
             wrong.append(f"{case.name}: {len(broken)} of {repetitions} trainings are violated")
         looks = f"{sum(first) / len(first):.1f}" if first else ""
-        lower = f"{sum(one.finding.mu_lower for one in heard) / repetitions:.3f}" if heard else ""
+        lower = f"{sum(one.bounds.mu_lower for one in heard) / repetitions:.3f}" if heard else ""
         accuracy = f"{sum(one for _, one in found) / repetitions:.3f}"
         violated = f"{len(broken)} of {repetitions}"
         table.add_row(case.name, str(case.rounds), str(case.canaries), violated, looks, lower, "1", accuracy)

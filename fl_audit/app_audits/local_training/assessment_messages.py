@@ -44,16 +44,17 @@ def _texts(assessment: Assessment) -> dict[str, str]:
 
 def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     """Return the lines of the report about an assessment, as pairs of subject and text."""
-    evidence, lines = assessment.evidence, list[tuple[str, str]]()
+    trainings = assessment.trainings
+    lines = list[tuple[str, str]]()
     texts = _line_texts(assessment)
-    if evidence.by_client:
+    if trainings.by_client:
         lines += [("Claimed", texts["claimed"]), ("Done", texts["done"]), ("Composed", texts["composed"])]
-    if evidence.replays:
+    if trainings.replays:
         lines.append(("Replayed", texts["replayed"]))
     for pitfall in assessment.found:
         about = f"{str(pitfall.weight).partition(',')[0].capitalize()}: {pitfall.pitfall}"
         lines.append((about, f"{_sentence(pitfall.seen)} Fix: {pitfall.fix}"))
-    if evidence.is_private:
+    if trainings.is_private:
         lines += _search_lines(assessment)
     lines += [("Not looked at", _sentence(reason)) for reason in assessment.unseen]
     return (*lines, ("Not seen", _sentence(_texts(assessment)["always-unseen"])))
@@ -61,7 +62,7 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
 
 def _search_lines(assessment: Assessment) -> list[tuple[str, str]]:
     """Return the lines on how many pitfalls were not found, and on which were not looked for, and why."""
-    missing = unasked(assessment.evidence)
+    missing = unasked(assessment.trainings)
     asked_count = len(CHECKS) - len(missing)
     found_count = len({pitfall.pitfall for pitfall in assessment.found})
     lines = [("Not found", f"{asked_count - found_count} of {asked_count} pitfalls that were looked for.")]
@@ -84,7 +85,7 @@ def training_claim_warning(trainings: RecordedTrainings) -> str | None:
 
 def _line_texts(assessment: Assessment) -> dict[str, str]:
     """Return the texts on what was claimed, done, composed and replayed, by name."""
-    trainings = assessment.evidence
+    trainings = assessment.trainings
     composed, users = assessment.composed, assessment.of_users
     return template_texts(
         "assessment_lines.md",
@@ -170,9 +171,9 @@ def _facts_of_effects(trainings: RecordedTrainings) -> dict[str, Any]:
 
 def _chance_epsilon(assessment: Assessment) -> float | None:
     """Return the least epsilon that chance leaves possible of measured steps; None if there is none."""
-    if assessment.composed is None or assessment.evidence.measured is None:
+    if assessment.composed is None or assessment.trainings.measured is None:
         return None
-    privacy = assessment.evidence.composed_of(is_least=True)
+    privacy = assessment.trainings.composed_of(is_least=True)
     return None if privacy is None else finite(privacy.epsilon)
 
 
@@ -187,7 +188,7 @@ def _line(composed: ComposedPrivacy) -> str:
 
 def assessment_json(assessment: Assessment) -> dict[str, Any]:
     """Return an assessment as a dict of JSON types, for storage; infinite numbers and NaN are None."""
-    evidence = assessment.evidence
+    trainings = assessment.trainings
     values = {
         "name": assessment.name,
         "verdict": str(assessment.verdict),
@@ -201,14 +202,14 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
             }
             for pitfall in assessment.found
         ],
-        "claimed": {"epsilon": evidence.claimed, "delta": evidence.used_delta},
+        "claimed": {"epsilon": trainings.claimed, "delta": trainings.used_delta},
         "composed": _composed_json(assessment.composed),
         "users": _composed_json(assessment.of_users),
-        "replays": [asdict(replay) for replay in evidence.replays],
-        "measured": _measured_json(evidence.measured),
-        "trainings": [_training_json(training) for training in evidence.private_trainings],
+        "replays": [asdict(replay) for replay in trainings.replays],
+        "measured": _measured_json(trainings.measured),
+        "trainings": [_training_json(training) for training in trainings.private_trainings],
         "not_looked_at": list(assessment.unseen),
-        "not_looked_for": {str(name): why for name, why in unasked(evidence).items()} if evidence.is_private else {},
+        "not_looked_for": {str(name): why for name, why in unasked(trainings).items()} if trainings.is_private else {},
     }
     return {name: json_of(value) for name, value in values.items()}
 

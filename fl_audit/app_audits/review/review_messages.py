@@ -65,7 +65,7 @@ def _headline_of_verdict(review: ReviewResult) -> str:
         return trials
     inside = headline_of_clients(review.inside)
     about = f"Of clients as units: {trials}"
-    return f"{inside} {about}" if review.inside.evidence.is_private else trials
+    return f"{inside} {about}" if review.inside.trainings.is_private else trials
 
 
 def _headline_of_trials(review: ReviewResult) -> str:
@@ -170,7 +170,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     not_seen = ("Not seen", f"{texts['unseen']}.")
     if review.inside is None:
         return (*lines, *_uninspected_clients(review), not_seen)
-    weakness = training_claim_warning(review.inside.evidence)
+    weakness = training_claim_warning(review.inside.trainings)
     lines += [] if weakness is None else [("Inside clients, warning", f"{weakness}.")]
     lines += [(f"Inside clients, {uncapital(about)}", text) for about, text in report_lines(review.inside)]
     return (*lines, not_seen)

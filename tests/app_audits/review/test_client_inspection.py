@@ -84,7 +84,7 @@ def _looked(directory: Path, name: str, data: str | None = None, seconds: float 
 def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
     found = _looked(tmp_path, "clients_honest")
     assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
-    assert len(found.evidence.by_client) == 2
+    assert len(found.trainings.by_client) == 2
     left = {path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"}
     assert left == {"pyproject.toml", "__init__.py", "server_app.py", "client_app.py"}
 
