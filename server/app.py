@@ -102,10 +102,10 @@ class _ReleaseRecorder:
         trials = torch.tensor(list(batch.trials)[: self._kept(batch)])
         rounds = self.rounds[batch.name]
         tensors = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
-        named = {name: value for round in rounds for name, value in round.items()}
+        values = {name: value for round in rounds for name, value in round.items()}
         return tensors | {
             name: torch.stack([round[name] if name in round else torch.full_like(value, torch.nan) for round in rounds])
-            for name, value in named.items()
+            for name, value in values.items()
         }
 
     def _kept(self, batch: TrialBatch) -> int:

@@ -126,15 +126,19 @@ def _without_canaries(
         case Unit.RECORD | Unit.USER:
             taking_part, clients = np.zeros((batch.count, roles.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roles.shards):
-                drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
-                taking_part[:, shard] = drawn
-                clients.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
+                participates = challenger.participation(
+                    batch.trials, server_round, client, len(shard), participation.rate
+                )
+                taking_part[:, shard] = participates
+                clients.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(participates)}))
             return CalledClients(tuple(clients), torch.from_numpy(taking_part))
         case Unit.CLIENT:
-            drawn = challenger.client_participation(batch.trials, server_round, federation.clients, participation.rate)
-            there = [client for client in range(federation.clients) if drawn[:, client].any()]
-            called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
-            return CalledClients(called, torch.from_numpy(drawn))
+            participates = challenger.client_participation(
+                batch.trials, server_round, federation.clients, participation.rate
+            )
+            there = [client for client in range(federation.clients) if participates[:, client].any()]
+            called = tuple(ContributingClient(client, np.flatnonzero(participates[:, client])) for client in there)
+            return CalledClients(called, torch.from_numpy(participates))
         case _:
             assert_never(federation.mechanism.unit)
 

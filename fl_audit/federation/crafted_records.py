@@ -260,19 +260,19 @@ def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> Craf
     def clipped(examples: Examples) -> Tensor:
         return federation.model.clipped_sum(models, examples.features, examples.labels, norm).double()
 
-    tensor = clipped(federation.differing)
-    others = clipped(federation.common)
-    moved = tensor if instead is None else tensor - clipped(instead)
+    target_sum = clipped(federation.differing)
+    common_sum = clipped(federation.common)
+    change = target_sum if instead is None else target_sum - clipped(instead)
     order = mechanism.clipping.measured_in.order
-    lengths = tensor.norm(p=order, dim=1) / norm
-    cosines = torch.nn.functional.cosine_similarity(tensor, others, dim=1).abs()
+    lengths = target_sum.norm(p=order, dim=1) / norm
+    cosines = torch.nn.functional.cosine_similarity(target_sum, common_sum, dim=1).abs()
     return CraftedMeasures(
         record=federation.differing.features[0].cpu().numpy(),
         label=pair.crafted.label,
         length=float(lengths.mean()),
         shortest=float(lengths.min()),
         cosine=float(cosines.mean()),
-        sensitivity=float(moved.norm(p=order, dim=1).mean()) / mechanism.global_sensitivity,
+        sensitivity=float(change.norm(p=order, dim=1).mean()) / mechanism.global_sensitivity,
         models=len(models),
         opposite=None if pair.opposite is None or instead is None else instead.features[0].cpu().numpy(),
     )

@@ -30,7 +30,7 @@ def unseen_of_assessment(assessment: Assessment) -> tuple[str, ...]:
 
 def _texts(assessment: Assessment) -> dict[str, str]:
     def names(severity: Severity) -> str:
-        return ", ".join(str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is severity)
+        return ", ".join(str(pitfall.pitfall) for pitfall in assessment.pitfalls if pitfall.weight is severity)
 
     return template_texts(
         "assessment.md",
@@ -51,7 +51,7 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
         lines += [("Claimed", texts["claimed"]), ("Done", texts["done"]), ("Composed", texts["composed"])]
     if trainings.replays:
         lines.append(("Replayed", texts["replayed"]))
-    for pitfall in assessment.found:
+    for pitfall in assessment.pitfalls:
         about = f"{str(pitfall.weight).partition(',')[0].capitalize()}: {pitfall.pitfall}"
         lines.append((about, f"{_sentence(pitfall.seen)} Fix: {pitfall.fix}"))
     if trainings.is_private:
@@ -64,7 +64,7 @@ def _search_lines(assessment: Assessment) -> list[tuple[str, str]]:
     """Return the lines on how many pitfalls were not found, and on which were not looked for, and why."""
     missing = unasked(assessment.trainings)
     asked_count = len(CHECKS) - len(missing)
-    found_count = len({pitfall.pitfall for pitfall in assessment.found})
+    found_count = len({pitfall.pitfall for pitfall in assessment.pitfalls})
     lines = [("Not found", f"{asked_count - found_count} of {asked_count} pitfalls that were looked for.")]
     for why in dict.fromkeys(missing.values()):
         names = ", ".join(name for name, reason in missing.items() if reason == why)
@@ -200,7 +200,7 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
                 "seen": pitfall.seen,
                 "fix": pitfall.fix,
             }
-            for pitfall in assessment.found
+            for pitfall in assessment.pitfalls
         ],
         "claimed": {"epsilon": trainings.claimed, "delta": trainings.used_delta},
         "composed": _composed_json(assessment.composed),
