@@ -229,7 +229,7 @@ def _play_wave(
             _compare_with_second_seed(opening.exact, strategy, federation)
     found_by = (evaluator, *round_queries, *(selector for selector in (stopping, opening) if selector is not None))
     for batch in wave:
-        columns = _distribution_columns(plan, batch, recorder.norms[batch.name])
+        columns = _noise_columns(plan, batch, recorder.norms[batch.name])
         for source in found_by:
             columns |= source.columns(batch)
         columns |= record_draws(federation, challenger, batch)
@@ -332,7 +332,7 @@ def _target_outputs(plan: RunPlan, federation: LoadedFederation) -> TargetOutput
     return TargetOutputsCollector(plan.evaluated_releases, keeps_features, public.ascent > 0, attribute)
 
 
-def _distribution_columns(plan: RunPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
+def _noise_columns(plan: RunPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
     """Return each round's noise scale and adaptive clipping norms as columns.
 
     The scale is NaN if noise follows the local sensitivity, or if clients add it in the steps of their training.

@@ -19,8 +19,8 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.planning import plan_run
 from fl_audit.verdict.verdict import Verdict
+from tests.audits.text_adapters import SERVERS, settings_of, verdict_of, write_texts
 from tests.builders.runs import run_locally
-from tests.validation.adapters import SERVERS, settings_of, verdict_of, write_texts
 
 Sections = dict[str, dict[str, Any]]
 

@@ -188,11 +188,11 @@ X, Y = DRAW.normal(size=(40, 5, 3)).astype(np.float32), np.arange(40) % 4
 def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:
     name = archive(x=X, y=Y)
     taken = load_npz(None, {"path": name})
-    assert (taken.feature_shape, taken.image_shape) == ((1, 5, 3), (1, 5, 3))
+    assert taken.feature_shape == (1, 5, 3)
     assert taken.cautions[0].remedies == (Remedy("axes", "sequence"), Remedy("axes", "picture"))
     assert load_npz(None, {"path": name, "axes": "picture"}).cautions == ()
     kept = load_npz(None, {"path": name, "axes": "sequence"})
-    assert (kept.feature_shape, kept.image_shape, kept.is_table, kept.cautions) == ((5, 3), None, False, ())
+    assert (kept.feature_shape, kept.is_table, kept.cautions) == ((5, 3), False, ())
     assert_array_equal(kept.pool.features, X)
     assert "5 steps by 3 features" in kept.description
     assert load_npz(None, {"path": archive(x=(255 * DRAW.random((40, 5, 3))).astype(np.uint8), y=Y)}).cautions == ()

@@ -99,7 +99,6 @@ def test_a_column_of_text_becomes_the_ids_of_a_public_vocabulary(table: Path, vo
     assert source.pool.labels.tolist() == [0, 1] * 3
     assert [one.count for one in source.pool.inputs] == [len(WORDS), None]
     assert not source.is_table
-    assert source.image_shape is None
 
 
 def test_every_text_is_as_long_as_the_configuration_says(table: Path, vocabulary: Path) -> None:

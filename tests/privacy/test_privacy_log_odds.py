@@ -23,6 +23,7 @@ from fl_audit.privacy.events import (
     gaussian_rounds,
 )
 from fl_audit.privacy.log_odds_distribution import NormalLogOdds, TrueHypothesis, log_odds_distribution
+from tests.builders.log_odds import uniforms
 
 ALARM = 1e-4
 ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT
@@ -60,8 +61,8 @@ def test_simulated_log_odds_follow_the_distribution(
 ) -> None:
     found = simulated(z, q, rounds, seen, adjacency, truth, 10_000)
     distribution = log_odds_distribution(gaussian_rounds(z, rounds, q, seen), adjacency, truth)
-    uniforms = distribution.uniforms(found, np.random.default_rng(1))
-    assert kstest(uniforms, "uniform").pvalue > ALARM
+    numbers = uniforms(distribution, found, np.random.default_rng(1))
+    assert kstest(numbers, "uniform").pvalue > ALARM
     assert distribution.mean == pytest.approx(np.mean(found), abs=4 * np.std(found) / 100)
     for probability in (0.1, 0.5, 0.9):
         assert distribution.cdf(distribution.quantile(probability)) >= probability
@@ -79,7 +80,7 @@ def test_the_wrong_distribution_is_noticed() -> None:
         log_odds_distribution(gaussian_rounds(0.9 * z, rounds, q), ADD_REMOVE, TrueHypothesis.PRESENT),
     ]
     for distribution in wrong:
-        assert kstest(distribution.uniforms(found, np.random.default_rng(1)), "uniform").pvalue < 1e-6
+        assert kstest(uniforms(distribution, found, np.random.default_rng(1)), "uniform").pvalue < 1e-6
     mirrored = -distribution_values(ADD_REMOVE, TrueHypothesis.ABSENT)
     assert np.max(np.abs(mirrored[::-1] - distribution_values(ADD_REMOVE, TrueHypothesis.PRESENT))) > 0.1
     np.testing.assert_allclose(
@@ -103,7 +104,7 @@ def test_gaussian_rounds_are_normal(truth: TrueHypothesis) -> None:
     np.testing.assert_allclose(distribution.quantile(exact.cdf(points)), points, atol=1e-12)
     assert (distribution.mean, distribution.error) == (exact.mean(), 0.0)
     assert (
-        kstest(distribution.uniforms(exact.rvs(10_000, random_state=4), np.random.default_rng()), "uniform").pvalue
+        kstest(uniforms(distribution, exact.rvs(10_000, random_state=4), np.random.default_rng()), "uniform").pvalue
         > ALARM
     )
 
@@ -161,7 +162,7 @@ def test_randomized_response_keeps_its_atoms(truth: TrueHypothesis) -> None:
     rng, distribution = np.random.default_rng(2), log_odds_distribution(events, ADD_REMOVE, truth)
     told = 1 / (1 + math.exp(-each if truth is TrueHypothesis.PRESENT else each))
     found = each * (2 * rng.binomial(count, told, 10_000) - count)
-    assert kstest(distribution.uniforms(found, rng), "uniform").pvalue > ALARM
+    assert kstest(uniforms(distribution, found, rng), "uniform").pvalue > ALARM
 
 
 def test_refusals() -> None:

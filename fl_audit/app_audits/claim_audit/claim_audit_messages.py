@@ -106,11 +106,6 @@ def claim_words(claim_audit: ClaimAudit) -> str:
     return " ".join(texts[name] for name in ("claim", "evidence") if name in texts)
 
 
-def evidence_words(claim_audit: ClaimAudit) -> str:
-    """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is none."""
-    return _texts(claim_audit).get("evidence", "")
-
-
 def floating_words(claim_audit: ClaimAudit) -> str:
     """Return sentences on a leak of floating-point arithmetic; empty if there is none."""
     return _texts(claim_audit).get("floating", "")

@@ -16,7 +16,7 @@ from fl_audit.app_audits.claim_audit.leak_causes import LeakCause, cause_of, tel
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.verdict.verdict import Verdict, without_contradiction
+from fl_audit.verdict.verdict import Verdict, verdict_on
 
 Tell = Callable[[str], None]
 """A function that takes progress messages."""
@@ -239,23 +239,8 @@ def verdict_of(tests: Sequence[DistinguisherTest]) -> Verdict:
     have refuted it if all guesses had been right, and no reading of Gaussian noise beside the tests contradicts the
     claim. Otherwise it is INCONCLUSIVE.
     """
-    if any(test.is_broken for test in tests):
-        return Verdict.VIOLATED
     can_refute = any(test.ceiling > test.distinguisher.limit.epsilon for test in tests)
-    return without_broken_readings(Verdict.CONSISTENT if can_refute else Verdict.INCONCLUSIVE, tests)
-
-
-def without_broken_readings(verdict: Verdict, tests: Sequence[DistinguisherTest]) -> Verdict:
-    """Return a verdict that agrees with the readings of Gaussian noise in tests.
-
-    Parameters
-    ----------
-    verdict
-        The verdict before; if it is CONSISTENT and a reading is broken, INCONCLUSIVE takes its place.
-    tests
-        The tests with the readings.
-    """
-    return without_contradiction(verdict, [estimate.reading.reading for estimate in broken_estimates(tests)])
+    return verdict_on(any(test.is_broken for test in tests), can_refute and not broken_estimates(tests))
 
 
 def broken_estimates(tests: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:

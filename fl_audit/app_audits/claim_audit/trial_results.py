@@ -22,7 +22,7 @@ from fl_audit.array_types import finite
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict import with_doubt
 from fl_audit.words import capital, plural
 
 _UNSEEN_OF_STRATEGY = (
@@ -249,10 +249,9 @@ def in_app_result(
     `rounds` is the number of rounds of the app's own training, None if it is not known. If trials play fewer, the
     result is never consistent, since nothing is known of the others.
     """
-    verdict = audit.verdict
+    verdict = with_doubt(audit.verdict, rounds is not None and rounds > audit.claim.rounds)
     headline = opening_sentences(audit)
-    if verdict is Verdict.CONSISTENT and rounds is not None and rounds > audit.claim.rounds:
-        verdict = Verdict.INCONCLUSIVE
+    if rounds is not None and verdict is not audit.verdict:
         played = f"trials play {audit.claim.rounds} of its {plural(rounds, 'round')}"
         headline = f"Inconclusive as to the whole training: {played}. The trials alone: {headline}"
     lines = [line for finding in findings for line in _finding_lines(finding)]

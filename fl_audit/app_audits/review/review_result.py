@@ -17,7 +17,7 @@ from fl_audit.app_audits.review.scenario_groups import (
     is_mechanism_as_claimed,
 )
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict import Verdict, with_doubt
 
 if TYPE_CHECKING:
     from fl_audit.app_audits.local_training.assessment import Assessment
@@ -128,8 +128,7 @@ def server_verdict(
     )
     if has_edges_of_flower_alone(app_claim, claim_audit) and not is_released:
         return Verdict.INCONCLUSIVE
-    is_doubted = claim_audit.verdict is Verdict.CONSISTENT and training_doubt(app_claim, rounds, played) != ""
-    return Verdict.INCONCLUSIVE if is_doubted else claim_audit.verdict
+    return with_doubt(claim_audit.verdict, training_doubt(app_claim, rounds, played) != "")
 
 
 def has_edges_of_flower_alone(app_claim: StatedAppClaim, claim_audit: ClaimAudit) -> bool:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.statistics.claim_comparisons import Reading
-from fl_audit.verdict.verdict import Verdict, without_contradiction
+from fl_audit.verdict.verdict import Verdict, with_doubt
 
 STRATEGY = """
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
@@ -22,11 +21,12 @@ def wrapped(clients):
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-@pytest.mark.parametrize("reading", list(Reading))
-def test_nothing_is_consistent_beside_a_broken_reading(verdict: Verdict, reading: Reading) -> None:
-    shown = without_contradiction(verdict, [Reading.NO_CONTRADICTION, reading])
-    contradicts = verdict is Verdict.CONSISTENT and reading is Reading.BROKEN
-    assert shown is (Verdict.INCONCLUSIVE if contradicts else verdict)
+@pytest.mark.parametrize("is_doubted", [True, False])
+def test_a_doubt_makes_a_consistent_verdict_inconclusive_and_changes_no_other(
+    verdict: Verdict, is_doubted: bool
+) -> None:
+    is_changed = is_doubted and verdict is Verdict.CONSISTENT
+    assert with_doubt(verdict, is_doubted) is (Verdict.INCONCLUSIVE if is_changed else verdict)
 
 
 @pytest.mark.long

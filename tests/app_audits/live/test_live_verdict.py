@@ -22,7 +22,7 @@ from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.statistics.shift_bound import detectable_shift
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
-from tests.validation.canary_clients import Training
+from tests.builders.canary_trainings import Training
 
 DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
 

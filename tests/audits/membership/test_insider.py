@@ -26,6 +26,7 @@ from fl_audit.mechanisms.noises.gaussian_likelihood import gaussian_llr
 from fl_audit.privacy.accounting_enums import VectorNorm
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
+from tests.builders.log_odds import uniforms
 
 Array = NDArray[np.float64]
 
@@ -136,7 +137,7 @@ def test_under_sampling_log_odds_have_the_distribution_of_the_privacy_loss(seen:
     for target in (3, 4):  # those of the length of the clipping norm, to which the events refer
         for truth, side in ((TrueHypothesis.PRESENT, coins[:, target]), (TrueHypothesis.ABSENT, ~coins[:, target])):
             distribution = log_odds_distribution(events, Adjacency.ADD_REMOVE_RECORD, truth)
-            assert kstest(distribution.uniforms(total[side, target], draw), "uniform").pvalue > ALARM
+            assert kstest(uniforms(distribution, total[side, target], draw), "uniform").pvalue > ALARM
 
 
 @pytest.mark.long
