@@ -50,7 +50,7 @@ def _stack_layers(module: nn.Module, state: SharedPassState) -> nn.Module | None
         module = _replaced(module, name, replacement)
     for layer in module.modules():
         if not isinstance(layer, StackedLayer) and getattr(layer, "inplace", False):
-            layer.inplace = False  # the output of the layer before is still needed
+            vars(layer)["inplace"] = False  # the output of the layer before is still needed
     return module
 
 
