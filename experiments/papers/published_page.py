@@ -139,20 +139,20 @@ def with_shared_sentences(sections: Sequence[str]) -> list[str]:
 def _without_known_sentences(section: str, first_titles: dict[str, str]) -> str:
     """Return a section without sentences that have a title in `first_titles`, and enter the others there."""
     title = _short_title(section.partition("\n")[0].removeprefix("## "))
-    known = dict(first_titles)
+    earlier_titles = dict(first_titles)
     heading, *paragraphs = section.split("\n\n")
-    for place, paragraph in enumerate(paragraphs):
+    for index, paragraph in enumerate(paragraphs):
         if paragraph.startswith(("!", "*", "<")):
             continue
         text, link, rest = paragraph.partition(_ROWS_LINK)
         sentences = _SENTENCE_END.split(text)
         for sentence in sentences:
             first_titles.setdefault(sentence, title)
-        repeated = [sentence for sentence in sentences if sentence in known]
+        repeated = [sentence for sentence in sentences if sentence in earlier_titles]
         if repeated:
-            new_sentences = [sentence for sentence in sentences if sentence not in known]
-            reference = f"{'Otherwise as' if new_sentences else 'As'} in {known[repeated[0]]}."
-            paragraphs[place] = " ".join([*new_sentences, reference]) + link + rest
+            new_sentences = [sentence for sentence in sentences if sentence not in earlier_titles]
+            reference = f"{'Otherwise as' if new_sentences else 'As'} in {earlier_titles[repeated[0]]}."
+            paragraphs[index] = " ".join([*new_sentences, reference]) + link + rest
     return "\n\n".join([heading, *paragraphs])
 
 

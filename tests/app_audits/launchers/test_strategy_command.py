@@ -11,7 +11,8 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from typer.testing import CliRunner
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, system_of
-from fl_audit.app_audits.black_box.scenarios import BY_NAME, FIXES
+from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
+from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
 from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
@@ -178,8 +179,9 @@ def test_a_claim_about_users_is_played_as_one_about_records(relation: str) -> No
     assert of_users != of_clients
 
 
-def test_every_kind_of_trial_has_a_fix() -> None:
-    assert set(FIXES) == set(BY_NAME)
+def test_every_kind_of_trial_has_words_and_a_fix() -> None:
+    assert [*scenario_texts()] == [*BY_NAME]
+    assert all(texts.words and texts.usual_fix for texts in scenario_texts().values())
 
 
 class _OnItsOwnModel(FedAvg):

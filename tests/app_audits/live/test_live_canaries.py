@@ -106,7 +106,7 @@ def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier
     )
     played(watched(private(noise_multiplier), watch), 60, client_app(tmp_path / "models"))
     numbers = measure_live(watch.directory, COINS)
-    found = numbers.finding
+    found = numbers.bounds
     assert not numbers.doubts
     assert (found.canaries, found.rounds) == (CANARIES, 60)
     assert (numbers.verdict == "violated") == (noise_multiplier < 1)

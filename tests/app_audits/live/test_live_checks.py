@@ -151,7 +151,7 @@ def test_rounds_of_a_node_that_came_back_with_other_coins_do_not_count(tmp_path:
         watch.store_scores(number, [model], [model + release], [said])
         model = model + release
     numbers = measure_live(tmp_path, COINS)
-    assert (numbers.finding.rounds, numbers.released, numbers.verdict) == (20, 30, "violated")
+    assert (numbers.bounds.rounds, numbers.released, numbers.verdict) == (20, 30, "violated")
     assert [(one.number, one.node, one.what) for one in numbers.misfits] == [(0, "77", MismatchedCanaryProperty.COINS)]
     assert "node 77" in live_headline(numbers)
 
@@ -184,7 +184,7 @@ def test_what_nobody_said_of_canaries_is_taken(tmp_path: Path) -> None:
         old = {name: stored[name] for name in ("number", "scores", "others", "size")}
         path.write_text(json.dumps(old | {"present": [{"number": one["number"]} for one in stored["present"]]}))
     numbers = measure_live(tmp_path, COINS)
-    assert (numbers.verdict, numbers.knows_canaries, numbers.finding.rounds) == ("inconclusive", False, 20)
+    assert (numbers.verdict, numbers.knows_canaries, numbers.bounds.rounds) == ("inconclusive", False, 20)
     assert (numbers.weights, numbers.knows_weights) == ((1.0,) * 4, False)
     assert read_note('{"number": 1, "weight": 1.0}') == ReportedCanaryProperties(1)
     assert read_note('{"number": 3}', "n") == ReportedCanaryProperties(3, node="n")

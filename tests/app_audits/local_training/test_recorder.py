@@ -168,7 +168,7 @@ def test_a_training_on_a_list_of_records_is_compared_without_them() -> None:
             optimizer.step()
 
     found = audit_training(train, "train", nn.Linear(records[0]["x"].numel(), 10), records, TrainingAuditOptions(1, 2))
-    assert (found.unseen, len(found.evidence.replays)) == ((), 3)
+    assert (found.unseen, len(found.trainings.replays)) == ((), 3)
 
 
 def test_arguments_of_a_training_function_are_read_off_its_signature() -> None:
