@@ -102,10 +102,10 @@ class _ReleaseRecorder:
         trials = torch.tensor(list(batch.trials)[: self._kept(batch)])
         rounds = self.rounds[batch.name]
         tensors = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
-        named = {name: value for round in rounds for name, value in round.items()}
+        values = {name: value for round in rounds for name, value in round.items()}
         return tensors | {
             name: torch.stack([round[name] if name in round else torch.full_like(value, torch.nan) for round in rounds])
-            for name, value in named.items()
+            for name, value in values.items()
         }
 
     def _kept(self, batch: TrialBatch) -> int:
@@ -229,7 +229,7 @@ def _play_wave(
             _compare_with_second_seed(opening.exact, strategy, federation)
     found_by = (evaluator, *round_queries, *(selector for selector in (stopping, opening) if selector is not None))
     for batch in wave:
-        columns = _distribution_columns(plan, batch, recorder.norms[batch.name])
+        columns = _noise_columns(plan, batch, recorder.norms[batch.name])
         for source in found_by:
             columns |= source.columns(batch)
         columns |= record_draws(federation, challenger, batch)
@@ -264,16 +264,16 @@ def _secrets_log(
     return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
 
 
-def _compare_with_second_seed(exact: ExactChecks, server: TrialBatchStrategy, federation: LoadedFederation) -> None:
+def _compare_with_second_seed(exact: ExactChecks, strategy: TrialBatchStrategy, federation: LoadedFederation) -> None:
     """Note which draws of a server of the first batch are the same with another secret seed.
 
     A server of somebody else may refuse to begin anew; then nothing is noted.
     """
     try:
-        shares, is_anew = draws_in_common(server, federation, exact.challenger, exact.initial)
+        shares, is_anew = draws_in_common(strategy, federation, exact.challenger, exact.initial)
     except Exception:  # a server of somebody else may need anything to begin
         return
-    exact.note_draws_in_common(server.batches[0], shares, is_anew)
+    exact.note_draws_in_common(strategy.batches[0], shares, is_anew)
 
 
 def _public_models(plan: RunPlan, federation: LoadedFederation, trials: Sequence[int]) -> Tensor:
@@ -332,7 +332,7 @@ def _target_outputs(plan: RunPlan, federation: LoadedFederation) -> TargetOutput
     return TargetOutputsCollector(plan.evaluated_releases, keeps_features, public.ascent > 0, attribute)
 
 
-def _distribution_columns(plan: RunPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
+def _noise_columns(plan: RunPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
     """Return each round's noise scale and adaptive clipping norms as columns.
 
     The scale is NaN if noise follows the local sensitivity, or if clients add it in the steps of their training.

@@ -91,7 +91,7 @@ class Halved(CentralGaussian):
     """Noise that calls itself central and could do anything else."""
 
 
-DISTRIBUTION = Mechanism(
+RECORD_SUMS = Mechanism(
     adjacency=Adjacency.REPLACE_RECORD,
     clipping=FixedClipping(1.0),
     participation=Everybody(),
@@ -104,9 +104,9 @@ DISTRIBUTION = Mechanism(
 @pytest.mark.parametrize("part", ["noise", "participation", "clipping", "contribution", "optimizer"])
 def test_a_foreign_part_is_refused_when_the_distribution_is_made(part: str) -> None:
     with pytest.raises(InputError, match=f"^{part} is Foreign.*: .*values of "):
-        replace(DISTRIBUTION, **{part: Foreign()})
+        replace(RECORD_SUMS, **{part: Foreign()})
 
 
 def test_a_subclass_is_foreign_too() -> None:
     with pytest.raises(InputError, match=r"^noise is Halved"):
-        replace(DISTRIBUTION, noise=Halved(1.0))
+        replace(RECORD_SUMS, noise=Halved(1.0))

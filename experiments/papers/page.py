@@ -133,7 +133,10 @@ def differences_html(result: ItemResult) -> str:
         phrases.append(_listed(f"{alike} follow from theory in all printed digits", listed))
     if compared_rows := result.comparable_rows("theory"):
         missed = result.outside_sentences("theory")
-        phrases.append(_listed(_outside(missed, compared_rows, "numbers by theory"), missed))
+        introduction = _outside(missed, compared_rows, "numbers by theory")
+        phrases.append(
+            f"<p>{introduction}. {escape(result.finding)}.</p>" if result.finding else _listed(introduction, missed)
+        )
     reasons = "".join(f"<li>{with_code(escape(remark))}</li>" for remark in result.remarks)
     return "\n".join([*phrases, f"<ul>{reasons}</ul>"])
 

@@ -147,7 +147,7 @@ def write_app_page(
 
 def write_training_page(result: AuditResult, assessment: Assessment, directory: Path) -> Path:
     """Write the files of the audit of a private training, and return the path of the page."""
-    broken = [pitfall for pitfall in assessment.found if pitfall.weight is Severity.BREAKS]
+    broken = [pitfall for pitfall in assessment.pitfalls if pitfall.weight is Severity.BREAKS]
     usual = "Run it with the data and the configuration that you will train with."
     step = broken[0].fix if broken else usual
     return write_result(result, directory, subtitle="Private training, as it ran", step=step)
@@ -200,11 +200,11 @@ def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
     phrases = [
         heading_html(f"{test.distinguisher.kind.capitalize()}: {broken}"),
         paragraph_html(finding.cause) if test.refutes_claim else "",
-        paragraph_html(capital(f"{finding.words}: {finding.sentence}")),
+        paragraph_html(capital(f"{finding.scenario.words}: {finding.sentence}")),
         html_figure(
             to_png(figure),
             f"Scores under D and D' and their trade-off, trial: {test.distinguisher.kind}",
-            f"{test.trials} fresh trials of the kind '{test.distinguisher.kind}': {finding.words}.",
+            f"{test.trials} fresh trials of the kind '{test.distinguisher.kind}': {finding.scenario.words}.",
         ),
         paragraph_html("What differs most in the transcript:") if test.lines else "",
         list_html(test.lines),

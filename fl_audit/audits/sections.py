@@ -17,7 +17,7 @@ from fl_audit.audits.common.sections_colluders import COLLUDERS
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
 from fl_audit.audits.common.sections_epsilon_star import EPSILON_STAR
 from fl_audit.audits.common.sections_guarantee import GUARANTEE
-from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
+from fl_audit.audits.common.sections_mechanism import LOCAL_SENSITIVITY
 from fl_audit.audits.common.sections_other_guarantees import OTHER_GUARANTEES
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_provenance import ORIGIN
@@ -88,7 +88,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     # the mechanism, and the origin of the run
     CLIPPING,
     CRAFTED,
-    DISTRIBUTION,
+    LOCAL_SENSITIVITY,
     ORIGIN,
     # for the data-protection officer
     OFFICER,

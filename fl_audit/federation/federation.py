@@ -49,9 +49,8 @@ class Federation:
     threads: int = 1  # threads of each party; sums differ in their last bits between thread counts
     device: Device = Device.CPU  # device of clients and evaluator; last bits of sums differ between devices
     audit: str = "identifiability"  # kind of audit, by its name in `fl_audit.audits.registry`
-    with_insider: bool = (
-        True  # whether the insider is asked about the releases. Without it a distribution may make no guarantee.
-    )
+    # Whether the insider is asked about the releases; only without it may the mechanism have no guarantee.
+    with_insider: bool = True
     threat_model: ThreatModel = CLIENT_ALONE  # position and knowledge of the adversary
     # Number of targets: units that are in each trial's training set independently with probability 1/2. It is 1 in the
     # identifiability audit, whose target is the differing unit of the pair, and at least 2 in the membership audit.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -31,9 +30,8 @@ from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.progress import Progress, at_work, no_progress, progress_bar
 from fl_audit.runs.provenance import note_session
 from fl_audit.runs.ray_engine import local_calls, run_on_ray
-from fl_audit.runs.run_directory import RunDirectory
+from fl_audit.runs.run_directory import TIMING, RunDirectory
 from fl_audit.runs.run_directory_checks import RESUME
-from fl_audit.runs.run_report import TIMING, finish
 from fl_audit.runs.run_requirements import require_runnable
 from fl_audit.server.app import FederationTimestamps, build_server_app, run_federation
 from fl_audit.server.release_findings import OnRelease
@@ -54,13 +52,6 @@ Federate = Callable[[Sequence[TrialBatch], ResultSink, FederationTimestamps, _On
 Its arguments are the batches, a function that stores a finished batch, a clock, and a function that receives the number
 of rounds that were finished since its last call.
 """
-_FOR_THE_END = (
-    "pyarrow.dataset",
-    "fl_audit.audits.page.report_files",
-    "fl_audit.runs.attacks",
-    "fl_audit.runs.run_report_contents",
-)
-"""Modules that take seconds to import and are needed after the last round: imported while the clients work."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +131,16 @@ def _carry_out(
         require_room(plan, run.path)
     with _kept_if_unwritable(), run.opened(plan, resume) as seeded_plan:
         _play(seeded_plan, run, engine, federate_of(seeded_plan), progress)
-        return finish(seeded_plan, run, with_report)
+        return _report_function()(seeded_plan, run, with_report)
+
+
+def _report_function() -> "Callable[..., ReportContents]":
+    """Return the function that writes a run's report; its first call takes seconds for the imports of figures."""
+    import pyarrow.dataset  # pandas reads tables with it  # noqa: F401, PLC0415
+
+    from fl_audit.runs.run_report import finish  # noqa: PLC0415
+
+    return finish
 
 
 @contextmanager
@@ -179,13 +179,13 @@ def _getting_ready(on_round: _OnRound) -> _OnRound:
     """
     begun = threading.Event()
 
-    def told(trials: int) -> None:
+    def prepare_and_report(trials: int) -> None:
         if not begun.is_set():
             begun.set()
-            threading.Thread(target=lambda: [import_module(name) for name in _FOR_THE_END], daemon=True).start()
+            threading.Thread(target=_report_function, daemon=True).start()
         on_round(trials)
 
-    return told
+    return prepare_and_report
 
 
 def _federate(

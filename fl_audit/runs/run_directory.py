@@ -26,11 +26,10 @@ from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private
 
 SCHEMA = 2
+TIMING = "timing.json"
+"""Name of the file in a run directory with the durations of the run and the name of its engine."""
 _TABLES = ("trials", "rounds", "releases", "clients", "residuals", "targets")
-_FILES = (
-    *("summary.json", "timing.json", "report.html", "report.pdf", MODEL),
-    *(f"{label}.parquet" for label in _TABLES),
-)
+_FILES = (*("summary.json", TIMING, "report.html", "report.pdf", MODEL), *(f"{label}.parquet" for label in _TABLES))
 _SEED = Path("challenger") / "seed.json"
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 

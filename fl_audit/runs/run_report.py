@@ -2,44 +2,37 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fl_audit.atomic_files import atomic_file, write_json
+from fl_audit.audits.page.ordinary_training import is_shown_as_training
+from fl_audit.audits.page.report_files import write_report
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
+from fl_audit.report.report_elements import ReportContents, SectionError, noted_in
 from fl_audit.run_files import read_json
+from fl_audit.runs.attacks import with_attacks
+from fl_audit.runs.epsilon_by_round import with_epsilon
 from fl_audit.runs.image_reconstruction import DRAWING_STEPS, reconstruct_images
 from fl_audit.runs.non_private_run import note_unprotected, read_unprotected
 from fl_audit.runs.progress import at_work, steps_bar
 from fl_audit.runs.provenance import read_provenance
-from fl_audit.runs.run_directory import RunDirectory, read_plan
+from fl_audit.runs.run_directory import TIMING, RunDirectory, read_plan
+from fl_audit.runs.run_report_contents import summarise
+from fl_audit.runs.stored_models import write_model
 from fl_audit.runs.trial_batch_store import write_table
 
-if TYPE_CHECKING:
-    from fl_audit.report.report_elements import ReportContents
-
-
-TIMING = "timing.json"
-"""Name of the file in a run directory with the durations of the run and the name of its engine."""
 _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "trials_per_second", "engine"))
 """Durations of a run that was ended between its last batch and its report."""
 
 
 def finish(
     plan: RunPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
-) -> "ReportContents":
+) -> ReportContents:
     """Join the results of all batches of trials, and write tables, summary and report of a run."""
     with at_work("joining the tables"):
-        from fl_audit.audits.page.ordinary_training import is_shown_as_training  # noqa: PLC0415
-        from fl_audit.audits.page.report_files import write_report  # noqa: PLC0415
-        from fl_audit.report.report_elements import SectionError, noted_in  # noqa: PLC0415
-        from fl_audit.runs.attacks import with_attacks  # noqa: PLC0415
-        from fl_audit.runs.epsilon_by_round import with_epsilon  # noqa: PLC0415
-        from fl_audit.runs.run_report_contents import summarise  # noqa: PLC0415
-        from fl_audit.runs.stored_models import write_model  # noqa: PLC0415
-
         store = run.store(plan.config)
         frames = store.tables(plan.config.audit.trials)
         errors = list[SectionError]()
@@ -88,7 +81,7 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
 
 def rebuild_report(
     directory: Path, without_privacy: Path | None = None, pdf_with_appendix: bool = False
-) -> "ReportContents":
+) -> ReportContents:
     """Write the report of a finished run again from its stored results, and return the stored summary and tables.
 
     Raises `InputError` if the directory holds no finished run, if its files were damaged, or if

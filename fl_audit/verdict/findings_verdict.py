@@ -14,7 +14,7 @@ from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.exact_answers import exact_answers
 from fl_audit.verdict.exact_questions import ExactAnswer, open_answers
 from fl_audit.verdict.judging import without_noise, without_tests
-from fl_audit.verdict.verdict import AuditKindPhrases, Verdict, VerdictDetails
+from fl_audit.verdict.verdict import AuditKindPhrases, Verdict, VerdictDetails, with_doubt
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ class VerdictFinding:
 
         If there are any, a consistent verdict becomes inconclusive.
         """
-        is_open = bool(errors) and self.verdict is Verdict.CONSISTENT
-        return replace(self, verdict=Verdict.INCONCLUSIVE if is_open else self.verdict, errors=errors)
+        return replace(self, verdict=with_doubt(self.verdict, bool(errors)), errors=errors)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries `verdict`, `signal` and `exact` of `summary.json`; `signal` is None if not measured."""

@@ -1,11 +1,9 @@
 """Define the verdict on whether the measurements of a run contradict its claim, and the results on which it rests."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict import noise_estimate as estimates
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.exact_questions import ExactAnswer, broken_answers, open_answers
@@ -136,19 +134,9 @@ def has_open_shares(details: VerdictDetails) -> bool:
     return not is_unopened and not any(test.name is name for test in details.broken)
 
 
-def without_contradiction(verdict: Verdict, readings: Iterable[Reading]) -> Verdict:
-    """Return a verdict that agrees with the readings beside it: INCONCLUSIVE in place of CONSISTENT if one is broken.
-
-    Parameters
-    ----------
-    verdict
-        The verdict of the declared tests.
-    readings
-        Comparisons of measured numbers with the claim, which are shown beside the verdict.
-    """
-    if verdict is Verdict.CONSISTENT and any(reading is Reading.BROKEN for reading in readings):
-        return Verdict.INCONCLUSIVE
-    return verdict
+def with_doubt(verdict: Verdict, is_doubted: bool) -> Verdict:
+    """Return a verdict that takes a doubt beside its tests into account: a consistent one becomes inconclusive."""
+    return Verdict.INCONCLUSIVE if is_doubted and verdict is Verdict.CONSISTENT else verdict
 
 
 def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:

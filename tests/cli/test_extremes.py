@@ -1,14 +1,18 @@
 """Every option of every command at its extremes: one line and a quick end, whatever number, path or encoding it is."""
 
+import contextlib
 import encodings
 import os
 import pkgutil
+import signal
 import socket
 import sys
 import time
+import traceback
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import click
 import numpy as np
@@ -23,7 +27,6 @@ from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError
 from fl_audit.runs.exports.trackers import to_mlflow
 from tests.builders.settings import tiny_toml
-from tests.validation.bad_inputs import limited
 
 ROOT: click.Group = typer.main.get_command(app)  # type: ignore[assignment]
 CONFIG = tiny_toml()
@@ -97,6 +100,26 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with socket.socket(socket.AF_UNIX) as one:
         one.bind("socket")
     return tmp_path
+
+
+class TooLateError(BaseException):
+    """A command took too long; no handler of exceptions takes it for one of its own."""
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TooLateError` in a `with` block that takes more seconds than given."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise TooLateError("".join(traceback.format_stack(frame)[-3:]))
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def command(name: str, option: str | None = None, value: str = "", position: int | None = None) -> list[str]:

@@ -33,9 +33,10 @@ from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, TargetsPar
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
+from tests.builders.refusals import assert_refused
 
 RELATIONS = (Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD)
-DISTRIBUTION = Mechanism(
+RECORD_SUMS = Mechanism(
     adjacency=Adjacency.ADD_REMOVE_RECORD,
     clipping=FixedClipping(3.0),
     participation=Everybody(),
@@ -44,7 +45,7 @@ DISTRIBUTION = Mechanism(
     optimizer=ServerOptimizer(ServerOptimizerKind.SGD, 0.1),
 )
 CLIENTS = replace(
-    DISTRIBUTION,
+    RECORD_SUMS,
     adjacency=Adjacency.ADD_REMOVE_CLIENT,
     contribution=LocalTraining(LocalSchedule(0.1, 5, epochs=1)),
     noise=CentralGaussian(2.0),
@@ -54,16 +55,16 @@ SEEN = ThreatModel(participation=TargetsParticipation.SEEN)
 
 
 def test_a_unit_changes_the_sum_by_its_norm_or_twice_that() -> None:
-    assert DISTRIBUTION.global_sensitivity == 3.0
-    assert replace(DISTRIBUTION, adjacency=Adjacency.REPLACE_RECORD).global_sensitivity == 6.0
+    assert RECORD_SUMS.global_sensitivity == 3.0
+    assert replace(RECORD_SUMS, adjacency=Adjacency.REPLACE_RECORD).global_sensitivity == 6.0
     assert CLIENTS.global_sensitivity == 3.0
     assert replace(CLIENTS, adjacency=Adjacency.REPLACE_CLIENT).global_sensitivity == 6.0
-    assert (DISTRIBUTION.unit, CLIENTS.unit) == (Unit.RECORD, Unit.CLIENT)
+    assert (RECORD_SUMS.unit, CLIENTS.unit) == (Unit.RECORD, Unit.CLIENT)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_local_noise_follows_the_sensitivity_down_to_the_floor(relation: Adjacency) -> None:
-    mechanism = replace(DISTRIBUTION, adjacency=relation)
+    mechanism = replace(RECORD_SUMS, adjacency=relation)
     assert SENSITIVITY_FLOOR == 1e-4
     floor = 3e-4
     scale = mechanism.server_scale(np.array([5.0, 0.02, floor, 0.9 * floor, 0.0]))
@@ -75,7 +76,7 @@ def test_local_noise_follows_the_sensitivity_down_to_the_floor(relation: Adjacen
     ("relation", "sensitivity"), [(Adjacency.ADD_REMOVE_RECORD, 3.0), (Adjacency.REPLACE_RECORD, 6.0)]
 )
 def test_global_noise_depends_on_no_data(relation: Adjacency, sensitivity: float) -> None:
-    mechanism = replace(DISTRIBUTION, adjacency=relation, noise=CentralGaussian(8.0))
+    mechanism = replace(RECORD_SUMS, adjacency=relation, noise=CentralGaussian(8.0))
     found = mechanism.server_scale(np.array([5.0, 0.02, 0.0, np.nan]))
     assert np.array_equal(found, np.full(4, 8 * sensitivity))
     assert np.array_equal(
@@ -84,7 +85,7 @@ def test_global_noise_depends_on_no_data(relation: Adjacency, sensitivity: float
 
 
 def test_sensitivity_that_is_no_number_makes_no_noise_scale_of_one() -> None:
-    assert np.isnan(DISTRIBUTION.server_scale(np.array([np.nan]))).all()
+    assert np.isnan(RECORD_SUMS.server_scale(np.array([np.nan]))).all()
 
 
 @pytest.mark.parametrize(("relation", "factor"), [(Adjacency.ADD_REMOVE_CLIENT, 1), (Adjacency.REPLACE_CLIENT, 2)])
@@ -99,9 +100,9 @@ def test_under_an_adaptive_norm_the_noise_follows_the_norm_of_the_round(relation
 
 
 def test_only_global_noise_is_a_private_release() -> None:
-    assert not DISTRIBUTION.is_private_release
-    assert replace(DISTRIBUTION, noise=CentralGaussian(8.0)).is_private_release
-    assert not replace(DISTRIBUTION, noise=NoNoise(), clipping=NoClipping()).is_private_release
+    assert not RECORD_SUMS.is_private_release
+    assert replace(RECORD_SUMS, noise=CentralGaussian(8.0)).is_private_release
+    assert not replace(RECORD_SUMS, noise=NoNoise(), clipping=NoClipping()).is_private_release
 
 
 # What an adversary faces, and what the accountant is told.
@@ -136,7 +137,7 @@ def test_some_noise_of_others_must_be_left(noise: MechanismNoise) -> None:
 
 
 def _distribution(
-    noise: MechanismNoise, participation: Participation, clipping: Clipping = DISTRIBUTION.clipping
+    noise: MechanismNoise, participation: Participation, clipping: Clipping = RECORD_SUMS.clipping
 ) -> Mechanism:
     return replace(CLIENTS, noise=noise, participation=participation, clipping=clipping)
 
@@ -210,7 +211,7 @@ def test_the_accountant_is_told_what_is_released(
 
 
 def test_without_noise_the_accountant_is_told_nothing() -> None:
-    assert replace(DISTRIBUTION, noise=NoNoise(), clipping=NoClipping()).events(30, CLIENT_ALONE) == ()
+    assert replace(RECORD_SUMS, noise=NoNoise(), clipping=NoClipping()).events(30, CLIENT_ALONE) == ()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_another_multiplier_changes_the_noise_and_nothing_else(noise: MechanismN
 
 
 def test_a_distribution_without_noise_has_no_other_multiplier() -> None:
-    mechanism = replace(DISTRIBUTION, noise=NoNoise(), clipping=NoClipping())
+    mechanism = replace(RECORD_SUMS, noise=NoNoise(), clipping=NoClipping())
     assert mechanism.with_multiplier(5.0) == mechanism
 
 
@@ -275,8 +276,7 @@ def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
     # Of everybody else one client has changed places with it.
     moved = [len(set(cohorts.eligible_units(7, n)) - set(by_chance.eligible_units(7, n))) for n in range(1, 4)]
     assert max(moved) <= 1
-    with pytest.raises(InputError, match=r"first client .* is 10: .* 0 to 9"):
-        RotatingCohorts(3, 10, 10)
+    assert_refused(r"first client .* is 10: .* 0 to 9", RotatingCohorts, 3, 10, 10)
 
 
 # Refusals.
@@ -287,13 +287,13 @@ def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
 def test_refuses_numbers_out_of_range(name: str, value: float) -> None:
     make = {"clipping norm": FixedClipping, "noise multiplier": CentralGaussian}
     with pytest.raises(InputError, match=f"{name} is {value}: .*positive finite"):
-        make.get(name, lambda denominator: replace(DISTRIBUTION, denominator=denominator))(value)
+        make.get(name, lambda denominator: replace(RECORD_SUMS, denominator=denominator))(value)
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT])
 def test_refuses_to_guarantee_clients_what_only_records_are_clipped_for(adjacency: Adjacency) -> None:
     with pytest.raises(InputError, match=f"adjacency is '{adjacency}'.*: .*add-remove-record and replace-record"):
-        replace(DISTRIBUTION, adjacency=adjacency)
+        replace(RECORD_SUMS, adjacency=adjacency)
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
@@ -310,7 +310,7 @@ LOCAL_SCALING = CentralGaussian(2.0, SensitivityKind.LOCAL)
 @pytest.mark.parametrize("contribution", [RecordGradients(), CLIENTS.contribution])
 def test_everything_else_goes_together(contribution: RecordGradients | LocalTraining) -> None:
     """Every noise with everybody, and what amplification or order is known for with samples and cohorts."""
-    mechanism = DISTRIBUTION if isinstance(contribution, RecordGradients) else CLIENTS
+    mechanism = RECORD_SUMS if isinstance(contribution, RecordGradients) else CLIENTS
     noises = [CentralGaussian(2.0), DistributedGaussian(2.0, 5), LocalGaussian(2.0, 5), TREE]
     noises += [CorrelatedGaussian(2.0, StrategyMatrixKind.BANDED, 8, 3)]
     for noise in noises:
@@ -325,12 +325,10 @@ def test_everything_else_goes_together(contribution: RecordGradients | LocalTrai
 
 @pytest.mark.parametrize("rate", [0, -0.1, 1, 1.5, math.nan])
 def test_refuses_rates_that_sample_nobody_or_everybody(rate: float) -> None:
-    with pytest.raises(InputError, match=f"sampling rate is {rate}"):
-        PoissonSampling(rate)
+    assert_refused(f"sampling rate is {rate}", PoissonSampling, rate)
 
 
 @pytest.mark.parametrize("clients", [0, 1])
 def test_refuses_noise_of_clients_without_two_of_them(clients: int) -> None:
     for noise in (DistributedGaussian, LocalGaussian):
-        with pytest.raises(InputError, match=f"clients is {clients}"):
-            noise(1.0, clients)
+        assert_refused(f"clients is {clients}", noise, 1.0, clients)

@@ -13,16 +13,7 @@ from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, ThreatModel
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 from tests.builders.refusals import Refusal, refusal_test, refusals
-from tests.mechanisms.test_mechanism import (
-    ADAPTIVE,
-    CLIENTS,
-    COHORT,
-    DISTRIBUTION,
-    LOCAL_SCALING,
-    POISSON,
-    SERVER,
-    TREE,
-)
+from tests.mechanisms.test_mechanism import ADAPTIVE, CLIENTS, COHORT, LOCAL_SCALING, POISSON, RECORD_SUMS, SERVER, TREE
 
 REFUSALS = [
     # A server that adds the noise is no adversary.
@@ -33,7 +24,7 @@ REFUSALS = [
     ),
     # Without noise there is nothing to weigh.
     Refusal(
-        lambda: require_likelihood_ratio(replace(DISTRIBUTION, noise=NoNoise(), clipping=NoClipping()), CLIENT_ALONE),
+        lambda: require_likelihood_ratio(replace(RECORD_SUMS, noise=NoNoise(), clipping=NoClipping()), CLIENT_ALONE),
         "nothing to weigh",
     ),
     # Threat models are refused where they make no sense.
@@ -42,9 +33,9 @@ REFUSALS = [
     # Refuses parts that do not go together.
     *refusals(
         lambda mechanism, parts: replace(mechanism, **parts),
-        (DISTRIBUTION, {"clipping": NoClipping()}, "multiplier is 8.0 without clipping"),
-        (DISTRIBUTION, {"noise": NoNoise()}, "norm is 3.0 without noise"),
-        (DISTRIBUTION, {"participation": POISSON}, "sensitivity is 'local' .*sampling rate 0.1: .*'global'"),
+        (RECORD_SUMS, {"clipping": NoClipping()}, "multiplier is 8.0 without clipping"),
+        (RECORD_SUMS, {"noise": NoNoise()}, "norm is 3.0 without noise"),
+        (RECORD_SUMS, {"participation": POISSON}, "sensitivity is 'local' .*sampling rate 0.1: .*'global'"),
         (CLIENTS, {"noise": LOCAL_SCALING, "participation": COHORT}, "sensitivity is 'local' .*cohort"),
         (
             CLIENTS,
@@ -60,7 +51,7 @@ REFUSALS = [
         (CLIENTS, {"noise": LocalGaussian(2.0, 5), "participation": COHORT}, "noise is 'local' .*not everybody"),
         (CLIENTS, {"noise": TREE, "participation": POISSON}, "no amplification by sampling"),
         (
-            DISTRIBUTION,
+            RECORD_SUMS,
             {"noise": CentralGaussian(2.0), "clipping": ADAPTIVE},
             "clipping is 'adaptive' .*gradients of records",
         ),
@@ -69,8 +60,8 @@ REFUSALS = [
         (CLIENTS, {"noise": LocalGaussian(2.0, 5), "clipping": ADAPTIVE}, "'adaptive' .*noise is 'local', .*nobody"),
         (CLIENTS, {"noise": DistributedGaussian(2.0, 5), "clipping": ADAPTIVE}, "'adaptive' .*'distributed', .*nobody"),
         (CLIENTS, {"noise": NoNoise(), "clipping": ADAPTIVE}, "norm is 1.0 without noise"),
-        (DISTRIBUTION, {"noise": CentralGaussian(2.0), "participation": COHORT}, "cohort is 2 .*'dp-fedsgd'"),
-        (DISTRIBUTION, {"noise": TREE, "participation": COHORT}, "cohort is 2 .*'dp-fedsgd'"),
+        (RECORD_SUMS, {"noise": CentralGaussian(2.0), "participation": COHORT}, "cohort is 2 .*'dp-fedsgd'"),
+        (RECORD_SUMS, {"noise": TREE, "participation": COHORT}, "cohort is 2 .*'dp-fedsgd'"),
     ),
     # Refuses cohorts of nobody or of all.
     *refusals(

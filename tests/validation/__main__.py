@@ -9,11 +9,7 @@ from fl_audit.errors import InputError
 from fl_audit.runs.expected_errors import guarded
 
 CAMPAIGNS = {
-    "adapters": "adapters",
-    "attack_packages": "attack_packages",
-    "bad_inputs": "bad_inputs",
     "breaches": "breaches",
-    "canary_clients": "canary_clients",
     "chaos": "chaos",
     "corpus": "corpus.campaign",
     "coverage": "coverage",
@@ -21,14 +17,11 @@ CAMPAIGNS = {
     "equality": "equality",
     "false_alarms": "faulty_mechanisms.false_alarms",
     "faulty_mechanisms": "faulty_mechanisms.campaign",
-    "flower_mechanisms": "flower_mechanisms",
     "guarantees": "guarantees",
     "honest_runs": "honest_runs",
     "honest_trainings": "honest_trainings",
-    "live_strategies": "live_strategies",
     "llr_distribution": "llr_distribution",
     "mutants": "mutants",
-    "one_run_certificates": "one_run_certificates",
     "public_trainings": "public_trainings.campaign",
     "readings": "readings",
     "star_estimators": "star_estimators",

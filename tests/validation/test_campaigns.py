@@ -35,5 +35,5 @@ def test_a_campaign_reads_its_options_from_the_command(
 
 
 def test_an_unknown_campaign_is_refused() -> None:
-    with pytest.raises(InputError, match=r"campaign is 'nothing': accepted are adapters, "):
+    with pytest.raises(InputError, match=r"campaign is 'nothing': accepted are breaches, "):
         play("nothing")

@@ -242,9 +242,9 @@ def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
             f"Where the paper states no number: an advantage is the same within {close:g}, a mean belief is slightly "
             f"above .5 up to {slightly:g}, and a sensitivity is close to C from "
             f"{CLAIMS['removed-close-to-c'].lowest:g} C on.",
-            "Where noise follows the local sensitivity the distribution of the log-odds is known: an exact advantage "
-            "is that of the distribution, with an interval of no width, and no measurement. A measured one is the "
-            "mean of what beliefs say of each trial; one by counted trials is that of Table 2.",
+            "Three advantages: the exact one follows from the distribution of the log-odds, which is known under "
+            "local sensitivity, and has no interval; the measured one is the mean over trials of what beliefs say; "
+            "that by counted trials is in Table 2.",
         ),
         [data.title for data in paper_runs.data],
     )

@@ -48,7 +48,7 @@ from fl_audit.app_audits.temporary_directories import new_temporary_directory
 from fl_audit.errors import require
 from fl_audit.generator_states import seed_generators
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict import Verdict, with_doubt
 
 _OWN_MODEL = (
     "Trials of a strategy have small models of their own: one that loads what is released into its app's model refuses "
@@ -350,8 +350,7 @@ def _with_later_rounds(
     if longer_trials is None or len(longer_trials.transcripts) < CHUNK:
         return claim_audit
     bare = late_rounds_without_noise(longer_trials.transcripts, longer_trials.present, claim_audit.claim.rounds)
-    is_open = bool(bare) and claim_audit.verdict is Verdict.CONSISTENT
-    return replace(claim_audit, bare_rounds=bare, verdict=Verdict.INCONCLUSIVE if is_open else claim_audit.verdict)
+    return replace(claim_audit, bare_rounds=bare, verdict=with_doubt(claim_audit.verdict, bool(bare)))
 
 
 def _ends_well(transcript: Transcript) -> bool:

@@ -16,7 +16,7 @@ from fl_audit.app_audits.claim_audit.leak_causes import LeakCause, cause_of, tel
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.verdict.verdict import Verdict, without_contradiction
+from fl_audit.verdict.verdict import Verdict, verdict_on
 
 Tell = Callable[[str], None]
 """A function that takes progress messages."""
@@ -248,31 +248,20 @@ def verdict_of(tests: Sequence[DistinguisherTest]) -> Verdict:
     """Return the verdict on a claim from the tests of distinguishers.
 
     It is VIOLATED if a test refutes the claim. It is CONSISTENT if no test refutes the claim, at least one test would
-    have refuted it if all guesses had been right, and the tests leave nothing open (see `without_open_tests`).
+    have refuted it if all guesses had been right, and the tests leave nothing open (see `leave_open`).
     Otherwise it is INCONCLUSIVE.
     """
-    if any(test.refutes_claim for test in tests):
-        return Verdict.VIOLATED
     can_refute = any(test.ceiling > test.distinguisher.limit.epsilon for test in tests)
-    return without_open_tests(Verdict.CONSISTENT if can_refute else Verdict.INCONCLUSIVE, tests)
+    return verdict_on(any(test.refutes_claim for test in tests), can_refute and not leave_open(tests))
 
 
-def without_open_tests(verdict: Verdict, tests: Sequence[DistinguisherTest]) -> Verdict:
-    """Return a verdict that agrees with what tests leave open.
+def leave_open(tests: Sequence[DistinguisherTest]) -> bool:
+    """Return whether tests leave something open, so that no verdict is consistent.
 
-    Tests leave open a reading of Gaussian noise that contradicts the claim, and a number that tells more than the claim
+    They leave open a reading of Gaussian noise that contradicts the claim, and a number that tells more than the claim
     allows and that only clients of the trials are known to report.
-
-    Parameters
-    ----------
-    verdict
-        The verdict before; if it is CONSISTENT and the tests leave something open, INCONCLUSIVE takes its place.
-    tests
-        The tests.
     """
-    if verdict is Verdict.CONSISTENT and numbers_of_trials(tests):
-        return Verdict.INCONCLUSIVE
-    return without_contradiction(verdict, [estimate.reading.reading for estimate in broken_estimates(tests)])
+    return bool(broken_estimates(tests)) or bool(numbers_of_trials(tests))
 
 
 def numbers_of_trials(tests: Sequence[DistinguisherTest]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from fl_audit.app_audits.local_training.output_checks import NUMBER_CHECKS, WEIG
 from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Pitfall, Severity
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.sampling_checks import SAMPLING_CHECKS
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict import Verdict, verdict_on
 
 CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
     **SAMPLING_CHECKS,
@@ -107,7 +107,7 @@ CALLED_ONCE = "the training ran once"
 
 
 def found_pitfalls(trainings: RecordedTrainings) -> tuple[FoundPitfall, ...]:
-    """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
+    """Return the pitfalls that the trainings show, in the order of `CHECKS`; () if Opacus was not used."""
     pitfalls = (
         FoundPitfall(pitfall, observation) for pitfall, check in CHECKS.items() if (observation := check(trainings))
     )
@@ -123,8 +123,8 @@ class Assessment:
 
     name: str  # name of the audited app or training function
     verdict: Verdict
-    evidence: RecordedTrainings
-    found: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
+    trainings: RecordedTrainings
+    pitfalls: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
     composed: ComposedPrivacy | None  # the privacy loss of the steps over all rounds; None without private steps
     # Privacy loss of the steps over all rounds with users as units; None if every user has one record.
     of_users: ComposedPrivacy | None
@@ -147,16 +147,9 @@ def assess(name: str, trainings: RecordedTrainings, unseen: Sequence[str] = ()) 
 
 
 def _verdict(trainings: RecordedTrainings, pitfalls: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
-    weights = {pitfall.weight for pitfall in pitfalls}
-    if Severity.BREAKS in weights:
-        return Verdict.VIOLATED
     if not trainings.is_private:
         return Verdict.NOT_AUDITED
-    if (
-        Severity.DOUBT in weights
-        or unseen
-        or not trainings.replays
-        or not any(training.noised for training in trainings.trainings)
-    ):
-        return Verdict.INCONCLUSIVE
-    return Verdict.CONSISTENT
+    weights = {pitfall.weight for pitfall in pitfalls}
+    is_noised = any(training.noised for training in trainings.trainings)
+    is_conclusive = Severity.DOUBT not in weights and not unseen and bool(trainings.replays) and is_noised
+    return verdict_on(Severity.BREAKS in weights, is_conclusive)

@@ -26,7 +26,7 @@ from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon
 from fl_audit.statistics.claim_comparisons import FAMILY_LEVEL
 from fl_audit.statistics.lower_bound_methods import ScoreDistribution
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict import Verdict, verdict_on
 
 Bound = LowerBound | OneRunBound
 FALSE_ALARMS = 0.01
@@ -95,7 +95,7 @@ class ReleaseFinding:
         """The verdict on the claim: never consistent, since losses of one model cannot confirm a claim."""
         if self.claim is None:
             return Verdict.NO_GUARANTEE
-        return Verdict.VIOLATED if self.contradicts and self.has_coins else Verdict.INCONCLUSIVE
+        return verdict_on(self.contradicts and self.has_coins, is_conclusive=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the further entries of `summary.json`; numbers that are not finite become None."""

@@ -19,7 +19,7 @@ from fl_audit.app_audits.review.scenario_groups import (
 )
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict import Verdict, with_doubt
 
 if TYPE_CHECKING:
     from fl_audit.app_audits.local_training.assessment import Assessment
@@ -133,8 +133,7 @@ def server_verdict(
     if has_edges_of_flower_alone(app_claim, claim_audit) and not is_released:
         return Verdict.INCONCLUSIVE
     is_doubted = bool(of_metrics) or training_doubt(app_claim, rounds, played) != ""
-    is_open = claim_audit.verdict is Verdict.CONSISTENT and is_doubted
-    return Verdict.INCONCLUSIVE if is_open else claim_audit.verdict
+    return with_doubt(claim_audit.verdict, is_doubted)
 
 
 def refutes(test: DistinguisherTest, claim: StatedClaim) -> bool:

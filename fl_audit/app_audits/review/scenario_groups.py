@@ -16,10 +16,10 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     ClaimAudit,
     DistinguisherTest,
     ScenarioTrialsSummary,
+    leave_open,
     verdict_of,
-    without_open_tests,
 )
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict import Verdict, with_doubt
 
 
 class ScenarioGroup(StrEnum):
@@ -94,7 +94,7 @@ def merged(claim_audit: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
     contradict this verdict.
     """
     is_violated = Verdict.VIOLATED in (claim_audit.verdict, second.verdict)
-    verdict = without_open_tests(claim_audit.verdict, second.tests)
+    verdict = with_doubt(claim_audit.verdict, leave_open(second.tests))
     floats = [test for test in (claim_audit.floating, second.floating) if test is not None]
     knowing = claim_audit if claim_audit.knowing is not None else second
     return replace(

@@ -172,7 +172,7 @@ def _draw_limits(axes: Axes, contents: ReportContents) -> None:
     axes.axhline(highest, label=f"{name} = {number_text(highest, 3)}", **LIMIT)
 
 
-DISTRIBUTION = Section(
+LOCAL_SENSITIVITY = Section(
     "local-sensitivity",
     "What was played, and how far it moved",
     GuaranteeFinding,

@@ -132,8 +132,7 @@ def _innovations_sentence(test: LlrIncrementTest, contents: ReportContents) -> s
     is_gaussian = contents.noise.distribution is NoiseDistribution.GAUSSIAN
     noise = "the noise itself" if is_gaussian else "the noise, made normal,"
     subject = (
-        "One innovation is one round's step of the log-odds, less what the distribution expects, in units of its "
-        "spread."
+        "One innovation is one round's step of the log-odds, less its expectation, in units of its spread."
         if contents.run.scores is None
         else f"A round's step of the log-odds is not normal here, so {noise} stands in for it."
     )
@@ -153,9 +152,9 @@ def _innovations_tables(test: LlrIncrementTest, _: ReportContents) -> list[Table
     columns = (
         "Trials",
         "Count",
-        "Mean (distribution: 0)",
-        "Variance (distribution: 1)",
-        "Serial correlation (distribution: 0)",
+        "Mean (expected: 0)",
+        "Variance (expected: 1)",
+        "Serial correlation (expected: 0)",
         "p-value, Kolmogorov-Smirnov",
     )
     rows = tuple(

@@ -6,11 +6,10 @@ excluded from collection (`gc.freeze`).
 """
 
 import gc
-from importlib import import_module
 
 gc.disable()
 try:
-    import_module("fl_audit.clients.app")
+    import fl_audit.clients.app  # noqa: F401
 finally:
     gc.freeze()
     gc.enable()

@@ -11,6 +11,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from fl_audit.app_audits.black_box.asked_metrics import LookupTrial, find_asked_metrics
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
+from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
@@ -64,7 +65,7 @@ def test_a_loss_that_only_clients_of_the_trials_report_leaves_the_claim_open(agg
     assert number == ("metrics: loss" if aggregate is None else "metrics: total loss")
     test = next(test for test in audit.tests if test.is_of_trials_alone)
     assert test.right == test.trials
-    shown = strategy_result("mine", audit, findings(audit, {"metrics": "words"}, {"metrics": "fix"}))
+    shown = strategy_result("mine", audit, findings(audit, scenario_texts()))
     assert shown.headline.startswith(f"Inconclusive: {number} told")
     remedy = dict(shown.lines)["Numbers of clients"]
     assert re.search(r"train_metrics_aggr_fn .*empty MetricRecord.*metrics=\(\"loss\",\)", remedy)

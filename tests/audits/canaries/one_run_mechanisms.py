@@ -1,11 +1,5 @@
 """One-run bounds on mechanisms whose privacy is known, with the rate of false certificates.
 
-    python -m tests.validation one_run_certificates [--quick]
-
-The table has how often certificates at 95 % are false in 5000 runs of each mechanism. At most 5 % may be where a
-method's assumption holds, and the exit status is 1 where a count is larger than that and chance explain; where it does
-not hold the share is shown as well.
-
 Some mechanisms tell of each coin by itself, others leak coins together. What the release tells of a single coin, on
 average over all that is random, is known as a trade-off curve: it gives epsilon at a delta, and the smallest mu of
 Gaussian DP.
@@ -17,8 +11,6 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
 from scipy.optimize import brentq
 from scipy.special import bdtrc, expit, logit, ndtr, ndtri
 from scipy.stats import binom
@@ -26,11 +18,9 @@ from scipy.stats import binom
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.canaries import guessing_bounds
 from fl_audit.audits.canaries.guessing_bounds import Guesses
-from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.statistics.shift_bound import gaussian_shift
 from tests.validation.membership_releases import gaussian_mean, randomised_response
 
-RUNS, QUICK_RUNS = 5000, 300
 COINS, DELTA, LEVEL = 1000, 1e-5, 0.05
 ALARM = 1e-3  # probability, at most, with which the study may raise a false alarm over all lines
 _SHARES = np.exp(np.linspace(np.log(LEVEL * 1.001), 0.0, 120))
@@ -125,7 +115,7 @@ class CertificateLine(NamedTuple):
     false: int  # number of runs with a false certificate
 
 
-def _false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:
+def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:
     """Return the rate of false certificates of each kind on a mechanism."""
     draw = np.random.default_rng((seed, 26))
     tests = _tests(mechanism.mu, mechanism.epsilon(DELTA))
@@ -204,19 +194,3 @@ def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
         return np.inf
     epsilon = float(logit(brentq(missing, 0.5, _SURE)))
     return float(np.max(ndtri(_leak_tpr(_RATES, share * r / guesses.coins, epsilon)) - ndtri(_RATES)))
-
-
-def main() -> None:
-    """Print the table; the exit status is 1 where more certificates are false than may be."""
-    is_quick = parser_of(__doc__, f"{QUICK_RUNS} runs of each mechanism, not {RUNS}").parse_args().quick
-    runs = QUICK_RUNS if is_quick else RUNS
-    played = enumerate(track(mechanisms(), "false certificates", console=Console(stderr=True)))
-    lines = [line for seed, mechanism in played for line in _false_certificates(mechanism, runs, seed)]
-    columns = ("mechanism", "certificate", "truth", "assumption", "runs", "false", "share")
-    table = table_of(columns, f"False certificates at {1 - LEVEL:.0%}, {COINS} coins a run", (*columns[:2], columns[3]))
-    for line in lines:
-        name, holds = (line.mechanism, line.certificate), "holds" if line.holds else "does not hold"
-        counts = (str(line.runs), str(line.false), f"{line.false / line.runs:.1%}")
-        table.add_row(*name, f"{line.truth:.3f}", holds, *counts)
-    Console(width=160).print(table)
-    exit_with(problems(lines), "nothing contradicts the claims")

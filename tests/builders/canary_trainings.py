@@ -1,15 +1,8 @@
-"""Canary clients in one training: the share of the truth that they certify, and the rate of false certificates.
+"""Trainings with canary clients, drawn without vectors, and what their canaries certify.
 
-    python -m tests.validation canary_clients [--quick]
-
-DP-FedAvg with 50 clients, 100 rounds, noise multiplier 1 and 5000 parameters, 2000 trainings: every round each canary
-client tosses a coin and sends a random direction of norm C or nothing; the other clients send updates of norm C,
-unrelated or in agreement, which count as noise along the canaries' directions. The noise is as claimed: a round has
-mu = 1. The exit status is 1 where less than 95 % of the bounds hold, beyond chance, or where 1, 4 and 10 canary clients
-certify less than .67, .81 and .88 of the truth with decoys: 20 directions a round that nobody sent.
-
-A second table sets the estimates of Andrew et al. 2023, from the final model and from all iterates, beside the truth,
-and beside what their formulas for the final model gave elsewhere.
+DP-FedAvg with 50 clients, 100 rounds, noise multiplier 1 and 5000 parameters: every round each canary client tosses a
+coin and sends a random direction of norm C or nothing; the other clients send updates of norm C, unrelated or in
+agreement, which count as noise along the canaries' directions. The noise is as claimed: a round has mu = 1.
 
 Only inner products matter, so directions are drawn by their Gram matrix, which is a Wishart matrix (Bartlett 1933): a
 training takes milliseconds, with the distribution of directions of 5000 numbers.
@@ -19,28 +12,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.canaries.epsilon_from_cosines import EpsilonFromCosines, from_all_iterates, from_final_model
 from fl_audit.audits.canaries.epsilon_from_scores import certify
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.gaussian import gdp_mu
 
-RUNS, QUICK_RUNS = 2000, 100
 CONFIDENCE = 0.95
 NEEDED = {1: 0.67, 4: 0.81, 10: 0.88}
 """Share of the true mu of a round that the given numbers of canary clients must certify on average."""
-ELSEWHERE = {1.0: (1.70, 0.54), 3.01: (3.55, 2.89), 10.0: (10.45, 6.69)}
-"""Results of the formulas of Andrew et al. in another program: the mean estimate and its lower bound, 5 repetitions."""
 _DELTA, _ALARM = 1e-5, 1e-3
 
 
@@ -123,52 +107,3 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
         held = int((mu <= 1).sum())
         lines.append(CanaryLine(training, name, float(mu.mean()), runs, held, float(epsilon.mean()), needed))
     return lines
-
-
-def _cosines(epsilon: float, draw: np.random.Generator) -> tuple[EpsilonFromCosines, EpsilonFromCosines]:
-    """Return the findings by cosines of canaries on a Gaussian training at an epsilon, at its end and over 10 rounds.
-
-    Each round sends all 500 directions of 20,000 numbers, and as many are not sent.
-    """
-    rounds, dimension = 10, 20_000
-    sent, unsent = draw.normal(size=(2, 500, dimension))
-    for directions in (sent, unsent):
-        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    noise = draw.normal(size=(rounds, dimension)) * np.sqrt(rounds) / gdp_mu(epsilon, _DELTA)
-    releases = sent.sum(axis=0) + noise
-    final = releases.sum(axis=0)
-    releases /= np.linalg.norm(releases, axis=1, keepdims=True)
-    last = from_final_model(sent @ final / np.linalg.norm(final), dimension, _DELTA, CONFIDENCE)
-    return last, from_all_iterates(releases @ sent.T, releases @ unsent.T, dimension, _DELTA, CONFIDENCE)
-
-
-def _cosines_table(repetitions: int) -> Table:
-    columns = ("true epsilon", "estimate", "lower bound", "estimate elsewhere", "lower bound elsewhere",
-               "all iterates: estimate", "lower bound")  # fmt: skip
-    title = f"Cosines of 500 canaries with the final model and all iterates, delta {_DELTA:g}, {repetitions} trainings"
-    table = table_of(columns, title)
-    for truth, elsewhere in ELSEWHERE.items():
-        found = [_cosines(truth, np.random.default_rng((int(truth), one))) for one in range(repetitions)]
-        numbers = np.array([[(one.epsilon, one.epsilon_lower) for one in both] for both in found]).reshape(-1, 4)
-        means = [f"{mean:.2f} +- {sd:.2f}" for mean, sd in zip(numbers.mean(0), numbers.std(0, ddof=1), strict=True)]
-        table.add_row(f"{truth:g}", *means[:2], *(f"{one:.2f}" for one in elsewhere), *means[2:])
-    return table
-
-
-def main() -> None:
-    """Print both tables; the exit status is 1 where something contradicts the claims."""
-    is_quick = parser_of(__doc__, f"{QUICK_RUNS} trainings of each setting, not {RUNS}").parse_args().quick
-    runs = QUICK_RUNS if is_quick else RUNS
-    settings = [Training(canaries, agreement) for agreement in (0.0, 0.1) for canaries in NEEDED]
-    played, console = track(settings, "trainings", console=Console(stderr=True)), Console(width=140)
-    lines = [line for one in played for line in study(one, runs)]
-    columns = ("canaries", "agreement", "method", "share of mu", "needed", "bounds hold", "runs", "epsilon, training")
-    title = f"Canary clients in one training, bounds at {CONFIDENCE:.0%}; a round has mu = 1"
-    table = table_of(columns, title, ("method",))
-    for line in lines:
-        needed = "" if line.needed is None else f"{line.needed:.2f}"
-        numbers = (f"{line.share:.3f}", needed, f"{line.held / line.runs:.1%}", str(line.runs), f"{line.epsilon:.1f}")
-        table.add_row(str(line.training.canaries), f"{line.training.agreement:g}", line.method, *numbers)
-    console.print(table)
-    console.print(_cosines_table(5))
-    exit_with([problem for line in lines for problem in line.problems()], "nothing contradicts the claims")
