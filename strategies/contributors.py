@@ -126,15 +126,17 @@ def _without_canaries(
         case Unit.RECORD | Unit.USER:
             taking_part, clients = np.zeros((batch.count, roles.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roles.shards):
-                drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
-                taking_part[:, shard] = drawn
-                clients.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
+                samples = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
+                taking_part[:, shard] = samples
+                clients.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(samples)}))
             return CalledClients(tuple(clients), torch.from_numpy(taking_part))
         case Unit.CLIENT:
-            drawn = challenger.client_participation(batch.trials, server_round, federation.clients, participation.rate)
-            there = [client for client in range(federation.clients) if drawn[:, client].any()]
-            called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
-            return CalledClients(called, torch.from_numpy(drawn))
+            samples = challenger.client_participation(
+                batch.trials, server_round, federation.clients, participation.rate
+            )
+            sampled_clients = [client for client in range(federation.clients) if samples[:, client].any()]
+            called = tuple(ContributingClient(client, np.flatnonzero(samples[:, client])) for client in sampled_clients)
+            return CalledClients(called, torch.from_numpy(samples))
         case _:
             assert_never(federation.mechanism.unit)
 
@@ -177,10 +179,11 @@ class RoundMessages:
 
         `models` are those of all trials of the batch, and `state` is what the batch has come to.
         """
-        whole = ArrayRecord({models_key(0): models} | _norms(state, slice(None)))
-        common = self._content(batch, server_round, whole, {})  # for all clients without settings of their own
+        arrays_of_all_trials = ArrayRecord({models_key(0): models} | _norms(state, slice(None)))
+        # For all clients without settings of their own.
+        common = self._content(batch, server_round, arrays_of_all_trials, {})
         for client in call.clients:
-            trials, arrays, settings = list(batch.trials), whole, dict(client.settings)
+            trials, arrays, settings = list(batch.trials), arrays_of_all_trials, dict(client.settings)
             if client.rows is not None and len(client.rows) < batch.count:
                 trials = [trials[row] for row in client.rows]
                 trial_models = state.models[-1].numpy()[client.rows]
@@ -188,7 +191,7 @@ class RoundMessages:
             if self.public.clients_draw:
                 settings |= {Key.NOISE_SEED: self.challenger.noise_seed(client.client), Key.TRIALS: trials}
             settings |= self._membership(client.client, trials)
-            is_common = arrays is whole and not settings
+            is_common = arrays is arrays_of_all_trials and not settings
             content = common if is_common else self._content(batch, server_round, arrays, settings)
             yield self._sent(client.client, TRAIN, batch, server_round, content)
 

@@ -44,7 +44,7 @@ def render_page(
         heading_html("Contents"),
         contents,
         heading_html("What was played"),
-        paper_results.played,
+        paper_results.procedures_html,
         *items,
         heading_html("Paper"),
         paragraph_html(paper.reference),

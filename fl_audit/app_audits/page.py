@@ -145,7 +145,7 @@ def write_app_page(
 
 def write_training_page(result: AuditResult, assessment: Assessment, directory: Path) -> Path:
     """Write the files of the audit of a private training, and return the path of the page."""
-    broken = [pitfall for pitfall in assessment.found if pitfall.weight is Severity.BREAKS]
+    broken = [pitfall for pitfall in assessment.pitfalls if pitfall.weight is Severity.BREAKS]
     usual = "Run it with the data and the configuration that you will train with."
     step = broken[0].fix if broken else usual
     return write_result(result, directory, subtitle="Private training, as it ran", step=step)

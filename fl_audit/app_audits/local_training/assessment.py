@@ -124,7 +124,7 @@ class Assessment:
     name: str  # name of the audited app or training function
     verdict: Verdict
     evidence: RecordedTrainings
-    found: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
+    pitfalls: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
     composed: ComposedPrivacy | None  # the privacy loss of the steps over all rounds; None without private steps
     # Privacy loss of the steps over all rounds with users as units; None if every user has one record.
     of_users: ComposedPrivacy | None

@@ -25,9 +25,9 @@ ALWAYS_UNSEEN = (
 
 def headline(assessment: Assessment) -> str:
     """Return the main result of an assessment as text of one or two sentences."""
-    names = [str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is Severity.BREAKS]
-    beside = [str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is Severity.BESIDE]
-    doubts = [str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is Severity.DOUBT]
+    names = [str(pitfall.pitfall) for pitfall in assessment.pitfalls if pitfall.weight is Severity.BREAKS]
+    beside = [str(pitfall.pitfall) for pitfall in assessment.pitfalls if pitfall.weight is Severity.BESIDE]
+    doubts = [str(pitfall.pitfall) for pitfall in assessment.pitfalls if pitfall.weight is Severity.DOUBT]
     suffix = f" Beside the model: {', '.join(beside)}." if beside else ""
     match assessment.verdict:
         case Verdict.VIOLATED:
@@ -54,10 +54,10 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
         lines += [("Composed", _composed_words(assessment))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
-    for pitfall in assessment.found:
+    for pitfall in assessment.pitfalls:
         about = f"{str(pitfall.weight).partition(',')[0].capitalize()}: {pitfall.pitfall}"
-        lines.append((about, f"{_sentence(pitfall.seen)} Fix: {pitfall.fix}"))
-    pitfalls = {pitfall.pitfall for pitfall in assessment.found}
+        lines.append((about, f"{_sentence(pitfall.observation)} Fix: {pitfall.fix}"))
+    pitfalls = {pitfall.pitfall for pitfall in assessment.pitfalls}
     if evidence.is_private:
         missing = unasked(evidence)
         asked_count = len(CHECKS) - len(missing)
@@ -225,10 +225,10 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
             {
                 "name": str(pitfall.pitfall),
                 "weight": pitfall.weight.name.lower(),
-                "seen": pitfall.seen,
+                "seen": pitfall.observation,
                 "fix": pitfall.fix,
             }
-            for pitfall in assessment.found
+            for pitfall in assessment.pitfalls
         ],
         "claimed": {"epsilon": evidence.claimed, "delta": evidence.used_delta},
         "composed": _composed_json(assessment.composed),

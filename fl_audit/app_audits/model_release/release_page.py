@@ -133,7 +133,7 @@ def _lines(finding: ReleaseFinding) -> list[tuple[str, str]]:
     prefix = "at least " if star.is_lower_bound else ""
     lines = [
         ("Model", f"{model.file}, {sizes}, SHA-256 {model.sha256}"),
-        ("Losses", f"of {plural(finding.members, 'member')} and of {plural(finding.others, 'other record')}"),
+        ("Losses", f"of {plural(finding.members, 'member')} and of {plural(finding.nonmembers, 'other record')}"),
         ("Claimed", _claim_text(finding)),
         ("Lower bound", _bound_text(finding.bounds[0])),
         ("Its assumption", _assumption(finding)),

@@ -83,7 +83,7 @@ def _looked(directory: Path, name: str, data: str | None = None, seconds: float 
 
 def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
     found = _looked(tmp_path, "clients_honest")
-    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+    assert (found.pitfalls, found.verdict) == ((), Verdict.CONSISTENT)
     assert len(found.evidence.by_client) == 2
     left = {path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"}
     assert left == {"pyproject.toml", "__init__.py", "server_app.py", "client_app.py"}
@@ -101,7 +101,7 @@ def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
 )
 def test_pitfalls_of_clients_are_named(tmp_path: Path, parts: dict[str, str], pitfall: Pitfall) -> None:
     found = _looked(tmp_path, f"clients_{pitfall.name.lower()}", **parts)
-    assert pitfall in {one.pitfall for one in found.found}
+    assert pitfall in {one.pitfall for one in found.pitfalls}
 
 
 OF_TEXTS = """
@@ -143,7 +143,7 @@ def test_clients_that_learn_from_texts_are_looked_into(tmp_path: Path, asked: st
     app = read_app(write_app(tmp_path / name, name, server, client))
     found = inspect_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, None, 120.0)
     assert (found.verdict is Verdict.CONSISTENT) is is_honest
-    assert (Pitfall.NO_POISSON in {one.pitfall for one in found.found}) is not is_honest
+    assert (Pitfall.NO_POISSON in {one.pitfall for one in found.pitfalls}) is not is_honest
 
 
 def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
