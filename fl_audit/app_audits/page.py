@@ -80,7 +80,9 @@ def write_result(
     is_listed
         Whether the findings of the first screen are listed; False where `details` shows them.
     """
-    body = f"{_listed(result.lines)}\n{details}" if is_listed else details
+    # The warning has a box of its own on the page.
+    lines = [(about, text) for about, text in result.lines if text != f"{result.warning}."]
+    body = f"{_listed(lines)}\n{details}" if is_listed else details
     page = html_page(
         title=f"{result.name}: {result.verdict}",
         heading=result.name,
@@ -104,7 +106,7 @@ def write_strategy_page(
     return write_result(
         result,
         directory,
-        subtitle=f"Claim: {audit.claim.words} · {audit.pilots} trials looked for distinguishers",
+        subtitle=f"Claim: {audit.claim.words} · {audit.pilots:,} trials looked for distinguishers",
         step=_next(audit, findings),
         opening=_opening(audit, findings),
         banner=capital(claim_words(audit)),
