@@ -85,7 +85,7 @@ def call_of(
 
 
 def available_rows(
-    public: Federation, roles: ClientRoles, call: CalledClients, membership: TargetMembership
+    federation: Federation, roles: ClientRoles, call: CalledClients, membership: TargetMembership
 ) -> dict[int, Integers | None]:
     """Return the clients from which an aggregation may choose, each with its trials; None for all trials.
 
@@ -93,23 +93,23 @@ def available_rows(
     """
     available = {client.client: client.rows for client in call.clients}
     for client, targets in roles.targets.items():
-        if client in available and public.pair.replacement is None:
+        if client in available and federation.pair.replacement is None:
             rows = np.flatnonzero(membership.of_targets(targets).is_in.any(axis=1))
             before = available[client]
             available[client] = rows if before is None else np.intersect1d(before, rows)
     return available
 
 
-def participation_shown(public: Federation, taking_part: Tensor | None) -> Tensor | None:
+def participation_shown(federation: Federation, taking_part: Tensor | None) -> Tensor | None:
     """Return which units take part, as far as the adversary may know, bool (trials, units); None if all take part.
 
     If the participation of the target is secret, the column of the target is False.
     """
-    is_shown = public.threat_model.sees_participation or audit_of(public).shows_part_of_target(public)
+    is_shown = federation.threat_model.sees_participation or audit_of(federation).shows_part_of_target(federation)
     if taking_part is None or is_shown:
         return taking_part
     tensor = taking_part.clone()
-    tensor[:, public.pair.index] = False
+    tensor[:, federation.pair.index] = False
     return tensor
 
 
@@ -126,17 +126,19 @@ def _without_canaries(
         case Unit.RECORD | Unit.USER:
             taking_part, clients = np.zeros((batch.count, roles.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roles.shards):
-                samples = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
-                taking_part[:, shard] = samples
-                clients.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(samples)}))
+                participates = challenger.participation(
+                    batch.trials, server_round, client, len(shard), participation.rate
+                )
+                taking_part[:, shard] = participates
+                clients.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(participates)}))
             return CalledClients(tuple(clients), torch.from_numpy(taking_part))
         case Unit.CLIENT:
-            samples = challenger.client_participation(
+            participates = challenger.client_participation(
                 batch.trials, server_round, federation.clients, participation.rate
             )
-            sampled_clients = [client for client in range(federation.clients) if samples[:, client].any()]
-            called = tuple(ContributingClient(client, np.flatnonzero(samples[:, client])) for client in sampled_clients)
-            return CalledClients(called, torch.from_numpy(samples))
+            there = [client for client in range(federation.clients) if participates[:, client].any()]
+            called = tuple(ContributingClient(client, np.flatnonzero(participates[:, client])) for client in there)
+            return CalledClients(called, torch.from_numpy(participates))
         case _:
             assert_never(federation.mechanism.unit)
 
@@ -162,7 +164,7 @@ def _samples_of_steps(
 class RoundMessages:
     """Writer of the messages of a federation to its clients, which notes the round of each."""
 
-    public: Federation  # public facts of the federation, which every message holds
+    federation: Federation  # public facts of the federation, which every message holds
     roster: ClientRoles  # nodes and targets of the clients
     challenger: SeededChallenger  # source of membership and of the seeds of clients' noise
     time_limit: float  # seconds that a client may take for one message
@@ -170,7 +172,7 @@ class RoundMessages:
     written: dict[ReplyIdentity, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._federation_json = self.public.to_json()
+        self._federation_json = self.federation.to_json()
 
     def to_train(
         self, batch: TrialBatch, server_round: int, models: Array, state: BatchTrainingState, call: CalledClients
@@ -179,19 +181,18 @@ class RoundMessages:
 
         `models` are those of all trials of the batch, and `state` is what the batch has come to.
         """
-        arrays_of_all_trials = ArrayRecord({models_key(0): models} | _norms(state, slice(None)))
-        # For all clients without settings of their own.
-        common = self._content(batch, server_round, arrays_of_all_trials, {})
+        whole = ArrayRecord({models_key(0): models} | _norms(state, slice(None)))
+        common = self._content(batch, server_round, whole, {})  # for all clients without settings of their own
         for client in call.clients:
-            trials, arrays, settings = list(batch.trials), arrays_of_all_trials, dict(client.settings)
+            trials, arrays, settings = list(batch.trials), whole, dict(client.settings)
             if client.rows is not None and len(client.rows) < batch.count:
                 trials = [trials[row] for row in client.rows]
                 trial_models = state.models[-1].numpy()[client.rows]
                 arrays = ArrayRecord({models_key(0): Array(*pack(trial_models))} | _norms(state, client.rows))
-            if self.public.clients_draw:
+            if self.federation.clients_draw:
                 settings |= {Key.NOISE_SEED: self.challenger.noise_seed(client.client), Key.TRIALS: trials}
             settings |= self._membership(client.client, trials)
-            is_common = arrays is arrays_of_all_trials and not settings
+            is_common = arrays is whole and not settings
             content = common if is_common else self._content(batch, server_round, arrays, settings)
             yield self._sent(client.client, TRAIN, batch, server_round, content)
 

@@ -69,7 +69,7 @@ class ExactChecks:
     federation: LoadedFederation  # the federation with all its data
     challenger: SeededChallenger  # challenger, which knows the secrets of every trial
     initial: Callable[[Sequence[int]], Tensor]  # from numbers of trials to their public initial models
-    replay: ReplayedClient | None = None  # app of the clients; None if it cannot be called again
+    replayed_client: ReplayedClient | None = None  # app of the clients; None if it cannot be called again
     _rows: dict[str, list[ExactRow]] = field(init=False, default_factory=dict)  # measured values, by name of a batch
     _chosen: dict[str, frozenset[tuple[int, int]]] = field(init=False, default_factory=dict)
     _has_released: bool = field(init=False, default=False)  # whether the server's step was run with D and D'
@@ -223,12 +223,16 @@ class ExactChecks:
         """
         noise = self.federation.public.mechanism.noise
         is_replayed = is_apart or not any(client == replayed_client for _, _, replayed_client in self._origins)
-        if self.replay is None or not is_replayed or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING):
+        if (
+            self.replayed_client is None
+            or not is_replayed
+            or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING)
+        ):
             return False
         key = (batch.name, sums.number, client)
         if key not in self._origins:
             array = sums.sent[client].values
-            origin = origin_of_contribution(self.replay, request(client), client, sums.number, array)
+            origin = origin_of_contribution(self.replayed_client, request(client), client, sums.number, array)
             self._origins[key] = origin
             if origin not in _UNCHANGED:
                 self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, sums.number, client, float(len(array)))

@@ -230,11 +230,11 @@ def modules_of_attacks() -> str:
     """Return the modules of the registered membership attacks, which mkdocstrings fills in."""
     from fl_audit.audits.membership.attacks.registry import ATTACKS
 
-    return _modules_of(map(type, ATTACKS.values()))
+    return _modules_of(attack.scores for attack in ATTACKS.values())
 
 
-def _modules_of(kinds: Iterable[type]) -> str:
-    """Return a line for each module in which kinds are defined."""
+def _modules_of(kinds: Iterable[Callable[..., object]]) -> str:
+    """Return a line for each module in which kinds, or the functions of kinds, are defined."""
     return "\n".join(f"::: {module}" for module in dict.fromkeys(kind.__module__ for kind in kinds))
 
 

@@ -83,10 +83,8 @@ def rows_of(file: Path) -> str:
     are shown. If no row has such a number, the first rows are shown.
     """
     frame = pd.read_csv(file)
-    compared_rows = frame[frame["published"].notna() | frame["theory"].notna()]
-    rows_shown = (
-        frame if file.stem == CLAIMS_ITEM else (frame if compared_rows.empty else compared_rows).head(_ROWS_AT_ONCE)
-    )
+    beside = frame[frame["published"].notna() | frame["theory"].notna()]
+    rows_shown = frame if file.stem == CLAIMS_ITEM else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
     table = rows_html(rows_shown, len(frame), file.name, look="")
     return _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>")
 
@@ -143,7 +141,7 @@ def _without_known_sentences(section: str, first_titles: dict[str, str]) -> str:
     title = _short_title(section.partition("\n")[0].removeprefix("## "))
     earlier_titles = dict(first_titles)
     heading, *paragraphs = section.split("\n\n")
-    for place, paragraph in enumerate(paragraphs):
+    for index, paragraph in enumerate(paragraphs):
         if paragraph.startswith(("!", "*", "<")):
             continue
         text, link, rest = paragraph.partition(_ROWS_LINK)
@@ -154,7 +152,7 @@ def _without_known_sentences(section: str, first_titles: dict[str, str]) -> str:
         if repeated:
             new_sentences = [sentence for sentence in sentences if sentence not in earlier_titles]
             reference = f"{'Otherwise as' if new_sentences else 'As'} in {earlier_titles[repeated[0]]}."
-            paragraphs[place] = " ".join([*new_sentences, reference]) + link + rest
+            paragraphs[index] = " ".join([*new_sentences, reference]) + link + rest
     return "\n\n".join([heading, *paragraphs])
 
 
@@ -174,10 +172,8 @@ def with_shared_notes(sections: Sequence[str]) -> list[str]:
         _EMPTY.sub("", _NOTES.sub(lambda match: _list(_ITEM.findall(match[1]), shared), section))
         for section in sections
     ]
-    note_items = "\n".join(
-        f"<li>{_emphasized(note)} ({_name_list(concerned)})</li>" for note, concerned in shared.items()
-    )
-    return [*without_shared_notes, f"## {TITLE}\n\n<ul>\n{note_items}\n</ul>"]
+    written = "\n".join(f"<li>{_emphasized(note)} ({_name_list(concerned)})</li>" for note, concerned in shared.items())
+    return [*without_shared_notes, f"## {TITLE}\n\n<ul>\n{written}\n</ul>"]
 
 
 def _name_list(titles: Iterable[str]) -> str:

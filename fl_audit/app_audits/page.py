@@ -210,11 +210,11 @@ def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
     phrases = [
         heading_html(f"{test.distinguisher.kind.capitalize()}: {broken}"),
         paragraph_html(finding.cause) if test.is_broken else "",
-        paragraph_html(capital(f"{finding.words}: {finding.sentence}")),
+        paragraph_html(capital(f"{finding.scenario.words}: {finding.sentence}")),
         html_figure(
             to_png(figure),
             f"Scores under D and D' and their trade-off, trial: {test.distinguisher.kind}",
-            f"{test.trials:,} fresh trials of the kind '{test.distinguisher.kind}': {finding.words}.",
+            f"{test.trials:,} fresh trials of the kind '{test.distinguisher.kind}': {finding.scenario.words}.",
         ),
         paragraph_html("What differs most in the transcript:") if test.lines else "",
         list_html(test.lines),

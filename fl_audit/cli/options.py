@@ -12,7 +12,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.exit_statuses import VIOLATED
+from fl_audit.runs.expected_errors import VIOLATED
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.value_checks import choice
 

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
-from fl_audit.app_audits.black_box.scenarios import FIXES, WORDS
+from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
@@ -164,7 +164,7 @@ def _made_up_results(_: Path) -> Any:
 
     claim, budget = StatedClaim("add-remove-client", noise_multiplier=1.0), TrialBudget(200, (600,), (1.0,), 1, 1, 1)
     result = audit_claim(claim, ["removed"], play, frozenset(), lambda _: "it refused", budget)
-    return result_json(result, findings(result, WORDS, FIXES))
+    return result_json(result, findings(result, scenario_texts()))
 
 
 def _private_strategy() -> Strategy:
@@ -178,7 +178,7 @@ def _strategy(directory: Path) -> Any:
     result = audit_system(
         AuditedSystem(_private_strategy, clients=4), claim, budget=QUICK, include=["removed", "opposite", "huge"]
     )
-    return result_json(result, findings(result, WORDS, FIXES))
+    return result_json(result, findings(result, scenario_texts()))
 
 
 def _review(directory: Path) -> Any:

@@ -5,7 +5,7 @@ A finding adds the texts of its scenario to the test of a distinguisher.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
@@ -33,15 +33,21 @@ _UNSEEN_OF_APP = ("what clients do with their records before they reply, unless 
 _CARRIED = "what the strategy carries from round to round, such as a factor: --rounds 2 or more has trials play it"
 
 
+class ScenarioTexts(NamedTuple):
+    """The texts on a scenario of trials."""
+
+    words: str  # what the target sends with it and without it
+    usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
+    proviso: str = ""  # a sentence on when the update of this scenario can occur; empty if every client can send it
+
+
 @dataclass(frozen=True)
 class DistinguisherFinding:
     """The result of testing one distinguisher on fresh trials of its scenario, with texts for the report."""
 
     test: DistinguisherTest  # the test on fresh trials, with its numbers
-    words: str  # description of the scenario
-    usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
+    scenario: ScenarioTexts  # the texts on the scenario
     claimed_success: float  # the largest probability of a right guess that the claim allows, from 0.5 to 1
-    proviso: str = ""  # a sentence on when the update of this scenario can occur; empty if every client can send it
 
     @property
     def sentence(self) -> str:
@@ -83,13 +89,15 @@ class DistinguisherFinding:
         noise = self.test.noise
         phrases = [leak.words] if leak is not None else []
         if noise is not None and self._is_short:
-            what_changes = "an update far beyond the clipping norm changes" if self.proviso else "one unit can change"
+            what_changes = (
+                "an update far beyond the clipping norm changes" if self.scenario.proviso else "one unit can change"
+            )
             short = f"There is {noise.ratio:.1f} times too little noise for what {what_changes}"
             phrases.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
         if not phrases:
             phrases.append(f"What told is {self.test.distinguisher.group}.")
         if self._is_short or leak is None:
-            phrases.append(self.proviso)
+            phrases.append(self.scenario.proviso)
         return " ".join(filter(None, phrases))
 
     @property
@@ -101,8 +109,8 @@ class DistinguisherFinding:
         """
         leak = self.test.cause
         if leak is None:
-            return self.usual_fix
-        return f"{leak.fix} {self.usual_fix}" if self._is_short else leak.fix
+            return self.scenario.usual_fix
+        return f"{leak.fix} {self.scenario.usual_fix}" if self._is_short else leak.fix
 
     @property
     def _is_short(self) -> bool:
@@ -116,35 +124,20 @@ class DistinguisherFinding:
         return noise is not None and noise.ratio > 1 and noise.mu_low > noise.claimed_mu
 
 
-def findings(
-    claim_audit: ClaimAudit,
-    words: Mapping[str, str],
-    fixes: Mapping[str, str],
-    provisos: Mapping[str, str] | None = None,
-) -> tuple[DistinguisherFinding, ...]:
+def findings(claim_audit: ClaimAudit, texts: Mapping[str, ScenarioTexts]) -> tuple[DistinguisherFinding, ...]:
     """Return one finding for each tested distinguisher.
 
     Findings that refute the claim come first, ordered by scenario from plain to special. The others follow in the order
     of the result.
 
-    `provisos`: None if every client can send every update.
+    `texts`: The texts on each scenario, keyed by its name, from plain scenarios to special ones.
     """
-    claim = claim_audit.claim
-    order = list(words)
+    order = list(texts)
     ranked = sorted(
         claim_audit.tests, key=lambda test: (not test.is_broken, order.index(test.distinguisher.kind) * test.is_broken)
     )
-    arguments = provisos or {}
-    return tuple(
-        DistinguisherFinding(
-            test,
-            words[test.distinguisher.kind],
-            fixes[test.distinguisher.kind],
-            claim.success,
-            arguments.get(test.distinguisher.kind, ""),
-        )
-        for test in ranked
-    )
+    success = claim_audit.claim.success
+    return tuple(DistinguisherFinding(test, texts[test.distinguisher.kind], success) for test in ranked)
 
 
 def result_json(claim_audit: ClaimAudit, findings: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
@@ -194,7 +187,7 @@ def _finding_json(finding: DistinguisherFinding) -> dict[str, Any]:
         gaussian = numbers | {"p_value_normal": reading.p_value}
     return {
         "trial": test.distinguisher.kind,
-        "words": finding.words,
+        "words": finding.scenario.words,
         "told_by": test.distinguisher.group,
         "cause": finding.cause if test.is_broken else None,
         "broken": test.is_broken,
@@ -281,7 +274,7 @@ def _finding_lines(finding: DistinguisherFinding) -> list[tuple[str, str]]:
     """Return the lines of a test of a distinguisher: what was guessed and, of a broken claim, its cause and fix."""
     test = finding.test
     lines = [("Cause", finding.cause)] if test.is_broken else []
-    lines.append((f"{test.distinguisher.kind} ({finding.words})", finding.sentence))
+    lines.append((f"{test.distinguisher.kind} ({finding.scenario.words})", finding.sentence))
     if finding.test.noise is not None:
         lines.append(("Noise, if it is Gaussian", finding.test.noise.words))
     if test.is_broken:

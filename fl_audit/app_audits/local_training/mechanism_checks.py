@@ -225,10 +225,11 @@ def _follows(trainings: RecordedTrainings) -> str:
     return ""
 
 
-def _measured_noise(evidence: RecordedTrainings) -> NoiseMeasurements | None:
+def _measured_noise(trainings: RecordedTrainings) -> NoiseMeasurements | None:
     """Return the noise of all trainings with as many steps as the shortest has; None if it cannot be compared."""
-    trainings = {id(training): training for training in (*evidence.private_trainings, *evidence.repeated)}.values()
-    steps = [[step for step in training.noised if _is_usable(step)] for training in trainings]
+    all_trainings = (*trainings.private_trainings, *trainings.repeated)
+    unique_trainings = {id(training): training for training in all_trainings}.values()
+    steps = [[step for step in training.noised if _is_usable(step)] for training in unique_trainings]
     rounds = min(map(len, steps), default=0)
     noises = [
         [step.noise for step in steps_of_training[:rounds] if step.noise is not None] for steps_of_training in steps

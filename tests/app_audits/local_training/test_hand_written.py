@@ -60,12 +60,12 @@ def test_an_honest_form_is_consistent(name: str) -> None:
     found = _audited(HONEST[name])
     assert (found.pitfalls, found.unseen, found.verdict) == ((), (), Verdict.CONSISTENT)
     # Twenty redraws of 18 numbers in five steps know the noise to 1.7 %; a record moves a step by the clipping norm.
-    assert found.evidence.measured is not None
-    least = found.evidence.composed_of(is_least=True)
+    assert found.trainings.measured is not None
+    least = found.trainings.composed_of(is_least=True)
     assert least is not None
     assert least.epsilon < EPSILON
     assert f"as little as {least.epsilon:.4g}" in dict(report_lines(found))["Composed"]
-    for step in found.evidence.measured.steps:
+    for step in found.trainings.measured.steps:
         assert step.multiplier == pytest.approx(1.0, rel=0.1)
         assert step.multiplier < step.largest_multiplier < 1.3
 

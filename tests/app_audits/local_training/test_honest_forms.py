@@ -286,7 +286,7 @@ def test_samples_that_no_loader_draws_are_unseen_and_not_taken_for_repeated_ones
 def test_steps_that_another_library_counts_are_unseen() -> None:
     found = _audited(_with_own_samples(lambda _: lambda _: None))
     assert (found.pitfalls, found.verdict) == ((), Verdict.INCONCLUSIVE)
-    assert len(found.evidence.unseen) == 2
+    assert len(found.trainings.unseen) == 2
 
 
 def test_records_that_are_split_off_before_the_engine_are_left_out_behind_the_split() -> None:
@@ -296,8 +296,8 @@ def test_records_that_are_split_off_before_the_engine_are_left_out_behind_the_sp
 
     found = _audited(train)
     assert (found.pitfalls, found.verdict) == ((), Verdict.INCONCLUSIVE)
-    assert all(one.is_kept and not one.is_coupled for one in found.evidence.replays)
-    assert len(found.evidence.replays) == 3
+    assert all(one.is_kept and not one.is_coupled for one in found.trainings.replays)
+    assert len(found.trainings.replays) == 3
 
 
 @pytest.mark.long

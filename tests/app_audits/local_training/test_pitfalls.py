@@ -119,11 +119,11 @@ def test_batches_trained_in_parts_are_compared_although_fewer_records_make_other
     train = partial(HONEST["physical batches"], example)
     came = audit_training(train, "train", example.model(), example.dataset(7), TrainingAuditOptions(1, 2))
     assert (came.verdict, came.pitfalls, came.unseen) == (Verdict.CONSISTENT, (), ())
-    assert all(one.is_replaced and one.claimed == 2 for one in came.evidence.replays)
+    assert all(one.is_replaced and one.claimed == 2 for one in came.trainings.replays)
     # A size that shows is named all the same.
     torch.manual_seed(11)
     came = audit_training(train, "train", example.model(), example.dataset(11, 100), TrainingAuditOptions(1, 2))
-    assert all(one.is_replaced for one in came.evidence.replays)
+    assert all(one.is_replaced for one in came.trainings.replays)
     assert _names(came) == {Pitfall.PRIVATE_SIZE}
 
 
@@ -133,7 +133,7 @@ def test_a_size_that_shows_is_named() -> None:
     )
     assert Pitfall.PRIVATE_SIZE in _names(came)
     # Of 99 records Opacus expects 19 in a batch, of 100 records 20.
-    assert next(one.schedule for one in came.evidence.replays) == (("expected batch", 20.0, 19.0),)
+    assert next(one.schedule for one in came.trainings.replays) == (("expected batch", 20.0, 19.0),)
 
 
 def test_an_accountant_that_begins_anew_is_named_with_what_the_steps_give() -> None:
@@ -218,8 +218,8 @@ def test_ghosts_without_gradients_of_records_are_replayed_all_the_same(
     needs_opacus(1, 5, NO_GHOSTS)
     example = EXAMPLES[0]
     came = _audited(partial(HONEST["ghost clipping"], example), example)
-    assert [one.gradient_change_of_others for one in came.evidence.replays] == [None] * 3
-    assert all(one.is_kept for one in came.evidence.replays)
+    assert [one.gradient_change_of_others for one in came.trainings.replays] == [None] * 3
+    assert all(one.is_kept for one in came.trainings.replays)
 
 
 def test_a_count_is_named_although_an_evaluation_reports_another_one_by_the_same_name() -> None:

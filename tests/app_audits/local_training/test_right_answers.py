@@ -262,7 +262,7 @@ def test_what_one_call_cannot_show_is_named_and_not_counted() -> None:
     assert f"{count} of {count} pitfalls" in dict(report_lines(once))["Not found"]
     # A weak claim is named at the top of the result, whatever the verdict.
     for epsilon, is_weak in ((8.0, True), (1.0, False)):
-        result = training_result(replace(once, evidence=replace(once.evidence, epsilon=epsilon)))
+        result = training_result(replace(once, trainings=replace(once.trainings, epsilon=epsilon)))
         assert (result.warning is not None) is is_weak
         assert result.to_json()["warning"] == result.warning
 

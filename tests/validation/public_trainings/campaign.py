@@ -66,7 +66,7 @@ def _looked_into(case: _Case, copies: Path) -> Assessment:
 
 
 def _problem(case: _Case, found: Assessment) -> str:
-    named, planted = {one.pitfall for one in found.found}, case.planted
+    named, planted = {one.pitfall for one in found.pitfalls}, case.planted
     if planted is None:
         return ""
     if planted not in named:
@@ -92,7 +92,7 @@ def main() -> None:
             continue
         found = _looked_into(case, options.copies)
         composed = "none" if found.composed is None else f"{found.composed.epsilon:.4g}"
-        named = ", ".join(one.pitfall.value for one in found.found) or "nothing"
+        named = ", ".join(one.pitfall.value for one in found.pitfalls) or "nothing"
         table.add_row(case.name, str(found.verdict), composed, named)
         console.print(f"{case.name}: {found.verdict}: {named}", style="dim")
         played += 1
