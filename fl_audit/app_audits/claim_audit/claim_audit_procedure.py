@@ -85,7 +85,7 @@ def audit_claim(
         lambda so_far: keep(search.result(so_far)),
     )
     if not tests and search.selected:
-        tests = _tried_by_halves(search, budget.tried, confidence, is_of_trials_alone)
+        tests = _tried_by_halves(search, budget.fewest_tests, confidence, is_of_trials_alone)
     floating = list[DistinguisherTest]()
     if search.finest is not None and not (budget.until_broken and any(test.refutes_claim for test in tests)):
         floating = _tested_in_stages(claim, [search.finest], play, budget, level, tell, is_of_trials_alone)

@@ -23,7 +23,9 @@ from tests.builders.strategies import NoisyMean
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
-FEW = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), tried=1, most=2, deep=1, scout=40, kept=2)
+FEW = TrialBudget(
+    pilot=40, stages=(120,), shares=(1.0,), fewest_tests=1, most_tests=2, deep=1, scout=40, passing_scenarios=2
+)
 
 Aggregate = Callable[[list[Any], str], MetricRecord]
 
@@ -86,7 +88,9 @@ def test_a_number_that_the_strategy_asks_for_and_releases_violates(aggregate: Ag
 def test_what_only_the_trials_report_does_not_hide_what_violates() -> None:
     """The model has a twentieth of the claimed noise, beside a loss that is passed on."""
     claim = StatedClaim("add-remove-client", noise_multiplier=20.0)
-    budget = TrialBudget(pilot=60, stages=(300,), shares=(1.0,), tried=2, most=2, deep=1, until_broken=True)
+    budget = TrialBudget(
+        pilot=60, stages=(300,), shares=(1.0,), fewest_tests=2, most_tests=2, deep=1, until_broken=True
+    )
     system = AuditedSystem(lambda: NoisyMean())
     audit = audit_system(system, claim, budget=budget, include=["metrics", "removed"])
     assert audit.verdict is Verdict.VIOLATED
