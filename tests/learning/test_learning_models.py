@@ -109,6 +109,9 @@ def tempered():
                  temperature=temperature)
 
 def softened():
+    return Model(lambda model, x: model.soft(model.head(x.flatten(1))), head=nn.Linear(6, 3), soft=nn.Softmax())
+
+def chain_softened():
     return nn.Sequential(nn.Flatten(), nn.Linear(6, 3), nn.Softmax())
 
 def wide():
@@ -414,7 +417,7 @@ def test_of_a_model_with_a_frozen_part_the_rest_is_trained(
     assert torch.equal(other.logits(models, features), model.logits(models, features))
 
 
-@pytest.mark.parametrize("name", ["recurrent", "attentive", "tempered", "softened"])
+@pytest.mark.parametrize("name", ["recurrent", "attentive", "tempered", "softened", "chain_softened"])
 def test_a_strangers_module_runs_without_a_word_of_torch(
     factories: None, name: str, recwarn: pytest.WarningsRecorder
 ) -> None:
