@@ -23,7 +23,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import with_doubt
-from fl_audit.words import capital, plural
+from fl_audit.words import capital, percent, plural
 
 _UNSEEN_OF_STRATEGY = (
     "what clients do with their records before they reply",
@@ -54,12 +54,12 @@ class DistinguisherFinding:
         """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
         test = self.test
         text = trials_words(self.test)
-        share = f"{test.right / test.trials:.1%}; the claim allows {self.claimed_success:.1%}"
-        guessed = f"{test.right} of {test.trials} trials were guessed right ({share})"
+        share = f"{percent(test.right / test.trials)}; the claim allows {percent(self.claimed_success)}"
+        guessed = f"{test.right:,} of {plural(test.trials, 'trial')} were guessed right ({share})"
         sentence_text = f"looking at {test.distinguisher.group}, {guessed}. {capital(text)}".strip()
         if not test.is_broken:
             return f"{sentence_text} {capital(self.shown)}: no contradiction."
-        return f"{sentence_text} With {test.confidence:.1%} confidence {self.shown}; {self.allowed}."
+        return f"{sentence_text} With {percent(test.confidence)} confidence {self.shown}; {self.allowed}."
 
     @property
     def shown(self) -> str:
@@ -73,8 +73,8 @@ class DistinguisherFinding:
         if limit.epsilon > 0:
             return f"epsilon is at least {self.test.bound:.2f} at delta {limit.delta:.3g}"
         if self.test.bound > 0:
-            return f"more than {self.claimed_success:.1%} of trials can be told"
-        return f"no more than {self.claimed_success:.1%} of trials were told for certain"
+            return f"more than {percent(self.claimed_success)} of trials can be told apart"
+        return f"no more than {percent(self.claimed_success)} of trials were told apart for certain"
 
     @property
     def allowed(self) -> str:
@@ -90,7 +90,7 @@ class DistinguisherFinding:
         phrases = [leak.words] if leak is not None else []
         if noise is not None and self._is_short:
             what_changes = (
-                "an update far beyond the clipping norm changes" if self.scenario.proviso else "one of them can change"
+                "an update far beyond the clipping norm changes" if self.scenario.proviso else "one unit can change"
             )
             short = f"There is {noise.ratio:.1f} times too little noise for what {what_changes}"
             phrases.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")

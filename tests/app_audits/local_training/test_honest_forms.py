@@ -321,7 +321,7 @@ def test_a_count_that_an_adaptive_norm_releases_uncounted_is_named(
     needs_opacus(1, 5, "it has no adaptive clipping")
     found = _audited(_adaptive_before_807)
     assert {one.pitfall for one in found.pitfalls} == {Pitfall.CLAIMED_EPSILON, Pitfall.WRONG_NOISE_COUNTED}
-    said = next(one.seen for one in found.pitfalls if one.pitfall is Pitfall.WRONG_NOISE_COUNTED)
+    said = next(one.observation for one in found.pitfalls if one.pitfall is Pitfall.WRONG_NOISE_COUNTED)
     # The sum has multiplier (1 - 1.5^-2)^-.5, the count .75 over one bit: together (1 - 1.5^-2 + .75^-2)^-.5.
     assert re.search(r"multiplier 1\.342, .*\b0\.6547\b", said)
     assert found.verdict is Verdict.VIOLATED

@@ -347,7 +347,9 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
     strategy = OldFedAvg(fit_metrics_aggregation_fn=added, initial_parameters=ndarrays_to_parameters([np.ones(3)]))
     system = probed(AuditedSystem(lambda: strategy), CLAIM).system
     assert system.metrics == ("acc",)
-    few = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
+    few = TrialBudget(
+        pilot=40, stages=(40,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1, scout=40, passing_scenarios=1
+    )
     result = audit_system(system, CLAIM, budget=few, include=["metrics"])
     names = {name.removeprefix("metrics: ") for name in result.trial_summaries["metrics"].names}
     assert {"one", "mean of all", "length of all", "by.first", "n"} <= names
