@@ -66,7 +66,8 @@ class NoisyMean(FedAvg):
 
     def contribution(self, reply: Message) -> dict[str, NDArray[np.float64]]:
         """Return the update of a client, clipped over all tensors together."""
-        arrays = {name: array.numpy().astype(np.float64) for name, array in reply.content["arrays"].items()}
+        (record,) = reply.content.array_records.values()
+        arrays = {name: array.numpy().astype(np.float64) for name, array in record.items()}
         update = {name: arrays[name] - old for name, old in self.sent.items()}
         length = np.sqrt(sum(float(np.sum(part**2)) for part in update.values()))
         return {name: part * min(1.0, 1 / max(length, 1e-12)) for name, part in update.items()}

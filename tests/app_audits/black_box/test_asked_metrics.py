@@ -44,7 +44,7 @@ def mean_of_loss(replies: list[Any], _weight: str) -> MetricRecord:
 
 def total_of_everything(replies: list[Any], _weight: str) -> MetricRecord:
     """Sum every number that clients report, by names of its own; it looks up none by its name."""
-    totals = dict[str, float]()
+    totals = dict[str, Any]()
     for reply in replies:
         for name, value in dict(reply["metrics"]).items():
             totals[f"total {name}"] = totals.get(f"total {name}", 0.0) + float(value)
