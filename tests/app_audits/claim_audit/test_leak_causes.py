@@ -14,7 +14,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialErrorShares
 from fl_audit.app_audits.claim_audit.features import ROUNDED
 from fl_audit.app_audits.claim_audit.leak_causes import cause_of
-from fl_audit.app_audits.claim_audit.trial_results import findings, strategy_result
+from fl_audit.app_audits.claim_audit.trial_results import ScenarioTexts, findings, strategy_result
 from fl_audit.app_audits.page import write_strategy_page
 from tests.app_audits.claim_audit.made_up_trials import Bits, gaussian, result_of, trials_of
 
@@ -138,13 +138,13 @@ def test_what_fixes_follows_from_the_cause(make: Make, fix: str) -> None:
     """Noise that repeats is not fixed by more of it: the fix of the scenario stands where no cause is known."""
     claim = replace(_CLAIM, noise_multiplier=5.0, rounds=2)
     result = result_of(claim, lambda bits, random: trials_of(make(bits, random)))
-    found = findings(result, {"kind": "words"}, {"kind": "Calibrate the noise."})[0]
+    found = findings(result, {"kind": ScenarioTexts("words", "Calibrate the noise.")})[0]
     assert found.test.is_broken
     assert fix in found.fix.partition(".")[0]
     # More noise is advised besides where it is too little by itself.
     assert ("Calibrate" in found.fix) is ("too little noise" in found.cause)
     honest = result_of(_CLAIM, gaussian(3.2))
-    assert findings(honest, {"kind": "words"}, {"kind": "Calibrate the noise."})[0].fix == "Calibrate the noise."
+    assert findings(honest, {"kind": ScenarioTexts("words", "Calibrate the noise.")})[0].fix == "Calibrate the noise."
 
 
 def test_the_same_exception_is_told_once() -> None:
@@ -159,7 +159,7 @@ def test_the_same_exception_is_told_once() -> None:
 
 def test_too_little_noise_is_said_in_times_and_the_page_distinguishers_with_it(tmp_path: Path) -> None:
     result = result_of(_CLAIM, gaussian(3.2))
-    found = findings(result, {"kind": "words"}, {"kind": "fix"})
+    found = findings(result, {"kind": ScenarioTexts("words", "fix")})
     said = r" 3\.\d times .*noise .*mu 3\.\d\d, claimed 1\.00"
     assert re.search(said, found[0].cause)
     page = write_strategy_page(strategy_result("mine", result, found), result, found, tmp_path).read_text()
