@@ -21,7 +21,6 @@ CAMPAIGNS = {
     "honest_trainings": "honest_trainings",
     "llr_distribution": "llr_distribution",
     "mutants": "mutants",
-    "star_estimators": "star_estimators",
     "tried_models": "tried_models",
     "verdicts": "verdicts",
 }
