@@ -102,10 +102,10 @@ class _ReleaseRecorder:
         trials = torch.tensor(list(batch.trials)[: self._kept(batch)])
         rounds = self.rounds[batch.name]
         tensors = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
-        named = {name: value for round in rounds for name, value in round.items()}
+        values = {name: value for round in rounds for name, value in round.items()}
         return tensors | {
             name: torch.stack([round[name] if name in round else torch.full_like(value, torch.nan) for round in rounds])
-            for name, value in named.items()
+            for name, value in values.items()
         }
 
     def _kept(self, batch: TrialBatch) -> int:
@@ -264,16 +264,16 @@ def _secrets_log(
     return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
 
 
-def _compare_with_second_seed(exact: ExactChecks, server: TrialBatchStrategy, federation: LoadedFederation) -> None:
+def _compare_with_second_seed(exact: ExactChecks, strategy: TrialBatchStrategy, federation: LoadedFederation) -> None:
     """Note which draws of a server of the first batch are the same with another secret seed.
 
     A server of somebody else may refuse to begin anew; then nothing is noted.
     """
     try:
-        shares, is_anew = draws_in_common(server, federation, exact.challenger, exact.initial)
+        shares, is_anew = draws_in_common(strategy, federation, exact.challenger, exact.initial)
     except Exception:  # a server of somebody else may need anything to begin
         return
-    exact.note_draws_in_common(server.batches[0], shares, is_anew)
+    exact.note_draws_in_common(strategy.batches[0], shares, is_anew)
 
 
 def _public_models(plan: RunPlan, federation: LoadedFederation, trials: Sequence[int]) -> Tensor:

@@ -41,7 +41,7 @@ class ReplayedClient(Protocol):
 
 
 def origin_of_contribution(
-    replay: ReplayedClient, message: Message, client: int, server_round: int, sent: Floats32
+    replayed_client: ReplayedClient, message: Message, client: int, server_round: int, sent: Floats32
 ) -> ReleaseOrigin:
     """Return what a client's contribution to a round follows from.
 
@@ -52,7 +52,7 @@ def origin_of_contribution(
 
     Parameters
     ----------
-    replay
+    replayed_client
         The app of the client.
     message
         The training message of the round.
@@ -64,11 +64,11 @@ def origin_of_contribution(
         What the client sent, (trials, parameters).
     """
     try:
-        honest_reply = replay.honest_reply(message, client)
+        honest_reply = replayed_client.honest_reply(message, client)
         noised = _sums(honest_reply)
         if noised is not None and np.array_equal(noised, sent):
             return ReleaseOrigin.NOISED_SUM
-        first, second = (_sums(replay.sent(message, client, honest_reply)) for _ in range(2))
+        first, second = (_sums(replayed_client.sent(message, client, honest_reply)) for _ in range(2))
     except Exception:  # an app of somebody else may need anything that a replay lacks
         return ReleaseOrigin.NOT_A_SUM
     if noised is None or first is None or second is None or first.shape != sent.shape:
@@ -78,13 +78,13 @@ def origin_of_contribution(
         return ReleaseOrigin.UNKNOWN if is_breach else ReleaseOrigin.OWN_RULE
     if not np.array_equal(second, sent):
         return ReleaseOrigin.OWN_RULE
-    if not _comes_out(replay, _with_other_secret(message), client, honest_reply, sent):
+    if not _comes_out(replayed_client, _with_other_secret(message), client, honest_reply, sent):
         return ReleaseOrigin.FOLLOWS_SECRET
     other_seed = _with_other_seed(message)
-    if not _comes_out(replay, other_seed, client, honest_reply, sent):
-        is_breach = _follows_noise(replay, other_seed, client, honest_reply, sent)
+    if not _comes_out(replayed_client, other_seed, client, honest_reply, sent):
+        is_breach = _follows_noise(replayed_client, other_seed, client, honest_reply, sent)
         return ReleaseOrigin.UNKNOWN if is_breach else ReleaseOrigin.OWN_RULE
-    is_of_client = not _comes_out(replay, message, (client + 1) % replay.clients, honest_reply, sent)
+    is_of_client = not _comes_out(replayed_client, message, (client + 1) % replayed_client.clients, honest_reply, sent)
     return ReleaseOrigin.OWN_RULE if is_of_client else ReleaseOrigin.POST_PROCESSED
 
 
@@ -97,10 +97,12 @@ def _sums(content: RecordDict | None) -> Floats32 | None:
     return unpack(arrays[Key.SUM])
 
 
-def _comes_out(replay: ReplayedClient, message: Message, client: int, honest_reply: RecordDict, sent: Floats32) -> bool:
+def _comes_out(
+    replayed_client: ReplayedClient, message: Message, client: int, honest_reply: RecordDict, sent: Floats32
+) -> bool:
     """Return whether a replay gives what was sent; an app that fails in it gives something else."""
     try:
-        replayed = _sums(replay.sent(message, client, honest_reply))
+        replayed = _sums(replayed_client.sent(message, client, honest_reply))
     except Exception:  # an app of somebody else may refuse any message
         return False
     return replayed is not None and np.array_equal(replayed, sent)
@@ -135,7 +137,7 @@ def _with(message: Message, changes: Mapping[str, ConfigRecordValues]) -> Messag
 
 
 def _follows_noise(
-    replay: ReplayedClient, other_seed: Message, client: int, honest_reply: RecordDict, sent: Floats32
+    replayed_client: ReplayedClient, other_seed: Message, client: int, honest_reply: RecordDict, sent: Floats32
 ) -> bool:
     """Return whether what was sent follows the noise itself, beside the noised contribution, as if some were removed.
 
@@ -143,9 +145,9 @@ def _follows_noise(
     no part of the difference of the noises, unless by chance.
     """
     try:
-        replayed = _sums(replay.sent(other_seed, client, honest_reply))
+        replayed = _sums(replayed_client.sent(other_seed, client, honest_reply))
         noised = _sums(honest_reply)
-        other_noise = _sums(replay.honest_reply(other_seed, client))
+        other_noise = _sums(replayed_client.honest_reply(other_seed, client))
     except Exception:  # an app of somebody else may refuse any message
         return False
     if replayed is None or noised is None or other_noise is None:

@@ -85,7 +85,7 @@ def call_of(
 
 
 def available_rows(
-    public: Federation, roles: ClientRoles, call: CalledClients, membership: TargetMembership
+    federation: Federation, roles: ClientRoles, call: CalledClients, membership: TargetMembership
 ) -> dict[int, Integers | None]:
     """Return the clients from which an aggregation may choose, each with its trials; None for all trials.
 
@@ -93,23 +93,23 @@ def available_rows(
     """
     available = {client.client: client.rows for client in call.clients}
     for client, targets in roles.targets.items():
-        if client in available and public.pair.replacement is None:
+        if client in available and federation.pair.replacement is None:
             rows = np.flatnonzero(membership.of_targets(targets).is_in.any(axis=1))
             before = available[client]
             available[client] = rows if before is None else np.intersect1d(before, rows)
     return available
 
 
-def participation_shown(public: Federation, taking_part: Tensor | None) -> Tensor | None:
+def participation_shown(federation: Federation, taking_part: Tensor | None) -> Tensor | None:
     """Return which units take part, as far as the adversary may know, bool (trials, units); None if all take part.
 
     If the participation of the target is secret, the column of the target is False.
     """
-    is_shown = public.threat_model.sees_participation or audit_of(public).shows_part_of_target(public)
+    is_shown = federation.threat_model.sees_participation or audit_of(federation).shows_part_of_target(federation)
     if taking_part is None or is_shown:
         return taking_part
     tensor = taking_part.clone()
-    tensor[:, public.pair.index] = False
+    tensor[:, federation.pair.index] = False
     return tensor
 
 
@@ -126,15 +126,19 @@ def _without_canaries(
         case Unit.RECORD | Unit.USER:
             taking_part, clients = np.zeros((batch.count, roles.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roles.shards):
-                drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
-                taking_part[:, shard] = drawn
-                clients.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
+                participates = challenger.participation(
+                    batch.trials, server_round, client, len(shard), participation.rate
+                )
+                taking_part[:, shard] = participates
+                clients.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(participates)}))
             return CalledClients(tuple(clients), torch.from_numpy(taking_part))
         case Unit.CLIENT:
-            drawn = challenger.client_participation(batch.trials, server_round, federation.clients, participation.rate)
-            there = [client for client in range(federation.clients) if drawn[:, client].any()]
-            called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
-            return CalledClients(called, torch.from_numpy(drawn))
+            participates = challenger.client_participation(
+                batch.trials, server_round, federation.clients, participation.rate
+            )
+            there = [client for client in range(federation.clients) if participates[:, client].any()]
+            called = tuple(ContributingClient(client, np.flatnonzero(participates[:, client])) for client in there)
+            return CalledClients(called, torch.from_numpy(participates))
         case _:
             assert_never(federation.mechanism.unit)
 
@@ -160,7 +164,7 @@ def _samples_of_steps(
 class RoundMessages:
     """Writer of the messages of a federation to its clients, which notes the round of each."""
 
-    public: Federation  # public facts of the federation, which every message holds
+    federation: Federation  # public facts of the federation, which every message holds
     roster: ClientRoles  # nodes and targets of the clients
     challenger: SeededChallenger  # source of membership and of the seeds of clients' noise
     time_limit: float  # seconds that a client may take for one message
@@ -168,7 +172,7 @@ class RoundMessages:
     written: dict[ReplyIdentity, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._federation_json = self.public.to_json()
+        self._federation_json = self.federation.to_json()
 
     def to_train(
         self, batch: TrialBatch, server_round: int, models: Array, state: BatchTrainingState, call: CalledClients
@@ -185,7 +189,7 @@ class RoundMessages:
                 trials = [trials[row] for row in client.rows]
                 trial_models = state.models[-1].numpy()[client.rows]
                 arrays = ArrayRecord({models_key(0): Array(*pack(trial_models))} | _norms(state, client.rows))
-            if self.public.clients_draw:
+            if self.federation.clients_draw:
                 settings |= {Key.NOISE_SEED: self.challenger.noise_seed(client.client), Key.TRIALS: trials}
             settings |= self._membership(client.client, trials)
             is_common = arrays is whole and not settings

@@ -69,7 +69,7 @@ class ExactChecks:
     federation: LoadedFederation  # the federation with all its data
     challenger: SeededChallenger  # challenger, which knows the secrets of every trial
     initial: Callable[[Sequence[int]], Tensor]  # from numbers of trials to their public initial models
-    replay: ReplayedClient | None = None  # app of the clients; None if it cannot be called again
+    replayed_client: ReplayedClient | None = None  # app of the clients; None if it cannot be called again
     _rows: dict[str, list[ExactRow]] = field(init=False, default_factory=dict)  # measured values, by name of a batch
     _chosen: dict[str, frozenset[tuple[int, int]]] = field(init=False, default_factory=dict)
     _has_released: bool = field(init=False, default=False)  # whether the server's step was run with D and D'
@@ -187,12 +187,12 @@ class ExactChecks:
             if public.ascent > 0 and client == federation.insider:
                 share = sent - totals.total  # it adds what it likes, and protects nobody by that
             extent = ContributionTotals(totals.total, totals.sizes + share.abs(), 0.0, totals.lengths, totals.numbers)
-            apart = sent - totals.total - share
-            is_apart = float(apart.norm()) > extent.rounding(operations(federation)) + 1e-30
+            difference = sent - totals.total - share
+            is_apart = float(difference.norm()) > extent.rounding(operations(federation)) + 1e-30
             if self._is_changed_after_noise(batch, sums, client, request, is_apart):
-                share = share + apart
-                apart = torch.zeros_like(apart)
-            gap = self._gap(apart, extent, (client,), cell, norm)
+                share = share + difference
+                difference = torch.zeros_like(difference)
+            gap = self._gap(difference, extent, (client,), cell, norm)
             worst = max(worst, (*gap, client), key=_excess)
             tensor += share
             self._add_once(whole, totals, seen_units, client, cell)
@@ -223,12 +223,16 @@ class ExactChecks:
         """
         noise = self.federation.public.mechanism.noise
         is_replayed = is_apart or not any(client == replayed_client for _, _, replayed_client in self._origins)
-        if self.replay is None or not is_replayed or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING):
+        if (
+            self.replayed_client is None
+            or not is_replayed
+            or noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING)
+        ):
             return False
         key = (batch.name, sums.number, client)
         if key not in self._origins:
             array = sums.sent[client].values
-            origin = origin_of_contribution(self.replay, request(client), client, sums.number, array)
+            origin = origin_of_contribution(self.replayed_client, request(client), client, sums.number, array)
             self._origins[key] = origin
             if origin not in _UNCHANGED:
                 self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, sums.number, client, float(len(array)))
@@ -347,13 +351,13 @@ class ExactChecks:
             expected = updates[0].double().cpu()
             total += sent
             allowed = 4 * 2.0**-24 * float(expected.norm()) * operations(federation) ** 0.5 + 1e-30
-            apart = float((sent - expected).norm())
-            if self._is_changed_after_noise(batch, sums, client, request, apart > allowed):
-                apart = 0.0
-            worst = max(worst, (apart / norm, allowed / norm, client), key=_excess)
+            distance = float((sent - expected).norm())
+            if self._is_changed_after_noise(batch, sums, client, request, distance > allowed):
+                distance = 0.0
+            worst = max(worst, (distance / norm, allowed / norm, client), key=_excess)
         rounding = 4 * 2.0**-24 * federation.public.clients**0.5 * float(sums.total[row].norm() + total.norm()) + 1e-30
-        apart = float((sums.total[row].double() - total).norm())
-        worst = max(worst, (apart / norm, rounding / norm, WHOLE), key=_excess)
+        distance = float((sums.total[row].double() - total).norm())
+        worst = max(worst, (distance / norm, rounding / norm, WHOLE), key=_excess)
         self._note(batch, ExactRowKind.SUM, trial, sums.number, worst[2], worst[0])
         self._note(batch, ExactRowKind.SUM_ALLOWED, trial, sums.number, worst[2], worst[1])
 

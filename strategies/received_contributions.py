@@ -167,8 +167,8 @@ def _lengths_at_most(rows: Floats32) -> Floats:
 
     A bound exceeds the norm by about 0.02 %, and is computed faster than the exact norm.
     """
-    whole = rows.shape[1] // _BLOCK * _BLOCK
-    blocks, remaining = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
+    columns_in_blocks = rows.shape[1] // _BLOCK * _BLOCK
+    blocks, remaining = rows[:, :columns_in_blocks].reshape(len(rows), -1, _BLOCK), rows[:, columns_in_blocks:]
     with np.errstate(over="ignore"):
         squares = np.einsum("ijk,ijk->ij", blocks, blocks).sum(axis=1, dtype=np.float64)
         squares += np.einsum("ij,ij->i", remaining, remaining)
@@ -177,7 +177,7 @@ def _lengths_at_most(rows: Floats32) -> Floats:
 
 
 def _longest_contribution(
-    public: Federation, roles: ClientRoles, client: int, norms: Tensor | None, parameters: int
+    federation: Federation, roles: ClientRoles, client: int, norms: Tensor | None, parameters: int
 ) -> Floats | float:
     """Return an upper bound of the L2 norm of an honest client's contribution, for all trials or for each.
 
@@ -187,11 +187,11 @@ def _longest_contribution(
 
     `norms`: The adaptive clipping norms of the round, (trials,); None if the norm is fixed.
     """
-    mechanism = public.mechanism
-    pushes = public.ascent > 0 and client == roles.insider
+    mechanism = federation.mechanism
+    pushes = federation.ascent > 0 and client == roles.insider
     if pushes or isinstance(mechanism.contribution, PrivateTraining):
         return np.inf
-    is_one = mechanism.unit is Unit.CLIENT or public.is_canary(client)
+    is_one = mechanism.unit is Unit.CLIENT or federation.is_canary(client)
     units = 1 if is_one else len(roles.shards[client])
     limit: Floats | float = mechanism.clipping_norm if norms is None else norms.numpy()
     noise = mechanism.share_scale * (np.sqrt(parameters) + 8.0)

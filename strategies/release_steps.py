@@ -32,7 +32,7 @@ from fl_audit.trial_batches import TrialBatch
 class ReleaseSteps(Strategy):
     """Flower strategy with the steps of a server that adds the noise, and tests of what a subclass makes of them."""
 
-    public: Federation  # public facts of the federation: clients, training and mechanism
+    federation: Federation  # public facts of the federation: clients, training and mechanism
     challenger: SeededChallenger  # source of membership, samples and noise
     parameters: int  # number of scalar parameters of one model
     opening: RoundSecretsLog | None  # the challenger's log of secrets for the verdict; None logs nothing
@@ -105,7 +105,7 @@ class ReleaseSteps(Strategy):
         """Return the copies that repeat the server's steps; they are made before its first one."""
         if batch.name not in self._replays:
             # Coins of canaries differ from round to round; a rule that follows them shows in the first.
-            coins = self.challenger.coins(batch.trials, server_round, self.public.canaries)
+            coins = self.challenger.coins(batch.trials, server_round, self.federation.canaries)
             members = self.challenger.membership(batch.trials).is_in
             secrets = np.concatenate([members, coins], axis=1).astype(np.int64)
             self._replays[batch.name] = StepReplay.of(self, batch, secrets)
@@ -134,7 +134,7 @@ class ReleaseSteps(Strategy):
         """Return what `noised_release` would return for other sums, without any effect on later rounds."""
         if not self._has_own("noise"):
             return self.noised_release(batch, server_round, total, sigma)
-        twin = copy_of(self, batch, self.public.mechanism.noise.server_draws())
+        twin = copy_of(self, batch, self.federation.mechanism.noise.server_draws())
         return noised_sums(twin, batch, server_round, total, sigma, StepReplay.of(self, batch, None))
 
     def _log_origin(
@@ -180,6 +180,6 @@ class ReleaseSteps(Strategy):
         """
         if not self._has_own_changes:
             return None
-        if self.public.view is InsiderView.MODEL and not self._has_own("post_process_models"):
+        if self.federation.view is InsiderView.MODEL and not self._has_own("post_process_models"):
             return noised.noised if noised.changed else None
         return noised.before_changes

@@ -76,7 +76,7 @@ class _BatchLog:
 class RoundSecretsLog:
     """The challenger's log of the secrets of a run, kept for each batch of trials."""
 
-    public: Federation  # public facts of the federation: clients, training and mechanism
+    federation: Federation  # public facts of the federation: clients, training and mechanism
     challenger: SeededChallenger  # challenger, which knows whether a trial uses D or D'
     target: int | None  # number of the target among the units that are sampled; None if there are many targets
     exact: ExactChecks | None = None  # what is recomputed and compared; None if nothing is
@@ -90,8 +90,8 @@ class RoundSecretsLog:
         Shapes: `taking_part` (trials, units), `centred_bits` (trials,).
         """
         batch_log, members = self._logs[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
-        if self.public.aggregation is not None and batch_log.aggregation is None:
-            federation = load_federation(self.public)
+        if self.federation.aggregation is not None and batch_log.aggregation is None:
+            federation = load_federation(self.federation)
             batch_log.aggregation = BatchAggregation(federation, list(batch.trials), self.challenger.seed)
         values_by_column = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
         if taking_part is not None and self._is_opened(server_round.number):
@@ -99,7 +99,7 @@ class RoundSecretsLog:
         values_by_column["wrong_steps"] = self._stepped(batch_log, server_round)
         if centred_bits is not None and server_round.side.bits is not None:
             values_by_column["bit_noise"] = (
-                (server_round.side.bits - centred_bits) / self.public.mechanism.bit_sigma
+                (server_round.side.bits - centred_bits) / self.federation.mechanism.bit_sigma
             ).numpy()
             values_by_column["wrong_norms"] = self._moved(batch_log, server_round)
         values_by_column["odd"] = _last_bits(server_round.noised)
@@ -112,7 +112,7 @@ class RoundSecretsLog:
 
         With cyclic cohorts, only the rounds in which the first cohort takes part are logged.
         """
-        turn = self.public.eligible_units(server_round)
+        turn = self.federation.eligible_units(server_round)
         return self._group is None or (turn is not None and np.array_equal(self._group, turn))
 
     @property
@@ -121,7 +121,7 @@ class RoundSecretsLog:
 
         None if all units can take part in every round.
         """
-        return self.public.eligible_units(1)
+        return self.federation.eligible_units(1)
 
     @property
     def _target_index(self) -> int | None:
@@ -165,7 +165,7 @@ class RoundSecretsLog:
 
         The correct model is computed from the previous model and the release with the public optimizer step.
         """
-        mechanism = self.public.mechanism
+        mechanism = self.federation.mechanism
         before = server_round.models[-2] if batch_log.model is None else batch_log.model
         after = server_round.models[-1]
         stepped = after if server_round.stepped is None else server_round.stepped
@@ -195,18 +195,18 @@ class RoundSecretsLog:
 
         The right norm follows from the norm and the published quantile bits of the previous round.
         """
-        clipping, side = self.public.mechanism.clipping, server_round.side
+        clipping, side = self.federation.mechanism.clipping, server_round.side
         assert isinstance(clipping, AdaptiveClipping)
         assert side.norms is not None
         assert side.bits is not None
         expected = torch.full_like(side.norms, clipping.norm) if batch_log.norms is None else batch_log.norms
-        batch_log.norms = clipping.next_norms(side.norms, side.bits / self.public.mechanism.denominator + 0.5)
+        batch_log.norms = clipping.next_norms(side.norms, side.bits / self.federation.mechanism.denominator + 0.5)
         return (expected != side.norms).double().numpy()
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the logged values of a batch, NaN for rounds that were not run, and delete them from the log."""
         batch_log = self._logs.pop(batch.name, _BatchLog())
-        missing = [np.full(batch.count, np.nan)] * (self.public.rounds - batch_log.rounds)
+        missing = [np.full(batch.count, np.nan)] * (self.federation.rounds - batch_log.rounds)
         opened = {name: np.stack([*batch_log.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
         return TrialBatchColumns(opened=opened, tallies=_table(self._tallies(batch_log, batch)))
 
@@ -238,8 +238,8 @@ def _last_bits(release: Tensor) -> Floats:
 
 
 def _digest(packed: np.ndarray) -> float:
-    whole = int.from_bytes(blake2b(packed.tobytes(), digest_size=8).digest(), "big")
-    return float(whole >> (64 - _DIGEST_BITS))
+    number = int.from_bytes(blake2b(packed.tobytes(), digest_size=8).digest(), "big")
+    return float(number >> (64 - _DIGEST_BITS))
 
 
 def _histogram(kind: str, trials: int, often: Integers) -> list[_Tally]:
@@ -249,8 +249,8 @@ def _histogram(kind: str, trials: int, often: Integers) -> list[_Tally]:
 def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
     columns = list(zip(*tallies, strict=True)) or [(), (), (), (), ()]
     columns_by_name = dict(zip(("first", "second", "third"), columns[1:4], strict=True))
-    whole = {name: np.array(values, dtype=np.int64) for name, values in columns_by_name.items()}
-    return {"kind": np.array(columns[0], dtype=object), **whole, "number": np.array(columns[4], dtype=np.float64)}
+    arrays = {name: np.array(values, dtype=np.int64) for name, values in columns_by_name.items()}
+    return {"kind": np.array(columns[0], dtype=object), **arrays, "number": np.array(columns[4], dtype=np.float64)}
 
 
 def open_shares(

@@ -47,7 +47,7 @@ _OURS = "fl_audit"
 
 
 def draws_in_common(
-    server: TrialBatchStrategy,
+    strategy: TrialBatchStrategy,
     federation: LoadedFederation,
     challenger: SeededChallenger,
     initial: Callable[[Sequence[int]], Tensor],
@@ -58,7 +58,7 @@ def draws_in_common(
 
     Parameters
     ----------
-    server
+    strategy
         The server of the run, of whose class the two servers are.
     federation
         The federation.
@@ -67,17 +67,17 @@ def draws_in_common(
     initial
         Function from numbers of trials to their public initial models.
     """
-    strategy = type(server)
+    kind = type(strategy)
     other_seed = int(generator(challenger.seed, Purpose.EXACT_CHECKS, round=1).integers(2**63))
     draws_of_challengers = list[dict[SecretDraw, np.ndarray]]()
     is_anew = True
     with spared_generators():
         for seeded in (challenger, replace(challenger, seed=other_seed)):
-            fresh = strategy
+            fresh = kind
             if fresh is not TrialBatchStrategy:
-                fresh = _imported_anew(strategy) or strategy
-                is_anew = is_anew and fresh is not strategy
-            begun = _begun(fresh, server, federation, seeded, initial)
+                fresh = _imported_anew(kind) or kind
+                is_anew = is_anew and fresh is not kind
+            begun = _begun(fresh, strategy, federation, seeded, initial)
             draws_of_challengers.append(_draws_of_first_rounds(begun, federation.public))
     first, second = draws_of_challengers
     shares = dict[int, float]()
@@ -88,8 +88,8 @@ def draws_in_common(
     if SecretDraw.SHARES in first:
         shares[SecretDraw.SHARES] = float(np.mean(first[SecretDraw.SHARES] == second[SecretDraw.SHARES]))
     if SecretDraw.BITS in first:
-        apart = np.abs(first[SecretDraw.BITS] - second[SecretDraw.BITS])
-        shares[SecretDraw.BITS] = float(np.mean(apart < _CLOSE))
+        distances = np.abs(first[SecretDraw.BITS] - second[SecretDraw.BITS])
+        shares[SecretDraw.BITS] = float(np.mean(distances < _CLOSE))
     if SecretDraw.SAMPLES in first:
         shares |= _equal_samples([first[SecretDraw.SAMPLES], second[SecretDraw.SAMPLES]])
     return shares, is_anew
@@ -97,7 +97,7 @@ def draws_in_common(
 
 def _begun(
     kind: type[TrialBatchStrategy],
-    server: TrialBatchStrategy,
+    strategy: TrialBatchStrategy,
     federation: LoadedFederation,
     challenger: SeededChallenger,
     initial: Callable[[Sequence[int]], Tensor],
@@ -105,39 +105,41 @@ def _begun(
     """Return a server of a class that is ready for its first round, with the public initial models."""
     public, batch = federation.public, TrialBatch(0, 0, _TRIALS)
     size = federation.model.layout.size
-    new = kind(public, server.roster, challenger, (batch,), size, server.time_limit, lambda batch, server_round: None)
+    new = kind(
+        public, strategy.roster, challenger, (batch,), size, strategy.time_limit, lambda batch, server_round: None
+    )
     new.transcripts[batch.name] = BatchTrainingState.of_start(initial(batch.trials), public.mechanism)
     return new
 
 
-def _draws_of_first_rounds(server: TrialBatchStrategy, public: Federation) -> dict[SecretDraw, np.ndarray]:
+def _draws_of_first_rounds(strategy: TrialBatchStrategy, federation: Federation) -> dict[SecretDraw, np.ndarray]:
     """Return all draws of a server's first rounds."""
-    mechanism, draws_by_kind = public.mechanism, dict[SecretDraw, np.ndarray]()
-    rounds = range(1, min(_ROUNDS, public.rounds) + 1)
+    mechanism, draws_by_kind = federation.mechanism, dict[SecretDraw, np.ndarray]()
+    rounds = range(1, min(_ROUNDS, federation.rounds) + 1)
     if mechanism.adds_noise and not mechanism.clients_add_noise:
-        draws_by_kind[SecretDraw.NOISE] = _noise(server, mechanism, rounds)
-    if public.clients_draw:
+        draws_by_kind[SecretDraw.NOISE] = _noise(strategy, mechanism, rounds)
+    if federation.clients_draw:
         draws_by_kind[SecretDraw.SHARES] = np.array(
-            [server.challenger.noise_seed(client) for client in range(public.clients)]
+            [strategy.challenger.noise_seed(client) for client in range(federation.clients)]
         )
     if mechanism.is_adaptive:
-        draws_by_kind[SecretDraw.BITS] = server.challenger.quantile_normals(range(_SAMPLED_TRIALS), 1).numpy()
+        draws_by_kind[SecretDraw.BITS] = strategy.challenger.quantile_normals(range(_SAMPLED_TRIALS), 1).numpy()
     if mechanism.is_sampled:
         batch = TrialBatch(0, 0, _SAMPLED_TRIALS)
-        calls = (call_of(public, server.roster, server.challenger, batch, number) for number in rounds)
+        calls = (call_of(federation, strategy.roster, strategy.challenger, batch, number) for number in rounds)
         samples = [call.taking_part.numpy() for call in calls if call.taking_part is not None]
         draws_by_kind[SecretDraw.SAMPLES] = np.concatenate(samples)
     return draws_by_kind
 
 
-def _noise(server: TrialBatchStrategy, mechanism: Mechanism, rounds: range) -> Floats:
+def _noise(strategy: TrialBatchStrategy, mechanism: Mechanism, rounds: range) -> Floats:
     """Return what a server makes of sums of 0 in its first rounds, over the noise, (trials and rounds, size)."""
-    (batch,) = server.batches
+    (batch,) = strategy.batches
     norms = np.full(batch.count, mechanism.clipping_norm)
     sigma = mechanism.server_scale(norms, norms if mechanism.is_adaptive else None)
     noises = list[Floats]()
     for number in rounds:
-        released = server.noised_release(batch, number, torch.zeros(batch.count, server.parameters), sigma)
+        released = strategy.noised_release(batch, number, torch.zeros(batch.count, strategy.parameters), sigma)
         noises.append(released.before_changes.double().numpy() / sigma[:, None])
     return np.concatenate(noises)
 

@@ -53,7 +53,7 @@ T = TypeVar("T")
 class TrialBatchStrategy(ReleaseSteps):
     """Flower strategy that trains several batches of trials under a DP mechanism, and sends an audit's queries."""
 
-    public: Federation  # public facts of the federation: clients, training and mechanism
+    federation: Federation  # public facts of the federation: clients, training and mechanism
     roster: ClientRoles  # nodes, units and roles of the clients
     challenger: SeededChallenger  # source of membership, samples and noise
     batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
@@ -76,19 +76,19 @@ class TrialBatchStrategy(ReleaseSteps):
     _aggregations: dict[str, BatchAggregation] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._messages = RoundMessages(self.public, self.roster, self.challenger, self.time_limit)
-        if self.public.aggregation is not None:
-            federation = load_federation(self.public)
+        self._messages = RoundMessages(self.federation, self.roster, self.challenger, self.time_limit)
+        if self.federation.aggregation is not None:
+            federation = load_federation(self.federation)
             self._aggregations = {
                 batch.name: BatchAggregation(federation, list(batch.trials), self.challenger.seed)
                 for batch in self.batches
             }
-        self.noise_draws = {batch.name: self.public.mechanism.noise.server_draws() for batch in self.batches}
+        self.noise_draws = {batch.name: self.federation.mechanism.noise.server_draws() for batch in self.batches}
 
     @property
     def flower_rounds(self) -> int:
         """Number of Flower rounds to pass to `start`: all training rounds, and later rounds that only send queries."""
-        return max([self.public.rounds, *(query.last_exchange for query in self.round_queries)])
+        return max([self.federation.rounds, *(query.last_exchange for query in self.round_queries)])
 
     def summary(self) -> None:
         """Do nothing, because the run prints its own summary."""
@@ -103,14 +103,14 @@ class TrialBatchStrategy(ReleaseSteps):
         if server_round == 1:
             for batch in self.batches:
                 models = copy_to_tensor(unpack(arrays[batch.name]))
-                self.transcripts[batch.name] = BatchTrainingState.of_start(models, self.public.mechanism)
+                self.transcripts[batch.name] = BatchTrainingState.of_start(models, self.federation.mechanism)
         else:
             self._require_own_models(server_round, arrays)
         write = self._messages
         messages = list[Message]()
         for query in self.round_queries:
             messages += query.messages(server_round, self.transcripts, write.message, write.owner_message)
-        if server_round > self.public.rounds:
+        if server_round > self.federation.rounds:
             return messages
         self._ended = self._ended or (not self.round_queries and self.is_over())
         if self._ended:
@@ -133,10 +133,10 @@ class TrialBatchStrategy(ReleaseSteps):
 
     def _called(self, batch: TrialBatch, server_round: int) -> CalledClients:
         """Return the clients that are asked to contribute: those that take part, or the choice of an aggregation."""
-        call = call_of(self.public, self.roster, self.challenger, batch, server_round)
-        if not self.public.aggregates_clients:
+        call = call_of(self.federation, self.roster, self.challenger, batch, server_round)
+        if not self.federation.aggregates_clients:
             return call
-        available = available_rows(self.public, self.roster, call, self.challenger.membership(batch.trials))
+        available = available_rows(self.federation, self.roster, call, self.challenger.membership(batch.trials))
         models = self.transcripts[batch.name].models[-1]
         chosen = self._aggregations[batch.name].choose(server_round, models, available)
         return CalledClients(tuple(ContributingClient(client, rows) for client, rows in chosen.items()))
@@ -149,7 +149,7 @@ class TrialBatchStrategy(ReleaseSteps):
         The `ArrayRecord` holds one array (trials, parameters) for each batch, by name; None if the round has only
         queries. The metrics are always None.
         """
-        is_round = server_round <= self.public.rounds and not self._ended
+        is_round = server_round <= self.federation.rounds and not self._ended
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
             expected += [
@@ -157,7 +157,7 @@ class TrialBatchStrategy(ReleaseSteps):
                 for name, call in self._calls.items()
                 for client in call.clients
             ]
-        named_round = min(server_round, self.public.rounds)
+        named_round = min(server_round, self.federation.rounds)
         clients_by_node = {self.roster.nodes[answer.client]: answer.client for answer in expected}
         messages = read_replies(replies, expected, clients_by_node, named_round, self._messages.written)
         # Everything is read and checked before anything is released.
@@ -211,7 +211,7 @@ class TrialBatchStrategy(ReleaseSteps):
 
         Such sums are no sums before noise, so a change of them breaks no claim about those.
         """
-        if type(self)._read is TrialBatchStrategy._read or self.public.mechanism.noise.origin is NoiseOrigin.SERVER:
+        if type(self)._read is TrialBatchStrategy._read or self.federation.mechanism.noise.origin is NoiseOrigin.SERVER:
             return round_sum
         sums = TrialBatchStrategy._read(self, batch, messages, server_round)
         changed = int((sums.total != round_sum.total).any(dim=1).sum())
@@ -224,7 +224,7 @@ class TrialBatchStrategy(ReleaseSteps):
         exact = None if self.opening is None else self.opening.exact
         if exact is None:
             return
-        mechanism, number = self.public.mechanism, round_sum.number
+        mechanism, number = self.federation.mechanism, round_sum.number
         if number == 1:
             exact.check_start(batch, round_sum.models)
         if not exact.chosen_rows(batch, number):
@@ -250,7 +250,7 @@ class TrialBatchStrategy(ReleaseSteps):
 
     def _release(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> Array:
         """Make a batch's release from the sums `round_sum`, make the next models of it, and return them."""
-        mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
+        mechanism, transcript = self.federation.mechanism, self.transcripts[batch.name]
         side = self._side_information(batch, server_round, round_sum)
         noised = NoisedSums(round_sum.total, round_sum.total, ReleaseOrigin.NOISED_SUM)
         if self._has_own_changes:
@@ -262,7 +262,7 @@ class TrialBatchStrategy(ReleaseSteps):
         noised = self._post_processed(batch, server_round, noised)
         before = transcript.models[-1]
         tensor = self._shown(noised)
-        if self.public.aggregation is None:
+        if self.federation.aggregation is None:
             stepped, transcript.optimizer = step(
                 mechanism.optimizer, before, noised.release, transcript.optimizer, mechanism.denominator
             )
@@ -292,17 +292,17 @@ class TrialBatchStrategy(ReleaseSteps):
     def _aggregated(self, batch: TrialBatch, release: Tensor, round_sum: UnnoisedRoundSum) -> Tensor:
         """Return the next models of a batch as the Flower strategies of its trials make them."""
         aggregation, before = self._aggregations[batch.name], self.transcripts[batch.name].models[-1]
-        if self.public.aggregates_clients:
+        if self.federation.aggregates_clients:
             return aggregation.of_clients(round_sum.number, before, round_sum.sent)
-        return aggregation.of_mean(round_sum.number, before, release / self.public.mechanism.denominator)
+        return aggregation.of_mean(round_sum.number, before, release / self.federation.mechanism.denominator)
 
     def _side_information(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> SideInformation:
         """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""
-        mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
-        participation = participation_shown(self.public, self._calls[batch.name].taking_part)
+        mechanism, transcript = self.federation.mechanism, self.transcripts[batch.name]
+        participation = participation_shown(self.federation, self._calls[batch.name].taking_part)
         of_victim = round_sum.sent.get(self.roster.victim)
         side = SideInformation(taking_part=participation)
-        if of_victim is not None and self.public.threat_model.adversary is Adversary.SERVER:
+        if of_victim is not None and self.federation.threat_model.adversary is Adversary.SERVER:
             side = replace(side, contribution=torch.from_numpy(of_victim.values.copy()))
         if isinstance(mechanism.clipping, AdaptiveClipping):
             assert transcript.norms is not None
@@ -320,4 +320,4 @@ class TrialBatchStrategy(ReleaseSteps):
         """Check the clients' contributions to a batch of trials, and return their sum before noise."""
         call = self._calls[batch.name]
         replies = {client.client: messages[ReplyIdentity(client.client, TRAIN, batch.name)] for client in call.clients}
-        return receive(self.public, self.roster, call, replies, self.transcripts[batch.name], server_round)
+        return receive(self.federation, self.roster, call, replies, self.transcripts[batch.name], server_round)

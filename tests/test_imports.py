@@ -102,10 +102,12 @@ def test_only_a_kind_of_noise_asks_which_it_is() -> None:
 
 
 def _attack_questions() -> re.Pattern[str]:
-    """Return what asks which attack it is: by its class or by its name."""
-    classes, names = "|".join(type(attack).__name__ for attack in ATTACKS.values()), "|".join(ATTACKS)
+    """Return what asks which attack it is: by its module or by its name."""
+    modules = "|".join({attack.scores.__module__.split(".")[-1] for attack in ATTACKS.values()})
+    names = "|".join(ATTACKS)
     return re.compile(
-        rf"\b({classes}|OwnAttack)\b|\battack(\.name|_name)? (is( not)? [A-Z](?!one\b)|[!=]= |(not )?in [\[({{\"'])|"
+        rf"attacks\.({modules}|own_attack) import\b|"
+        rf"\battack(\.name|_name)? (is( not)? [A-Z](?!one\b)|[!=]= |(not )?in [\[({{\"'])|"
         rf"[\"']({names})[\"'] (not )?in [\w.]*attacks\b"
     )
 
@@ -114,12 +116,12 @@ def test_only_an_attack_asks_which_it_is() -> None:
     """Each membership attack has its facts in its own module; their registry alone lists them."""
     questions = _attack_questions()
     asking = (
-        "isinstance(attack, OwnAttack)",
+        "from fl_audit.audits.membership.attacks.own_attack import own_attack",
         'if attack.name == "lira":',
         'attack in ("loss", "rmia")',
         "attack is ATTRIBUTE",
         'if "active" in config.audit.attacks:',
-        "scores = LiraAttack().scores(outputs, membership)",
+        "from fl_audit.audits.membership.attacks.lira import LIRA",
     )
     assert [one for one in asking if not questions.search(one)] == []
     own, papers = ROOT / "fl_audit" / "audits" / "membership" / "attacks", ROOT / "experiments" / "papers"

@@ -1,7 +1,9 @@
 """A new membership attack is one file and one line in the registry; when both are gone, nothing is left of it."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +15,15 @@ from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from tests.builders.runs import small_plan
-from tests.toy_attack.entropy import EntropyAttack
+from tests.toy_attack.entropy import ENTROPY
 
-_NAME = EntropyAttack.name
+_NAME = ENTROPY.name
 
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add the line to the registry, and take it away after the test."""
-    monkeypatch.setitem(ATTACKS, _NAME, EntropyAttack())
+    monkeypatch.setitem(ATTACKS, _NAME, ENTROPY)
 
 
 def _plan(**audit: object) -> RunPlan:
@@ -41,7 +43,7 @@ def test_a_new_attack_is_configured_played_and_reported(tmp_path: Path) -> None:
     order = np.argsort(targets[f"score_{_NAME}"].to_numpy())
     assert np.all(np.diff(np.abs(targets["confidence"].to_numpy())[order]) > -1e-4)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert re.search(f"{EntropyAttack.label}</t[dh]>", page)
+    assert re.search(f"{ENTROPY.label}</t[dh]>", page)
     assert "L. Song, P. Mittal (2021)" in page
 
 
@@ -65,7 +67,8 @@ def test_settings_and_refusals_name_a_new_attack() -> None:
 def test_the_facts_of_a_new_attack_are_checked(
     fact: str, audit: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EntropyAttack, fact, True)
+    facts: dict[str, Any] = {fact: True}
+    monkeypatch.setitem(ATTACKS, _NAME, replace(ENTROPY, **facts))
     with pytest.raises(InputError, match=said):
         _plan(**audit)
 

@@ -84,7 +84,7 @@ def answers_of(trials: int, targets: int) -> tuple[ModelOutputs, TargetMembershi
 def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_trial(apart: bool) -> None:
     answers, membership = answers_of(6, 4)
     shadows = np.arange(6) < 3 if apart else None
-    expected = attack_named("loss").scores(answers, membership)
+    expected = attack_named("loss").scores(answers, membership, None)
     found = attack_named("doors:loss").scores(answers, membership, shadows)
     played = [3, 4, 5] if apart else list(range(6))
     assert np.array_equal(found[played], expected[played])
@@ -109,7 +109,7 @@ def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_tr
 )
 def test_an_attack_that_is_none_is_named(name: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        attack_named(name).scores(*answers_of(3, 4))
+        attack_named(name).scores(*answers_of(3, 4), None)
 
 
 def test_a_dissimilarity_of_ones_own_ranks_as_ours() -> None:

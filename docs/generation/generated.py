@@ -91,12 +91,12 @@ def settings() -> str:
     A list and no table: it fits a phone.
     """
     from fl_audit.runs.config import RunConfig
-    from fl_audit.runs.config.settings_reference import settings as described
+    from fl_audit.runs.config.settings_reference import settings as settings_of_section
 
     parts = []
     for section, field in RunConfig.model_fields.items():
         about = _paragraphs(inspect.getdoc(field.annotation) or "")
-        settings = described(section)
+        settings = settings_of_section(section)
         usual, advanced = (
             _listed(setting for setting in settings if setting.advanced is is_advanced) for is_advanced in (False, True)
         )
@@ -230,11 +230,11 @@ def modules_of_attacks() -> str:
     """Return the modules of the registered membership attacks, which mkdocstrings fills in."""
     from fl_audit.audits.membership.attacks.registry import ATTACKS
 
-    return _modules_of(map(type, ATTACKS.values()))
+    return _modules_of(attack.scores for attack in ATTACKS.values())
 
 
-def _modules_of(kinds: Iterable[type]) -> str:
-    """Return a line for each module in which kinds are defined."""
+def _modules_of(kinds: Iterable[Callable[..., object]]) -> str:
+    """Return a line for each module in which kinds, or the functions of kinds, are defined."""
     return "\n".join(f"::: {module}" for module in dict.fromkeys(kind.__module__ for kind in kinds))
 
 

@@ -24,14 +24,6 @@ class ClaimVerdict(StrEnum):
     UNTESTED = "cannot be tested"
 
 
-class FailureCause(StrEnum):
-    """The kind of reason why a claim does not hold on our data."""
-
-    OURS = "our setting"
-    THEIRS = "their setting"
-    REAL = "a real difference"
-
-
 _MOST_TRIALS = 10_000_000
 _USUAL_NARROWS = 0.5
 NOTHING = IntervalEstimate(nan, nan, nan)
@@ -169,7 +161,7 @@ def read_claims(module: str) -> dict[str, PaperClaim]:
 
 
 def _claim_of(fails: Sequence[Mapping[str, str]] = (), untested: str = "", **fields: Any) -> PaperClaim:
-    explanations = tuple((look.get("where", ""), f"{FailureCause(look['cause'])}: {look['why']}") for look in fails)
+    explanations = tuple((look.get("where", ""), f"{look['cause']}: {look['why']}") for look in fails)
     return PaperClaim(**fields, why=untested, explanations=explanations)
 
 

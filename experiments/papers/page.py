@@ -44,7 +44,7 @@ def render_page(
         heading_html("Contents"),
         contents,
         heading_html("What was played"),
-        paper_results.played,
+        paper_results.procedures_html,
         *items,
         heading_html("Paper"),
         paragraph_html(paper.reference),
@@ -58,7 +58,7 @@ def render_page(
         body=joined_html(*body),
         footer=SIMULATION_NOTICE,
         banner=_banner(results),
-        step="Read of each item where ours differs, and why; its CSV file beside this page has every row.",
+        step="Read below of each item where ours differs, and why. Its CSV file beside this page has every row.",
     )
 
 
@@ -133,7 +133,10 @@ def differences_html(result: ItemResult) -> str:
         phrases.append(_listed(f"{alike} follow from theory in all printed digits", listed))
     if compared_rows := result.comparable_rows("theory"):
         missed = result.outside_sentences("theory")
-        phrases.append(_listed(_outside(missed, compared_rows, "numbers by theory"), missed))
+        introduction = _outside(missed, compared_rows, "numbers by theory")
+        phrases.append(
+            f"<p>{introduction}. {escape(result.finding)}.</p>" if result.finding else _listed(introduction, missed)
+        )
     reasons = "".join(f"<li>{with_code(escape(remark))}</li>" for remark in result.remarks)
     return "\n".join([*phrases, f"<ul>{reasons}</ul>"])
 

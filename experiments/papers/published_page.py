@@ -28,8 +28,10 @@ TITLE = "Differences that concern several results"
 _NOTES = re.compile(r"<ul>((?:(?!<ul>).)*)</ul></details>", re.DOTALL)  # the last list of a section
 _EMPTY = re.compile(r"\s*<details><summary>[^<]*</summary>\s*</details>")  # a section without any remark
 _ITEM = re.compile(r"<li>(.*?)</li>", re.DOTALL)
-_NUMBERS = re.compile(r"(outside our interval):</p><ul>.*?</ul>", re.DOTALL)  # a list of numbers that differ
-_CLAIM_VERDICT = re.compile(r"<li>[^<:]*: (?:it|both|all \d+|of \d+)\b(?:(?!</li>).)*</li>")
+_NUMBERS = re.compile(  # a list of numbers that differ
+    r"(outside our interval|in all printed digits):</p><ul>.*?</ul>", re.DOTALL
+)
+_CLAIM_VERDICT = re.compile(r"<li>[^<]*: (?:it|both|all \d+|of \d+)\b[^<]*(?:on our data|decided|tested)[^<]*</li>")
 _COLUMNS_APART = re.compile(r"(?:<li>[^<]*; furthest apart: [^<]*</li>)+")
 _LONGEST_LABEL = 40  # characters
 _LABEL_WORDS = 4  # of a note without a short beginning and a colon
@@ -137,20 +139,20 @@ def with_shared_sentences(sections: Sequence[str]) -> list[str]:
 def _without_known_sentences(section: str, first_titles: dict[str, str]) -> str:
     """Return a section without sentences that have a title in `first_titles`, and enter the others there."""
     title = _short_title(section.partition("\n")[0].removeprefix("## "))
-    known = dict(first_titles)
+    earlier_titles = dict(first_titles)
     heading, *paragraphs = section.split("\n\n")
-    for place, paragraph in enumerate(paragraphs):
+    for index, paragraph in enumerate(paragraphs):
         if paragraph.startswith(("!", "*", "<")):
             continue
         text, link, rest = paragraph.partition(_ROWS_LINK)
         sentences = _SENTENCE_END.split(text)
         for sentence in sentences:
             first_titles.setdefault(sentence, title)
-        repeated = [sentence for sentence in sentences if sentence in known]
+        repeated = [sentence for sentence in sentences if sentence in earlier_titles]
         if repeated:
-            new_sentences = [sentence for sentence in sentences if sentence not in known]
-            reference = f"{'Otherwise as' if new_sentences else 'As'} in {known[repeated[0]]}."
-            paragraphs[place] = " ".join([*new_sentences, reference]) + link + rest
+            new_sentences = [sentence for sentence in sentences if sentence not in earlier_titles]
+            reference = f"{'Otherwise as' if new_sentences else 'As'} in {earlier_titles[repeated[0]]}."
+            paragraphs[index] = " ".join([*new_sentences, reference]) + link + rest
     return "\n\n".join([heading, *paragraphs])
 
 
@@ -175,12 +177,25 @@ def with_shared_notes(sections: Sequence[str]) -> list[str]:
 
 
 def _name_list(titles: Iterable[str]) -> str:
-    """Return "Table 2; Figures 6, 7, 8" of titles in the order of the page."""
+    """Return "Table 2; Figures 3, 6 to 8" of titles in the order of the page."""
     numbers = dict[str, list[str]]()
     for title in titles:
         kind, _, number = title.partition(" ")
         numbers.setdefault(kind, []).append(number)
-    return "; ".join(f"{kind}{'s' * (len(which) > 1)} {', '.join(which)}" for kind, which in numbers.items())
+    return "; ".join(f"{kind}{'s' * (len(which) > 1)} {_ranges(which)}" for kind, which in numbers.items())
+
+
+def _ranges(numbers: Sequence[str]) -> str:
+    """Return "3, 6 to 8" of the numbers 3, 6, 7 and 8; texts that are no numbers are listed as they are."""
+    if not all(number.isdecimal() for number in numbers):
+        return ", ".join(numbers)
+    runs = list[list[str]]()
+    for number in numbers:
+        if runs and int(number) == int(runs[-1][-1]) + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
 def _short_title(title: str) -> str:

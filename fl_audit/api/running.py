@@ -18,7 +18,7 @@ from fl_audit.errors import FederationError, InputError, require
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import read_toml, values_of
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.exit_statuses import WRONG_INPUT
+from fl_audit.runs.expected_errors import WRONG_INPUT
 from fl_audit.runs.stored_run import read_run
 from fl_audit.value_checks import choice
 

@@ -5,10 +5,10 @@ from fl_audit.app_audits.live.live_audit import LiveFinding
 from fl_audit.app_audits.live.live_page import live_headline, live_lines
 from fl_audit.app_audits.local_training.assessment import CHECKS, Assessment, unasked
 from fl_audit.app_audits.local_training.assessment_messages import (
-    ALWAYS_UNSEEN,
     assessment_json,
     report_lines,
     training_claim_warning,
+    unseen_of_assessment,
 )
 from fl_audit.app_audits.local_training.assessment_messages import headline as training_headline
 from fl_audit.app_audits.review.claims import guarantee_of_stated, stated_claim_warning
@@ -43,7 +43,7 @@ def review_result(review: ReviewResult, bundle: str | None = None) -> AuditResul
 
 def training_result(assessment: Assessment) -> AuditResult:
     """Return the result of the audit of a private training."""
-    trainings = assessment.evidence
+    trainings = assessment.trainings
     missing = {str(name): reason for name, reason in unasked(trainings).items()} if trainings.is_private else {}
     checks_made = tuple(str(check) for check in CHECKS if str(check) not in missing) if trainings.is_private else ()
     claimed = None
@@ -62,7 +62,7 @@ def training_result(assessment: Assessment) -> AuditResult:
             len({training.round for training in trainings.trainings}),
             checks_made,
             missing,
-            (*assessment.unseen, ALWAYS_UNSEEN),
+            unseen_of_assessment(assessment),
         ),
         warning=training_claim_warning(trainings),
         numbers=assessment_json(assessment),
@@ -81,7 +81,7 @@ def live_result(name: str, finding: LiveFinding) -> AuditResult:
         guarantee=guarantee_values(guarantee.epsilon, guarantee.claims),
         scope=AuditScope(
             guarantee.rounds,
-            finding.finding.rounds,
+            finding.bounds.rounds,
             (f"scores of {finding.canaries} canaries at {len(finding.looks)} interim analyses",),
             {},
             (*sorted(map(str, finding.doubts)), *_UNSEEN_OF_FEDERATION),

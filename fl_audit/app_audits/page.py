@@ -36,7 +36,7 @@ from fl_audit.report.page import (
 from fl_audit.verdict.audit_result import AuditResult
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import verdict_banner
-from fl_audit.words import capital
+from fl_audit.words import capital, percent
 
 _BINS = 40
 _LOAD = (
@@ -45,7 +45,8 @@ _LOAD = (
 )
 _NOTICE = (
     "The bounds assume nothing of the mechanism but that trials are independent. They are corrected for the number of "
-    "distinguishers and stages that were tried. Readings that assume Gaussian noise are marked, and decide nothing."
+    "distinguishers and stages that were tried. Readings that assume Gaussian noise are marked: a broken one keeps a "
+    "verdict from being consistent, and none makes it violated."
 )
 
 
@@ -80,7 +81,9 @@ def write_result(
     is_listed
         Whether the findings of the first screen are listed; False where `details` shows them.
     """
-    body = f"{_listed(result.lines)}\n{details}" if is_listed else details
+    # The warning has a box of its own on the page.
+    lines = [(about, text) for about, text in result.lines if text != f"{result.warning}."]
+    body = f"{_listed(lines)}\n{details}" if is_listed else details
     page = html_page(
         title=f"{result.name}: {result.verdict}",
         heading=result.name,
@@ -104,7 +107,7 @@ def write_strategy_page(
     return write_result(
         result,
         directory,
-        subtitle=f"Claim: {audit.claim.words} · {audit.pilots} trials looked for distinguishers",
+        subtitle=f"Claim: {audit.claim.words} · {audit.pilots:,} trials looked for distinguishers",
         step=_next(audit, findings),
         opening=_opening(audit, findings),
         banner=capital(claim_words(audit)),
@@ -145,7 +148,7 @@ def write_app_page(
 
 def write_training_page(result: AuditResult, assessment: Assessment, directory: Path) -> Path:
     """Write the files of the audit of a private training, and return the path of the page."""
-    broken = [pitfall for pitfall in assessment.found if pitfall.weight is Severity.BREAKS]
+    broken = [pitfall for pitfall in assessment.pitfalls if pitfall.weight is Severity.BREAKS]
     usual = "Run it with the data and the configuration that you will train with."
     step = broken[0].fix if broken else usual
     return write_result(result, directory, subtitle="Private training, as it ran", step=step)
@@ -181,11 +184,20 @@ def _table(findings: Sequence[DistinguisherFinding]) -> str:
     rows = []
     for finding in findings:
         test = finding.test
-        right = f"{test.right / test.trials:.1%}"
+        right = percent(test.right / test.trials)
         rows.append(
-            (test.distinguisher.kind, test.distinguisher.group, finding.shown, finding.allowed, right, str(test.trials))
+            (
+                test.distinguisher.kind,
+                test.distinguisher.group,
+                finding.shown,
+                finding.allowed,
+                right,
+                f"{test.trials:,}",
+            )
         )
-    return page_table(("trial", "what told", "shown", "claimed", "guessed right", "trials"), rows, numbers=(4, 5))
+    return page_table(
+        ("scenario", "what was looked at", "shown", "claimed", "guessed right", "trials"), rows, numbers=(4, 5)
+    )
 
 
 def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
@@ -198,17 +210,15 @@ def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
     phrases = [
         heading_html(f"{test.distinguisher.kind.capitalize()}: {broken}"),
         paragraph_html(finding.cause) if test.is_broken else "",
-        paragraph_html(capital(f"{finding.words}: {finding.sentence}")),
+        paragraph_html(capital(f"{finding.scenario.words}: {finding.sentence}")),
         html_figure(
             to_png(figure),
             f"Scores under D and D' and their trade-off, trial: {test.distinguisher.kind}",
-            f"{test.trials} fresh trials of the kind '{test.distinguisher.kind}': {finding.words}.",
+            f"{test.trials:,} fresh trials of the kind '{test.distinguisher.kind}': {finding.scenario.words}.",
         ),
         paragraph_html("What differs most in the transcript:") if test.lines else "",
         list_html(test.lines),
-        paragraph_html(f"{test.noise.words} A broken reading keeps a verdict from being consistent.")
-        if test.noise
-        else "",
+        paragraph_html(test.noise.words) if test.noise else "",
         paragraph_html(f"Usual fix: {finding.fix}") if test.is_broken else "",
     ]
     return joined_html(*phrases)
@@ -228,7 +238,7 @@ def _draw_scores(axes: Axes, test: DistinguisherTest) -> None:
         axes.stairs(heights, edges, color=style.colour, linestyle=style.line, linewidth=1.6, label="D" if bit else "D'")
     axes.axvline(0, color=INK, linewidth=1, linestyle=":")
     axes.legend(frameon=False, fontsize=9)
-    finish_axes(axes, "Scores of fresh trials", "score, in spreads (right of the line: guess D)", "trials")
+    finish_axes(axes, "Scores of fresh trials", "Score, in spreads (right of the line: guess D)", "Trials")
 
 
 def draw_tradeoff(
@@ -236,7 +246,7 @@ def draw_tradeoff(
     limits: Sequence[EpsilonDeltaLimit],
     scores: Floats,
     present: Flags,
-    names: tuple[str, str] = ("false alarms: share of D' taken for D", "share of D found"),
+    names: tuple[str, str] = ("False alarms: share of D' taken for D", "Share of D found"),
 ) -> None:
     """Draw the measured trade-off of a score, with the most that a claim allows and with guessing.
 

@@ -6,6 +6,7 @@ import pandas or the statistical tests of the verdict at run time.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -86,48 +87,33 @@ LossesOf = Callable[["Examples | None"], "Floats"]
 """A function from records to losses of shape (trials, records); given None, it returns an array without columns."""
 
 
-class GuaranteeTests(Protocol):
-    """The statistical tests of the guarantee in one kind of audit.
+@dataclass(frozen=True)
+class GuaranteeTests:
+    """The statistical tests of the guarantee in one kind of audit, as functions.
 
     Before a run, they say whether they support it and what they would detect. After the run, they give a judgement.
     """
 
-    def judge(self, run: "FinishedRun") -> "VerdictDetails | None":
-        """Return the judgement of a finished run's guarantee by statistical tests; None if nothing could be tested."""
-
-    def covers(self, plan: "RunPlan") -> str:
-        """Return a sentence that says what a verdict of this audit covers and what it does not cover."""
-
-    def why_not_compared(self, run: "FinishedRun") -> str:
-        """Return a sentence, with a leading space, on why nothing was measured in the run; empty if something was."""
-        return ""
-
-    def require_supported(self, federation: "Federation") -> None:
-        """Raise `InputError` if this audit does not support the federation; the message names the accepted values.
-
-        `federation`: Only their combination with this audit is checked.
-        """
-
-    def planned_noise(self, plan: "RunPlan", parameters: int | None) -> "NoiseDetectionLimit | None":
-        """Return how much too small the noise must be for a planned run to detect it; None if the run has no
-        insider."""
-        return None
-
-    def planned_signal(self, plan: "RunPlan") -> "SignalDetectionLimit | None":
-        """Return the smallest weight of the target that a planned run would detect as too large.
-
-        None if the audit does not test the weight.
-
-        The weight is the number of times that a sum contains the target's contribution; the claim allows 1. The test
-        needs insiders who can compute exact log-likelihood ratios.
-        """
-        return None
-
-    def planned_canaries(
-        self, federation: "LoadedFederation", guarantee: "Guarantee", trials: int
-    ) -> "CanaryDetectionLimit | None":
-        """Return the limit of detection of a planned run with canaries; None without canaries, or if it is unknown."""
-        return None
+    # Raises `InputError` if this audit does not support the federation; only their combination is checked.
+    require_supported: Callable[["Federation"], None]
+    # Returns the judgement of a finished run's guarantee by statistical tests; None if nothing could be tested.
+    judge: Callable[["FinishedRun"], "VerdictDetails | None"]
+    # Returns a sentence that says what a verdict of this audit covers and what it does not cover.
+    covers: Callable[["RunPlan"], str]
+    # Returns a sentence, with a leading space, on why nothing was measured in the run; empty if something was.
+    why_not_compared: Callable[["FinishedRun"], str] = lambda run: ""
+    # Returns how much too small the noise must be for a planned run to detect it; None if the run has no insider. Its
+    # second argument is the number of parameters of the model if the noise is measured at all of them, else None.
+    planned_noise: Callable[["RunPlan", int | None], "NoiseDetectionLimit | None"] = lambda plan, parameters: None
+    # Returns the smallest weight of the target that a planned run would detect as too large; None if the audit does not
+    # test the weight, which is the number of times that a sum contains the target's contribution. The claim allows 1.
+    # The test needs insiders who can compute exact log-likelihood ratios.
+    planned_signal: Callable[["RunPlan"], "SignalDetectionLimit | None"] = lambda plan: None
+    # Returns the limit of detection of a planned run with a number of trials; None without canaries, or if it is not
+    # known.
+    planned_canaries: Callable[["LoadedFederation", "Guarantee", int], "CanaryDetectionLimit | None"] = (
+        lambda federation, guarantee, trials: None
+    )
 
 
 class BaseAudit(ABC):

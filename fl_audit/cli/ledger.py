@@ -14,7 +14,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.accounting_enums import Accountant, TrainingCount
 from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.runs.exit_statuses import OVER_BUDGET
+from fl_audit.runs.expected_errors import OVER_BUDGET
 from fl_audit.runs.option_declarations import option
 from fl_audit.runs.terminal import print_table
 from fl_audit.value_checks import choice, require_number

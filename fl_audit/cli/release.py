@@ -11,7 +11,7 @@ from fl_audit.cli.options import ADJACENCY_HELP, FailOption, ResultOptions
 from fl_audit.cli.score_files import columns_for, read_numbers
 from fl_audit.cli.sign import require_library
 from fl_audit.errors import require
-from fl_audit.runs.exit_statuses import VIOLATED
+from fl_audit.runs.expected_errors import VIOLATED
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.value_checks import choice, require_number

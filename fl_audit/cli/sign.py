@@ -9,7 +9,7 @@ import typer
 
 from fl_audit.cli.options import DirectoryArgument, JsonOption, print_json
 from fl_audit.errors import require
-from fl_audit.runs.exit_statuses import VIOLATED
+from fl_audit.runs.expected_errors import VIOLATED
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.words import plural
 

@@ -15,7 +15,7 @@ from fl_audit.device import Device
 from fl_audit.errors import InputError, require
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.exit_statuses import VIOLATED
+from fl_audit.runs.expected_errors import VIOLATED
 from fl_audit.runs.option_declarations import option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.runs.run_directory_checks import is_begun, require_run

@@ -271,10 +271,10 @@ def _levels(
     )
     require(not is_unique, f"{problem}: {useless}", drop)
     if len(levels) > most_levels:
-        more = remedies.max_levels(len(levels))
-        found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {most_levels}"
-        remedy = f"leave the column out with {drop}, or allow for them with {more}{_hint(values)}"
-        raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
+        more_levels = remedies.max_levels(len(levels))
+        excess = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {most_levels}"
+        remedy = f"leave the column out with {drop}, or allow for them with {more_levels}{_hint(values)}"
+        raise InputError(f"{file}: column {name} has {excess}: {remedy}", (drop,), (more_levels,))
     _check_width(before + len(levels), len(values), name, file)
     alone = f"{first[:20]} in every record, so always 1" if len(levels) == 1 else ""
     detail = alone or f"{len(levels)} of them, a feature each: {_some(levels)}"

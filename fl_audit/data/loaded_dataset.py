@@ -156,14 +156,6 @@ class LoadedDataset:
         return "graphs" if self.pool.graphs else "sequences" if self.is_sequence else "images"
 
     @property
-    def image_shape(self) -> tuple[int, ...] | None:
-        """Shape of an image, with height and width last; None if records are no images."""
-        if self.flat_image is not None:
-            return self.flat_image
-        is_other = self.pool.graphs or self.is_sequence
-        return self.pool.shape if len(self.pool.shape) in (2, 3) and not is_other else None
-
-    @property
     def table_columns(self) -> tuple[ColumnPosition, ...]:
         """Position of each table column among the features; columns without names are named by their numbers from 0."""
         return self.placed or side_by_side((str(number), 1) for number in range(self.pool.shape[0]))

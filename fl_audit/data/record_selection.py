@@ -112,9 +112,9 @@ def select_records(
             records > 0, f"{problem}: accepted are more records in [data], or fewer of each user by records-per-user"
         )
     inside = dataset.pool.take(order[:records])
-    drawn = f"records is {records}, and all that are drawn from {dataset.name} are of one class"
+    problem = f"records is {records}, and all that are drawn from {dataset.name} are of one class"
     needed = "at least 2 classes, or quantities, are needed, so ask for more records"
-    require(np.unique(inside.labels).size >= 2, f"{drawn}: {needed}")
+    require(np.unique(inside.labels).size >= 2, f"{problem}: {needed}")
     # In the pool's order, so that the position of a replacement is easy to trace.
     outside = dataset.pool.take(np.sort(order[records:free])) if records < free else None
     if dataset.test is None:

@@ -80,7 +80,7 @@ LossAndRank = tuple[Tensor, Tensor]
 """
 
 
-def craft_record(problem: CraftingProblem, other_sums: Tensor, starts: Examples) -> Examples:
+def craft_record(problem: CraftingProblem, other_sums: Tensor, start_examples: Examples) -> Examples:
     """Return one record whose clipped gradient is as orthogonal as possible to the sum S over all other records.
 
     The search minimises the mean over the weight vectors of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2, where g is the
@@ -100,10 +100,10 @@ def craft_record(problem: CraftingProblem, other_sums: Tensor, starts: Examples)
         clipped = lengths.clamp(max=1).mean(0)
         return objective, torch.where(lengths.amin(0) >= 1, cosines.abs().mean(0), 2 - clipped)
 
-    return _search(problem, starts, measure)
+    return _search(problem, start_examples, measure)
 
 
-def craft_opposite(problem: CraftingProblem, record: Examples, starts: Examples) -> Examples:
+def craft_opposite(problem: CraftingProblem, record: Examples, start_examples: Examples) -> Examples:
     """Craft the record to replace a given one: the clipped gradients of both are as far apart as possible.
 
     Raises `InputError` if the model's gradient is not differentiable with respect to the features.
@@ -119,17 +119,19 @@ def craft_opposite(problem: CraftingProblem, record: Examples, starts: Examples)
         short = (_MARGIN - lengths.squeeze(2) / problem.clipping_norm).clamp(min=0)
         return (missing + 0.1 * short.square()).mean(0), missing.mean(0)
 
-    return _search(problem, starts, measure)
+    return _search(problem, start_examples, measure)
 
 
-def _search(problem: CraftingProblem, starts: Examples, measure: Callable[[Tensor], LossAndRank]) -> Examples:
+def _search(problem: CraftingProblem, start_examples: Examples, measure: Callable[[Tensor], LossAndRank]) -> Examples:
     """Return the best record that gradient descent finds from all starts, which are divided to fit into memory.
 
     `measure` maps gradients (m, n, parameters) to two numbers for each of n records: the value that gradient descent
     minimises, and a rank. The best record has the lowest rank.
     """
     together = max(1, pass_budgets.GRADIENT_BUDGET // problem.models.numel())
-    start_groups = map(Examples, torch.split(starts.features, together), torch.split(starts.labels, together))
+    start_groups = map(
+        Examples, torch.split(start_examples.features, together), torch.split(start_examples.labels, together)
+    )
     record, rank = min(
         (_descend(problem, start_group, measure) for start_group in start_groups), key=lambda result: result[1]
     )
@@ -138,24 +140,24 @@ def _search(problem: CraftingProblem, starts: Examples, measure: Callable[[Tenso
 
 
 def _descend(
-    problem: CraftingProblem, starts: Examples, measure: Callable[[Tensor], LossAndRank]
+    problem: CraftingProblem, start_examples: Examples, measure: Callable[[Tensor], LossAndRank]
 ) -> tuple[Examples, float]:
     """Return the record of lowest rank on the descent paths from some starts, and its rank, which may be infinite."""
     span = (problem.bounds.high - problem.bounds.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
     coordinates = (
-        (problem.bounds.clamped(starts.features) - problem.bounds.low) / span.clamp(min=_NOTHING)
+        (problem.bounds.clamped(start_examples.features) - problem.bounds.low) / span.clamp(min=_NOTHING)
     ).requires_grad_()
     optimizer = torch.optim.Adam([coordinates], lr=_RATE)
-    best = torch.full((len(starts.labels),), torch.inf, device=coordinates.device)
-    best_features = torch.empty_like(starts.features)
+    best = torch.full((len(start_examples.labels),), torch.inf, device=coordinates.device)
+    best_features = torch.empty_like(start_examples.features)
     for _ in range(_STEPS):
         try:
             with torch.enable_grad():
                 features = problem.bounds.rounded(problem.bounds.low + coordinates * span)
                 # No name holds the gradients, so that their memory is free before the next step asks for as much.
                 objective, rank = measure(
-                    problem.model.example_gradients(problem.models, Microbatch(features, starts.labels))
+                    problem.model.example_gradients(problem.models, Microbatch(features, start_examples.labels))
                 )
                 (coordinates.grad,) = torch.autograd.grad(objective.sum(), [coordinates])
                 del objective
@@ -173,7 +175,7 @@ def _descend(
         with torch.no_grad():
             coordinates.clamp_(0, 1)
     winner = best.argmin().unsqueeze(0)
-    return Examples(best_features[winner], starts.labels[winner]), float(best[winner])
+    return Examples(best_features[winner], start_examples.labels[winner]), float(best[winner])
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,19 +260,19 @@ def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> Craf
     def clipped(examples: Examples) -> Tensor:
         return federation.model.clipped_sum(models, examples.features, examples.labels, norm).double()
 
-    tensor = clipped(federation.differing)
-    others = clipped(federation.common)
-    moved = tensor if instead is None else tensor - clipped(instead)
+    target_sum = clipped(federation.differing)
+    common_sum = clipped(federation.common)
+    change = target_sum if instead is None else target_sum - clipped(instead)
     order = mechanism.clipping.measured_in.order
-    lengths = tensor.norm(p=order, dim=1) / norm
-    cosines = torch.nn.functional.cosine_similarity(tensor, others, dim=1).abs()
+    lengths = target_sum.norm(p=order, dim=1) / norm
+    cosines = torch.nn.functional.cosine_similarity(target_sum, common_sum, dim=1).abs()
     return CraftedMeasures(
         record=federation.differing.features[0].cpu().numpy(),
         label=pair.crafted.label,
         length=float(lengths.mean()),
         shortest=float(lengths.min()),
         cosine=float(cosines.mean()),
-        sensitivity=float(moved.norm(p=order, dim=1).mean()) / mechanism.global_sensitivity,
+        sensitivity=float(change.norm(p=order, dim=1).mean()) / mechanism.global_sensitivity,
         models=len(models),
         opposite=None if pair.opposite is None or instead is None else instead.features[0].cpu().numpy(),
     )

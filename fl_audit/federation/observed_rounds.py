@@ -325,9 +325,9 @@ def replayed_rounds(
         tensor = stored[_KEPT[view]]
         if set(_KEPT.values()) <= stored.keys() and not stored["releases"].isnan().all():
             models = [*models[-2:], stored["models"]]
-            shown = stored["releases"]
-            yield ServerRound(number, tuple(models), shown, SideInformation.of(stored), tuple(earlier), shown)
-            earlier.append(EarlierRound(models[-2], shown))
+            releases = stored["releases"]
+            yield ServerRound(number, tuple(models), releases, SideInformation.of(stored), tuple(earlier), releases)
+            earlier.append(EarlierRound(models[-2], releases))
             continue
         match view:
             case InsiderView.UPDATE:

@@ -55,7 +55,7 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
         user=federation.user,
         victim=federation.victim,
         spec=federation.spec,
-        known=federation.model.properties,
+        profile=federation.model.properties,
         core=federation.core if federation.raw is not None and isinstance(federation.core, VggCore) else None,
         training=SentExamples.of(training),
         replacement=None if replacement is None else SentExamples.of(replacement),
@@ -70,7 +70,7 @@ def _register(
     user: Integers | None,
     victim: int,
     spec: ModelSpec,
-    known: ModelExecutionProfile,
+    profile: ModelExecutionProfile,
     core: VggCore | None,
     training: SentExamples,
     replacement: SentExamples | None,
@@ -79,13 +79,13 @@ def _register(
 
     `public` is the public federation as JSON, `shards` the positions in D of all clients' records, client after client,
     and `sizes` the number of records of each client: the division of D is public. `user` has the user of each record,
-    and is None if users are no units. `known` are properties of the model that were found on records of the data.
+    and is None if users are no units. `profile` are properties of the model that were found on records of the data.
     `core` is the frozen network of `vgg16` where clients randomise their records. `training` is D, without records if
     the receiver may not know all of D; `replacement` is None if it may not know that.
     """
     description = Federation.from_json(public)
     settle_device(description.device)
-    model = StackedModel.of(spec, profile=known).sized_for_device(description.device)
+    model = StackedModel.of(spec, profile=profile).sized_for_device(description.device)
     model = model.clipping_in(description.mechanism.clipping.measured_in).trained_with(description.mechanism.loss)
     register_federation(
         LoadedFederation(

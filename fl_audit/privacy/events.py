@@ -92,11 +92,12 @@ class SampledGaussianRelease:
 
 
 @dataclass(frozen=True)
-class CoordinateRelease:
-    """`count` releases of a vector with independent noise of scale `scale` on every coordinate, which are purely DP.
+class LaplaceRelease:
+    """Laplace mechanism: `count` releases of a number or a vector with Laplace noise of scale `scale`.
 
-    The density of the noise at scale 1 falls at most by the factor e from one outcome to another at distance 1, and a
-    change of a single coordinate is the easiest to detect.
+    `sensitivity` is the largest change between neighbouring data sets, in every release; of a vector it is the L1 norm
+    of the change. A change of one coordinate by all of it is the easiest to detect. Raises
+    `InputError` if the sensitivity or the scale is not positive and finite, or if the count is not an integer from 1.
     """
 
     sensitivity: float
@@ -104,7 +105,7 @@ class CoordinateRelease:
     count: int = 1
     noise_multiplier: ClassVar[None] = None
     sampling_rate: ClassVar[float] = 1.0
-    distribution: ClassVar[NoiseDistribution]
+    distribution: ClassVar = NoiseDistribution.LAPLACE
 
     def __post_init__(self) -> None:
         require_positive(sensitivity=self.sensitivity, scale=self.scale)
@@ -123,18 +124,6 @@ class CoordinateRelease:
     def __str__(self) -> str:
         noise = f"sensitivity {self.sensitivity:g}, scale {self.scale:g}"
         return f"{self.count} x {self.distribution} release ({noise})"
-
-
-@dataclass(frozen=True)
-class LaplaceRelease(CoordinateRelease):
-    """Laplace mechanism: `count` releases of a number or a vector with Laplace noise of scale `scale`.
-
-    `sensitivity` is the largest change between neighbouring data sets, in every release; of a vector it is the L1 norm
-    of the change. A change of one coordinate by all of it is the easiest to detect. Raises
-    `InputError` if the sensitivity or the scale is not positive and finite, or if the count is not an integer from 1.
-    """
-
-    distribution: ClassVar = NoiseDistribution.LAPLACE
 
 
 @dataclass(frozen=True)
@@ -274,7 +263,7 @@ def _scaled(event: ReleaseEvent, factor: float, has_gaussian: bool) -> ReleaseEv
             return replace(event, sigma=event.sigma * factor)
         case SampledGaussianRelease():
             return replace(event, noise_multiplier=event.noise_multiplier * factor)
-        case CoordinateRelease():
+        case LaplaceRelease():
             return event if has_gaussian else replace(event, scale=event.scale * factor)
         case RandomizedResponse():
             return event
@@ -289,7 +278,7 @@ def with_half_sensitivity(event: ReleaseEvent) -> ReleaseEvent:
     to add-remove adjacency.
     """
     match event:
-        case GaussianRelease() | CoordinateRelease():
+        case GaussianRelease() | LaplaceRelease():
             return replace(event, sensitivity=event.sensitivity / 2)
         case SampledGaussianRelease():
             return replace(event, noise_multiplier=2 * event.noise_multiplier)

@@ -63,13 +63,6 @@ class NormalLogOdds:
         """Return the quantile of the log-odds L at each probability from 0 to 1, in the shape of `probability`."""
         return np.asarray(self.mean + self.mu * ndtri(_probabilities(probability)), dtype=np.float64)
 
-    def uniforms(self, log_odds: ArrayLike, _: np.random.Generator) -> Floats:
-        """Return P(L <= x) at each x of `log_odds`; the results are uniform on [0, 1] if L has this distribution.
-
-        L are the log-odds of D against D'.
-        """
-        return self.cdf(log_odds)
-
 
 @dataclass(frozen=True, eq=False)
 class GriddedLogOdds:
@@ -98,23 +91,6 @@ class GriddedLogOdds:
         """
         index = np.searchsorted(self.cumulative, _probabilities(probability), side="left")
         return np.asarray(self.values[np.minimum(index, self.values.size - 1)], dtype=np.float64)
-
-    def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Transform log-odds to numbers from 0 to 1 that are uniform if the log-odds have this distribution.
-
-        The result has the shape of `log_odds`. If the log-odds are independent draws from this distribution, the
-        numbers are independent and approximately uniform. The number for x is drawn uniformly between F(x - `error`)
-        and F(x + `error`), where F is `cdf`. It is drawn at random because the distribution may have atoms. An example
-        is the log-odds 0 of a unit that was seen to participate in no round.
-
-        Under weak noise and secret sampling, log-odds concentrate near k log(1-q), for k rounds with sampling rate q.
-        There the numbers are less uniform. At noise multiplier 0.2 the deviation is up to 0.008, which tests of 10,000
-        log-odds do not detect.
-        """
-        values = np.asarray(log_odds, dtype=np.float64)
-        low = self.cdf(values - self.error)
-        high = self.cdf(values + self.error)
-        return np.asarray(low + (high - low) * generator.random(values.shape), dtype=np.float64)
 
 
 LogOddsDistribution = NormalLogOdds | GriddedLogOdds

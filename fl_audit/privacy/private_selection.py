@@ -68,10 +68,10 @@ def selection_cost_of(guarantees: Sequence[Guarantee | None]) -> SelectionCost |
 
     None as of `selection_cost`, and where a guarantee consists of several claims.
     """
-    known = [guarantee for guarantee in guarantees if guarantee is not None]
-    if any(len(set(guarantee.claims)) > 1 for guarantee in known):
+    known_guarantees = [guarantee for guarantee in guarantees if guarantee is not None]
+    if any(len(set(guarantee.claims)) > 1 for guarantee in known_guarantees):
         return None
-    return selection_cost([guarantee.claim for guarantee in known])
+    return selection_cost([guarantee.claim for guarantee in known_guarantees])
 
 
 def random_count_epsilon(claims: Sequence[Claim], count: TrainingCount, mean: float) -> float:

@@ -67,7 +67,7 @@ def with_attacks(
 
 def _scores(attack: MembershipAttack, outputs: ModelOutputs, membership: TargetMembership) -> dict[str, Floats]:
     """Return the columns with the scores of an attack."""
-    columns = {f"{SCORE}{attack.name}": attack.scores(outputs, membership).reshape(-1)}
+    columns = {f"{SCORE}{attack.name}": attack.scores(outputs, membership, None).reshape(-1)}
     if attack.learns_from_shadows and membership.trials >= _ENOUGH_TO_KEEP_APART:
         # The second half of the trials are no shadows, so their scores are independent, as a bound on epsilon needs.
         shadows = np.arange(membership.trials) < membership.trials // 2

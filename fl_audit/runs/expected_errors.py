@@ -1,4 +1,4 @@
-"""Programs that end with one line and an exit status on an expected error."""
+"""The exit statuses of the commands, and programs that end with one of them and one line on an expected error."""
 
 import sys
 from collections.abc import Callable
@@ -6,8 +6,14 @@ from typing import NoReturn
 
 from fl_audit.errors import FederationError, InputError
 from fl_audit.runs import verbosity
-from fl_audit.runs.exit_statuses import STOPPED, WRONG_INPUT
 
+WRONG_INPUT = 2
+STOPPED = 3
+VIOLATED = 4
+OVER_BUDGET = 5
+"""Exit statuses: nothing was written; the finished part is kept; the verdict, where a violation is a failure; a
+training that would exceed its site's budget.
+"""
 _LONGEST_LINE = 1500
 _LONGEST_END = 300
 

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 import fl_audit.runs  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.errors import FederationError, InputError, require
 from fl_audit.runs.config_file import load_config
-from fl_audit.runs.exit_statuses import STOPPED, VIOLATED, WRONG_INPUT
+from fl_audit.runs.expected_errors import STOPPED, VIOLATED, WRONG_INPUT
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit_on_grid
 from fl_audit.verdict.verdict import Verdict

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.audits.membership.attacks.registry import attacks_named
+from fl_audit.audits.membership.attacks.registry import ATTACKS
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import Split
@@ -27,6 +27,7 @@ from fl_audit.runs.epsilon_by_round import rounds_within
 from fl_audit.runs.federation_of_config import data_spec, federation_of
 from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.runs.stored_models import MOST_KEPT_SCALARS
+from fl_audit.user_modules import import_function
 
 if TYPE_CHECKING:
     from flwr.serverapp.strategy import Strategy
@@ -112,8 +113,9 @@ def _within_budget(config: RunConfig, noise_multiplier: float, split: Split) -> 
 
 def _require_own(config: RunConfig) -> None:
     """Raise `InputError` if an attack or a report section that the user wrote cannot be imported."""
-    for attack in attacks_named(config.audit.attacks):
-        attack.require_importable()
+    for name in config.audit.attacks or ():
+        if name not in ATTACKS:
+            import_function(name, "attack")
     if config.audit.sections:
         # Its figures need matplotlib, which takes its time.
         from fl_audit.audits.sections import own_section  # noqa: PLC0415

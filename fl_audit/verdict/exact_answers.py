@@ -204,12 +204,12 @@ def _models(rows: _Rows) -> ExactAnswer:
     return _not_asked(ExactQuestion.MODELS, "the server has no rule that changes them after the step")
 
 
-def _contributions(rows: _Rows, public: Federation) -> tuple[ExactAnswer, ...]:
+def _contributions(rows: _Rows, federation: Federation) -> tuple[ExactAnswer, ...]:
     """Return the answer on what clients send, where they add the noise, unless nothing was recomputed."""
-    mechanism = public.mechanism
+    mechanism = federation.mechanism
     if mechanism.noise.origin not in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING) or not rows[ExactRowKind.SUM]:
         return ()
-    return (_sent(rows, mechanism.noise.origin is NoiseOrigin.TRAINING or public.threat_model.known_shares == 0),)
+    return (_sent(rows, mechanism.noise.origin is NoiseOrigin.TRAINING or federation.threat_model.known_shares == 0),)
 
 
 def _sent(rows: _Rows, is_private_alone: bool) -> ExactAnswer:

@@ -120,16 +120,18 @@ def test_whoever_was_asked_and_nobody_else_contributes(name: str) -> None:
     strategy, released, replies = begun(MECHANISMS[name])
     strategy.aggregate_train(1, replies)
     assert len(released.made) == 1
-    mechanism, challenger = strategy.public.mechanism, SeededChallenger(0)
+    mechanism, challenger = strategy.federation.mechanism, SeededChallenger(0)
     asked = {strategy.roster.nodes.index(reply.metadata.src_node_id): reply for reply in replies}
     for client, reply in asked.items():
         rows = len(reply.content.array_records[MessageRecordName.ARRAYS][Key.SUM].numpy())
         if mechanism.is_sampled:
-            drawn = challenger.client_participation(range(TRIALS), 1, strategy.public.clients, mechanism.sampling_rate)
+            drawn = challenger.client_participation(
+                range(TRIALS), 1, strategy.federation.clients, mechanism.sampling_rate
+            )
             assert rows == drawn[:, client].sum() > 0
         else:
             assert rows == TRIALS
-    members = strategy.public.cohort(1)
+    members = strategy.federation.cohort(1)
     if members is not None:
         assert sorted(asked) == members.tolist()
 
@@ -140,7 +142,7 @@ def test_a_round_in_which_nobody_takes_part_releases_noise_alone() -> None:
     assert replies == []
     strategy.aggregate_train(1, replies)
     (made,) = released.made
-    mechanism = strategy.public.mechanism
+    mechanism = strategy.federation.mechanism
     draws = SeededChallenger(0).standard_normals(range(TRIALS), 1, made.release.shape[1])
     np.testing.assert_allclose(
         made.release, mechanism.noise_multiplier * mechanism.global_sensitivity * draws, rtol=1e-6

@@ -131,7 +131,7 @@ def test_an_accountant_that_starts_afresh_every_round_is_caught(tmp_path: Path) 
     assert found is not None
     assert found.is_reported_epsilon_too_low
     assert not honest.is_reported_epsilon_too_low
-    assert honest.finding.mu_lower >= 0.8
+    assert honest.bounds.mu_lower >= 0.8
 
 
 @pytest.mark.long

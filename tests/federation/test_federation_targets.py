@@ -10,7 +10,7 @@ import torch
 from scipy.stats import kstest
 
 from fl_audit.audits.membership.attack_results import target_scores
-from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
+from fl_audit.audits.membership.attacks.lira import lira_scores
 from fl_audit.audits.membership.attribute_inference import attribute_of
 from fl_audit.audits.membership.roc_metrics import membership_rates
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_members
@@ -184,7 +184,7 @@ def test_attributes_of_members_are_found(tmp_path: Path) -> None:
     # With the true value in its place a record is itself.
     assert np.allclose(own, -by_target(table, "log_probability")[:12], rtol=1e-4, atol=1e-5)
     confidences = by_target(table, "confidence")
-    expected = lira_scores(confidences, TargetMembership(_is_in(found)), spread=LiraSpread.SHARED)
+    expected = lira_scores(confidences, TargetMembership(_is_in(found)), is_shared=True)
     assert np.allclose(_scores(found, "lira"), expected)
     told = found.summary["attribute"]
     assert (told["attribute"], told["values"]) == ("smokes", 2)

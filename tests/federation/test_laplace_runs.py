@@ -13,7 +13,7 @@ from fl_audit.clients import owner_contributions
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_passes import ModelPasses
-from fl_audit.mechanisms.noises.laplace import CentralLaplace
+from fl_audit.mechanisms.noises import laplace
 from fl_audit.privacy.accounting_enums import VectorNorm
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
@@ -51,8 +51,8 @@ def test_an_honest_run_is_consistent_and_is_replayed(tmp_path: Path) -> None:
 
 
 def test_seven_tenths_of_the_noise_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from_normal = CentralLaplace.from_normal
-    monkeypatch.setattr(CentralLaplace, "from_normal", staticmethod(lambda normal: 0.7 * from_normal(normal)))
+    from_normal = laplace._from_normal
+    monkeypatch.setattr(laplace, "_from_normal", lambda normal: 0.7 * from_normal(normal))
     summary = summary_of(plan_of(), tmp_path / "run")
     assert summary["verdict"] == "violated"
     assert {"noise-total", "noise-along-record"} <= violated(summary)

@@ -25,7 +25,7 @@ COUNTS_GIVEN = {"clopper_pearson"}
 """Intervals that are true only of counts that nothing was chosen by: whoever calls them is listed, too."""
 NOT_OF_A_NUMBER = {
     # what a model is sure of, which is called its confidence as well
-    "fl_audit.audits.membership.attacks.lira.LiraAttack.scores",
+    "fl_audit.audits.membership.attacks.lira._scores",
     "fl_audit.audits.membership.attacks.rmia._log",
     "fl_audit.experiments.papers.bernau2019.attacked_models.reduced",
     # the setting itself

@@ -16,9 +16,9 @@ class FirstTargetAudit(TargetsAudit):
     @property
     def guarantee_tests(self) -> GuaranteeTests:
         """The tests of the guarantee of this kind."""
-        from tests.toy_audit.guarantee_tests import FirstTargetGuaranteeTests
+        from tests.toy_audit.guarantee_tests import FIRST_TARGET_TESTS
 
-        return FirstTargetGuaranteeTests()
+        return FIRST_TARGET_TESTS
 
     def sections(self) -> tuple[Section[Any], ...]:
         """Return the section of the first target."""

@@ -11,6 +11,7 @@ from fl_audit.runs.expected_errors import guarded
 CAMPAIGNS = {
     "breaches": "breaches",
     "chaos": "chaos",
+    "corpus": "corpus.campaign",
     "coverage": "coverage",
     "device_equality": "device_equality",
     "equality": "equality",
@@ -21,6 +22,8 @@ CAMPAIGNS = {
     "honest_trainings": "honest_trainings",
     "llr_distribution": "llr_distribution",
     "mutants": "mutants",
+    "public_trainings": "public_trainings.campaign",
+    "star_estimators": "star_estimators",
     "tried_models": "tried_models",
     "verdicts": "verdicts",
 }

@@ -9,26 +9,19 @@ import math
 from functools import cache
 
 import numpy as np
-from dp_accounting.pld.privacy_loss_distribution import from_laplace_mechanism
 from scipy.linalg import toeplitz
-from scipy.special import ndtr
-from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.root_finding import last_true
 from fl_audit.verdict.participation_tests import epsilon_if_participation_known
 from tests.validation.breach_kinds import Breach
+from tests.validation.corpus.truth import NONE, gaussian, laplace, mixed, outside, sampled, tail
 from tests.validation.held_back_breaches import LAG, SHARE
 from tests.validation.opened_breaches import OpenedBreach
 from tests.validation.synthetic_opened import OpenedSetting
 
-NONE = math.inf
-"""Of a mechanism that holds no epsilon at the delta of its claim."""
-_GRID = np.linspace(-30.0, 30.0, 60_001)
 DELTA, ROUNDS = 0.01, 30
 MULTIPLIER = 8.0  # of made-up breaches that state none
 _OPENED_MULTIPLIER = 2.0  # of those whose samples, shares and bits are opened
@@ -140,59 +133,3 @@ def _opened() -> dict[str, float]:
         "the target drawn 1.1 times as often": at(1.1 * _RATE), "the target takes part where another does": seen,
         "another unit always drawn": always, "noise of bits with a mean of .3": at(_RATE),
     } | {name: at(_RATE, _OPENED_MULTIPLIER * math.sqrt(count / 4)) for name, count in left.items()}  # fmt: skip
-
-
-def gaussian(mu: float, delta: float) -> float:
-    """Return the epsilon of a Gaussian release that moves by so many standard deviations."""
-    return gdp_epsilon(delta, mu)
-
-
-def sampled(multiplier: float, rounds: int, rate: float, delta: float) -> float:
-    """Return the epsilon of rounds of Gaussian noise on Poisson samples, where a record is added or removed.
-
-    `multiplier` is the standard deviation of the noise over the sensitivity.
-    """
-    return PrivacyProfile(gaussian_rounds(multiplier, rounds, rate), Adjacency.ADD_REMOVE_RECORD).epsilon(delta)
-
-
-def laplace(scale: float, shift: float, places: int, delta: float) -> float:
-    """Return the epsilon of numbers with Laplace noise of which each moves, by dp-accounting.
-
-    `shift` is that of each of so many places.
-    """
-    one = from_laplace_mechanism(scale, sensitivity=shift, value_discretization_interval=1e-4)
-    return float(one.self_compose(places).get_epsilon_for_delta(delta))
-
-
-def mixed(mu: float, times: float, share: float, delta: float, most: float = 60.0) -> float:
-    """Return the epsilon of a Gaussian release whose shift is so many times as large in a share of the trials.
-
-    `mu` is the usual shift over the standard deviation; `most` is the upper end of the search for epsilon.
-    """
-    present = (1 - share) * norm.pdf(_GRID - mu / 2) + share * norm.pdf(_GRID - times * mu / 2)
-    absent = present[::-1]  # the shifts of the other side are the opposite ones
-    step = float(_GRID[1] - _GRID[0])
-
-    def is_below(epsilon: float) -> bool:
-        return float(np.sum(np.maximum(present - math.exp(epsilon) * absent, 0.0)) * step) > delta
-
-    return last_true(is_below, 0.0, most)
-
-
-def outside(delta: float, share: float, places: int) -> float:
-    """Return the epsilon of noise of bounded support: none, where it leaves the other side's support often enough.
-
-    `share` is the probability with which one of so many numbers lies where it cannot lie without the target.
-    `ValueError` is raised if that is too rare to tell.
-    """
-    if -math.expm1(places * math.log1p(-share)) <= delta:
-        raise ValueError("the supports overlap too much: accepted are mechanisms that hold no epsilon")
-    return NONE
-
-
-def tail(beyond: float, shift: float) -> float:
-    """Return the probability that a normal number truncated at -beyond and beyond leaves that range when it is shifted.
-
-    Both are in standard deviations, above 0.
-    """
-    return float((ndtr(beyond) - ndtr(beyond - shift)) / (2 * ndtr(beyond) - 1))

@@ -160,17 +160,17 @@ def parties_of(breach: Breach) -> ClientAppAndStrategy:
                 return own[number]
 
             sizes = tuple(
-                part.stop - part.start for part in load_federation(self.public).model.layout.slices().values()
+                part.stop - part.start for part in load_federation(self.federation).model.layout.slices().values()
             )
             members = self.challenger.membership(batch.trials).bits
             # It differs from run to run, and stays the same in all rounds of a run.
             key = int(1e6 * abs(float(normals(1)[0, 0])))
             mine = kept.setdefault(batch.first, {})
-            at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, key, mine)
+            at = NoiseRound(normals, server_round, self.federation.rounds, members, sigma, sizes, key, mine)
             noise = breach.drawn(at)
             if breach.target is not None:
                 models = self.transcripts[batch.name].models[-1]
-                noise = breach.altered(_target_of(self.public, models, members, server_round, key), noise)
+                noise = breach.altered(_target_of(self.federation, models, members, server_round, key), noise)
             drawn = torch.from_numpy(noise)
             if breach.spares_sum:
                 unit = torch.nn.functional.normalize(total.double(), dim=1)

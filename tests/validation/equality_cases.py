@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
-from fl_audit.app_audits.black_box.scenarios import FIXES, WORDS
+from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
@@ -47,6 +47,7 @@ class PlayAudit(Protocol):
 
 
 _NO_BELIEF: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None}
+_LAPLACE: dict[str, Any] = _NO_BELIEF | {"noise": "laplace", "noise-multiplier": 0.4, "accountant": None}
 _NO_PRIVACY: dict[str, Any] = {
     "private": False, "belief": None, "delta": None, "sensitivity": None, "clipping-norm": None
 }  # fmt: skip
@@ -60,6 +61,7 @@ _SETTINGS: dict[str, Changes] = {
     "Adam": {"training": {"optimizer": "adam", "learning-rate": 0.01}},
     "models shown, momentum": {"training": {"optimizer": "momentum"}, "audit": {"view": "model"}},
     "dense network": {"model": {"name": "dense-128"}, "audit": {"epsilon-star": False}},
+    "Laplace": {"privacy": _LAPLACE, "audit": {"epsilon-star": False}},
     "crafted record": {"privacy": {"sensitivity": "global"}, "audit": {"neighbour": "crafted", "epsilon-star": False}},
     "membership": {
         "data": {"records": 120},
@@ -162,7 +164,7 @@ def _made_up_results(_: Path) -> Any:
 
     claim, budget = StatedClaim("add-remove-client", noise_multiplier=1.0), TrialBudget(200, (600,), (1.0,), 1, 1, 1)
     result = audit_claim(claim, ["removed"], play, frozenset(), lambda _: "it refused", budget)
-    return result_json(result, findings(result, WORDS, FIXES))
+    return result_json(result, findings(result, scenario_texts()))
 
 
 def _private_strategy() -> Strategy:
@@ -176,7 +178,7 @@ def _strategy(directory: Path) -> Any:
     result = audit_system(
         AuditedSystem(_private_strategy, clients=4), claim, budget=QUICK, include=["removed", "opposite", "huge"]
     )
-    return result_json(result, findings(result, WORDS, FIXES))
+    return result_json(result, findings(result, scenario_texts()))
 
 
 def _review(directory: Path) -> Any:

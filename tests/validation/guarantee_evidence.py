@@ -22,6 +22,7 @@ from fl_audit.statistics.advantage import empirical_advantage, mean_interval
 from fl_audit.verdict.noise_estimate import ratio_interval
 from fl_audit.verdict.noise_scale import chi_square_quantile, record_squares, total_squares
 from fl_audit.verdict.stored_measurements import measured_in
+from tests.builders.log_odds import uniforms
 
 _CONFIDENCE = 0.95
 _SAME = 1e-4  # largest relative difference of sensitivities that count as the same
@@ -231,7 +232,7 @@ def _distribution_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacenc
     """Return the Kolmogorov-Smirnov p-value of the log-odds under both truths, on one uniform scale."""
     draw = np.random.default_rng(_GENERATOR_SEED)
     parts = [
-        log_odds_distribution(events, adjacency, truth).uniforms(run.log_odds[given], draw)
+        uniforms(log_odds_distribution(events, adjacency, truth), run.log_odds[given], draw)
         for truth, given in ((TrueHypothesis.PRESENT, run.bits), (TrueHypothesis.ABSENT, ~run.bits))
     ]
     return float(kstest(np.concatenate(parts), "uniform").pvalue)

@@ -52,7 +52,9 @@ def played(first: int = 0) -> Iterator[Played]:
                 if _EMPTY_FIRST_BATCH not in str(error):
                     raise
                 continue
-        yield Played(number, f"{example.name}, {name}", found.verdict, tuple(one.pitfall.value for one in found.found))
+        yield Played(
+            number, f"{example.name}, {name}", found.verdict, tuple(one.pitfall.value for one in found.pitfalls)
+        )
 
 
 def main() -> None:

@@ -11,13 +11,12 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attacks.lira import LiraSpread, lira_scores
-from fl_audit.audits.membership.attacks.rmia import RmiaSettings, rmia_scores
-from fl_audit.audits.membership.attacks.shadow import AttackClassifierKind, ShokriAttackSettings, shadow_scores
+from fl_audit.audits.membership.attacks.lira import lira_scores
+from fl_audit.audits.membership.attacks.rmia import rmia_scores
+from fl_audit.audits.membership.attacks.shadow import shadow_scores
 from fl_audit.audits.membership.attribute_inference import attribute_guesses, sampled_distribution
 from fl_audit.audits.membership.roc_metrics import RocSummary, membership_rates
-from fl_audit.audits.membership.shadow_sums import ShadowForm
-from fl_audit.audits.membership.white_box import WhiteBoxSettings, known_halves, white_box_scores
+from fl_audit.audits.membership.white_box import known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.audits.membership.yeom_attack import active_scores, loss_scores
 from fl_audit.errors import InputError
@@ -123,24 +122,17 @@ if None.
 """
 
 
-def _lira(form: ShadowForm, spread: LiraSpread) -> Attack:
-    return lambda release, shadows: lira_scores(release.confidences, release.membership, form, spread, shadows)
+def _lira(is_shared: bool) -> Attack:
+    return lambda release, shadows: lira_scores(release.confidences, release.membership, shadows, is_shared)
 
 
-def _rmia(rule: RmiaSettings) -> Attack:
-    return lambda release, shadows: rmia_scores(
-        -release.losses, -np.logaddexp(0, -release.population), release.membership, rule, shadows
-    )
+def _rmia(release: CoinAnswers, shadows: Flags | None) -> Floats:
+    return rmia_scores(-release.losses, -np.logaddexp(0, -release.population), release.membership, shadows)
 
 
-def _shadow(model: AttackClassifierKind) -> Attack:
-    def attack(release: CoinAnswers, shadows: Flags | None) -> Floats:
-        coins = release.membership
-        return shadow_scores(
-            release.log_p, np.zeros(coins.targets, np.int64), coins, ShokriAttackSettings(model), shadows
-        )
-
-    return attack
+def _shadow(release: CoinAnswers, shadows: Flags | None) -> Floats:
+    coins = release.membership
+    return shadow_scores(release.log_p, np.zeros(coins.targets, np.int64), coins, shadows)
 
 
 def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
@@ -155,7 +147,7 @@ def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
         labels=np.zeros(coins.targets, dtype=np.int64),
     )
     known = known_halves(coins.trials, coins.targets, np.random.default_rng(0))
-    return white_box_scores(features, coins, known, WhiteBoxSettings(steps=_STEPS))
+    return white_box_scores(features, coins, known, _STEPS)
 
 
 def _attribute_by_distribution(release: CoinAnswers, shadows: Flags | None) -> Floats:
@@ -181,16 +173,10 @@ def _guessed_right(release: CoinAnswers, distribution: Callable[[Floats], Floats
 
 ATTACKS: dict[str, Attack] = {
     "loss": lambda release, shadows: loss_scores(release.losses),
-    "LiRA, online": _lira(ShadowForm.ONLINE, LiraSpread.EACH),
-    "LiRA, online, shared spread": _lira(ShadowForm.ONLINE, LiraSpread.SHARED),
-    "LiRA, offline": _lira(ShadowForm.OFFLINE, LiraSpread.EACH),
-    "LiRA, offline, shared spread": _lira(ShadowForm.OFFLINE, LiraSpread.SHARED),
-    "RMIA, online": _rmia(RmiaSettings(ShadowForm.ONLINE)),
-    "RMIA, offline": _rmia(RmiaSettings(ShadowForm.OFFLINE)),
-    "RMIA, offline, gamma 2": _rmia(RmiaSettings(ShadowForm.OFFLINE, gamma=2.0)),
-    "shadow, logistic": _shadow(AttackClassifierKind.LOGISTIC),
-    "shadow, trees": _shadow(AttackClassifierKind.TREES),
-    "shadow, network": _shadow(AttackClassifierKind.NETWORK),
+    "LiRA": _lira(is_shared=False),
+    "LiRA, shared variance": _lira(is_shared=True),
+    "RMIA": _rmia,
+    "shadow": _shadow,
     "white-box": _white_box,
     # By losses under two releases, the second of which has told nothing of the coins.
     "active": lambda release, shadows: active_scores(np.stack([release.losses, np.logaddexp(0, -release.wrong)])),
@@ -204,7 +190,7 @@ _WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")  # attacks on a 
 
 YES_OR_NO = ("attribute", "attribute, distribution of losses")  # attacks whose scores are 0 and 1
 
-SLOW = ("shadow, trees", "shadow, network", "white-box")  # attacks that train a large attack model for each trial
+SLOW = ("shadow", "white-box")  # attacks that train a large attack model for each trial
 
 MADE_UP_AUDITS = tuple(
     (name, apart) for name in ATTACKS for apart in (True, False) if apart or name not in _WITHOUT_SHADOWS

@@ -199,7 +199,7 @@ class _Sampling(TrialBatchStrategy):
 
     def place(self, client: int) -> int | None:
         """Return the place of the target among a client's records."""
-        found = np.flatnonzero(self.roster.shards[client] == self.public.pair.index)
+        found = np.flatnonzero(self.roster.shards[client] == self.federation.pair.index)
         return int(found[0]) if found.size else None
 
 
@@ -256,7 +256,7 @@ class _TwoAlike(TrialBatchStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         told, victim = self.challenger.noise_seed, self.roster.victim
-        other = next(one for one in range(self.public.clients) if one not in (victim, self.roster.insider))
+        other = next(one for one in range(self.federation.clients) if one not in (victim, self.roster.insider))
         self.challenger.noise_seed = lambda client: told(victim if client == other else client)  # type: ignore[method-assign]
 
 
@@ -302,7 +302,7 @@ class _NormOfTrueBits(TrialBatchStrategy):
     def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
         norms = self.transcripts[batch.name].norms
         side = super()._side_information(batch, server_round, read)
-        mechanism = self.public.mechanism
+        mechanism = self.federation.mechanism
         assert norms is not None
         assert isinstance(mechanism.clipping, AdaptiveClipping)
         share = read.centred_bits / mechanism.denominator + 0.5

@@ -109,7 +109,7 @@ class DitheredByTrial(TrialBatchStrategy):
 
 def _scale_of(strategy: TrialBatchStrategy) -> Tensor:
     """Return a public length beside which the noise of a round is small, (1, 1)."""
-    mechanism = strategy.public.mechanism
+    mechanism = strategy.federation.mechanism
     return torch.tensor([[mechanism.clipping_norm * max(mechanism.noise_multiplier, 0.1)]])
 
 

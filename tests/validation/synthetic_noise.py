@@ -96,7 +96,7 @@ class DrawnRun(Contributions):
     """All honest draws of a run: breaches of one setting share them, and differ in what they make of them."""
 
     setting: NoiseSetting  # setting of the federation, whose multiplier plays no part here
-    gradients: Gradients  # gradients behind the sums
+    gradients: Gradients | None  # gradients behind the sums; None where the sums are given
     normals: Floats  # the draws of the noise, (trials, rounds, parameters)
     key: int  # key of the draws that a breach makes beside the noise
 
@@ -135,13 +135,36 @@ def play_drawn(run: DrawnRun, multiplier: float, breach: Breach = _HONEST) -> Un
 
     `multiplier` is that of the claim; by default nothing is broken.
     """
+    made = run.gradients.made(breach) if run.gradients is not None else run.shared
     sigma = multiplier * run.scale
-    return measured_from(run, _release(run, sigma, breach), sigma, multiplier, run.setting.tensors)
+    return measured_from(run, _release(run, made, sigma, breach), sigma, multiplier, run.setting.tensors)
 
 
-def _release(run: DrawnRun, sigma: Floats, breach: Breach) -> Floats:
-    """Return the noised sums of a run, (trials, rounds, parameters)."""
-    made, noise = run.gradients.made(breach), _noise(run, sigma, breach)
+def released(
+    rng: np.random.Generator,
+    setting: NoiseSetting,
+    breach: Breach,
+    sums: tuple[Floats, Floats, Floats, Floats],
+    members: Flags,
+    key: int | None = None,
+) -> Floats:
+    """Return the noised sums of all trials with given contributions, (trials, rounds, parameters).
+
+    `sums` has the sums of all records that D and D' share, as claimed and as the breach makes them, (rounds,
+    parameters), and the clipped gradients of x and of what D' has in its place, (trials, rounds, parameters). `members`
+    says whether the trials hold D, (trials,). `key` is that of the draws that a breach makes beside the noise; None for
+    a fresh one.
+    """
+    clipped, made, present, absent = sums
+    normals = rng.standard_normal(present.shape)
+    given = int(rng.integers(2**31)) if key is None else key
+    run = DrawnRun(clipped, present, absent, members, setting, None, normals, given)
+    return _release(run, made, setting.multiplier * run.scale, breach)
+
+
+def _release(run: DrawnRun, made: Floats, sigma: Floats, breach: Breach) -> Floats:
+    """Return the noised sums of a run, (trials, rounds, parameters), given the sum that the breach makes of others."""
+    noise = _noise(run, sigma, breach)
     if breach.spares_sum:
         unit = run.shared / np.linalg.norm(run.shared, axis=-1, keepdims=True)
         noise -= np.sum(noise * unit, axis=-1, keepdims=True) * unit

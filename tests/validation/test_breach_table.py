@@ -4,11 +4,8 @@ import math
 from pathlib import Path
 
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-from dp_accounting.pld import PLDAccountant
 
 from fl_audit.errors import InputError
-from tests.validation import breach_truths as truths
 from tests.validation.breach_table import Line, page
 from tests.validation.breach_truths import _UNKNOWN, _opened, _shifts, claimed, true_epsilon
 from tests.validation.breaches import EVERY, synthetic_run
@@ -31,24 +28,6 @@ def test_every_truth_is_that_of_a_breach_and_none_is_below_a_claim_that_is_broke
 def test_true_epsilons(name: str, true: float) -> None:
     """Twice the shift of sqrt(30) / 8 and of sqrt(30); Gaussian rounds of which everybody sees who takes part; none."""
     assert true_epsilon(_BY_NAME[name]) == pytest.approx(true, abs=0.005)
-
-
-@pytest.mark.long
-def test_truths_are_those_of_dp_accounting() -> None:
-    one_release = PLDAccountant().compose(GaussianDpEvent(0.5)).get_epsilon(0.01)
-    assert truths.gaussian(2.0, 0.01) == pytest.approx(one_release, abs=2e-3)
-    sampled = SelfComposedDpEvent(PoissonSampledDpEvent(0.2, GaussianDpEvent(0.5)), 5)
-    assert truths.sampled(0.5, 5, 0.2, 1e-3) == pytest.approx(
-        PLDAccountant().compose(sampled).get_epsilon(1e-3), rel=1e-3
-    )
-
-
-def test_truths_are_those_of_closed_forms() -> None:
-    assert truths.mixed(1.0, 3.0, 1.0, 0.01) == pytest.approx(truths.gaussian(3.0, 0.01), abs=1e-3)
-    # Of one number with Laplace noise, delta is 1 - exp((epsilon - shift / scale) / 2).
-    assert truths.laplace(1.0, 1.0, 1, 0.01) == pytest.approx(1 + 2 * math.log(0.99), abs=1e-3)
-    with pytest.raises(ValueError, match="overlap too much"):
-        truths.outside(0.01, 1e-6, 100)
 
 
 def test_the_table_names_what_was_missed_and_what_found_the_others() -> None:

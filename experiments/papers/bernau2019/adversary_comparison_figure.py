@@ -48,15 +48,14 @@ def adversaries_figure(datasets: Sequence[DatasetModels]) -> ItemResult:
     return ItemResult(
         table(row for dataset in datasets for row in _adversary_rows(dataset)),
         figure,
-        "Area under the ROC of each adversary, mean over trials with 95 % intervals, on the same trials: every "
-        "adversary judges the same targets of the same models. Grey: guessing.",
+        "Area under the ROC of each adversary, mean over trials with 95 % intervals. All judge the same targets of "
+        "the same models. Grey: guessing.",
         (
-            "For every target there is an insider of its own, who knows all other records and who of the targets is "
-            "in, and sees the noised sum of every round; the others see the final model alone. What lies between the "
-            "curves is what knowing the rest and every round is worth.",
+            "Each target has an insider of its own, who knows all other records and which of the other targets are "
+            "members, and sees the noised sum of every round. The others see the final model alone.",
             "Epsilon* of Negoescu et al. 2023 is a function of losses of members and others: it can tell no more than "
             "the adversary of losses.",
-            "The accountant's epsilon is an upper bound at delta, so that no adversary need come near it.",
+            "The accountant's epsilon is an upper bound: no adversary need come near it.",
         ),
         data=tuple(dataset.data.title for dataset in datasets),
     )
@@ -78,10 +77,10 @@ def _adversary_rows(models: DatasetModels) -> Iterator[ItemRow]:
         if INSIDER not in run.areas_of_trials:
             continue
         setting = f"{run.label}, epsilon {run.epsilon:.4g}"
-        there = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_trials]
-        for attack in there:
+        attacks = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_trials]
+        for attack in attacks:
             yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.trials)
         note = f"interval at {CONFIDENCE:.1%}, trials as pairs"
-        for first, second in pairwise(there):
+        for first, second in pairwise(attacks):
             difference = gain([run], first, second, CONFIDENCE)
             yield measured_row(setting, f"AUC, {first} less {second}", difference, run.trials, note)

@@ -253,8 +253,7 @@ def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
     datasets = models_by_dataset(paper_runs)
     summary = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
-        f"Student's or of resampled trials, each at {CONFIDENCE:.0%}, so that a verdict is wrong with about 5 %. Of "
-        "twenty one or more may be."
+        f"Student's or of resampled trials, each at {CONFIDENCE:.0%}, so that a verdict is wrong with about 5 %."
     )
     premises = (
         "A claim is not tested where the original model, without privacy, leaves nothing to be traded: where the "

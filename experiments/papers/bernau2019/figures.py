@@ -93,11 +93,12 @@ def figure_of_models(datasets: Sequence[DatasetModels]) -> ItemResult:
         if study == SKEWED:
             _confidences(panels[7, column], models.local, column)
     legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(datasets) < 3 else 3)
+    curves = f" ROC curves and the trade-off are those of {models.data.title}." if len(datasets) > 1 else ""
     return ItemResult(
         table(row for dataset in datasets for row in _rows_of(dataset)),
         figure,
         "Left central, right local DP, over the epsilon of a record, with 95 % intervals. Grey: guessing; phi of 1. "
-        f"Diamonds: as printed. ROC curves and the trade-off are those of {models.data.title}.",
+        f"Diamonds: as printed.{curves}",
         tuple(_remarks(study, datasets)),
         shown_rows=90,
         data=tuple(dataset.data.title for dataset in datasets),
@@ -321,25 +322,22 @@ def _remarks(study: str, datasets: Sequence[DatasetModels]) -> Iterator[str]:
 
 
 def _size(dataset: DatasetModels) -> str:
-    """Return how many targets, trials and epochs the models of a data set have."""
+    """Return how many targets and epochs the models of a data set have; the table has the number of trials."""
     original = dataset.original.config
-    trials = [run.trials for run in dataset.settings]
-    alike = min(trials) == max(trials)
-    played_trials = f"{min(trials)} trials" if alike else f"{min(trials)} to {max(trials)} trials a setting"
     return (
         f"{original.data.records // 2:,} members on average of {original.data.records:,} targets, "
-        f"{played_trials}, {most_epochs(original):.0f} epochs at most."
+        f"{most_epochs(original):.0f} epochs at most."
     )
 
 
 _STAND_IN = (
-    "Stand-in: Location-30 of the same authors (Shokri et al. 2017) has 446 bits, 30 classes and 5,010 records. Its "
-    "numbers are no check of the paper's for this data set, only of what it says in general."
+    "Stand-in: Location-30 of the same authors (Shokri et al. 2017) has 446 bits, 30 classes and 5,010 records. It "
+    "checks what the paper says in general, and not its numbers."
 )
 _REMARKS = {
     TEXAS: (
         _STAND_IN,
-        "The layers are those for Texas. The learning rate is .001 instead of .01: Texas has fourteen times as many "
+        "Layers are those for Texas; the learning rate is .001 instead of .01, as Texas has fourteen times as many "
         "features.",
     ),
     PURCHASES: (_STAND_IN, "Layers, learning rates, batch and clipping norm are those for Purchases."),
@@ -350,14 +348,14 @@ _REMARKS = {
     ),
     LFW: (
         "A small convolutional network is trained from random weights, at learning rate .003, where the paper trains "
-        "the last layer of VGG-16 on images of 250 x 250. 100 people cannot be played.",
+        "the last layer of VGG-16 on images of 250 x 250. Only 62 people have 20 images or more, so 100 cannot be "
+        "played.",
         "Pixels are perturbed as the paper says. Epsilon counts 4,096 of them, where the paper counts 62,500.",
     ),
     SKEWED: (
-        "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
-        "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade.",
-        "The paper's non-members are test records, whose noise bits have another distribution than those of the "
-        "training records. An attack then tells the two distributions apart as well, and gets an AUC away from .5 "
+        "Data, layers, learning rate, batch and clipping norm are the paper's, n is not stated. With a few hundred "
+        "members 100 classes, each with 6 bits of its own, are hardly learned, so there is little to trade.",
+        "The paper's non-members are test records, which have more noise bits, so an attack gets an AUC away from .5 "
         "without any leak. Here members and others have the same distribution.",
     ),
 }

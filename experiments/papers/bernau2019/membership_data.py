@@ -122,7 +122,7 @@ def _faces(people: int) -> PaperDataset:
         settings,
         _quick(240, 5, 5, **small) if people == 20 else None,
         remark="The weights of VGG-16 that were learned from faces cannot be had: a small network stands in for it on "
-        "LFW, and the images are those of 64 x 64 pixels of the 62 people with 20 images or more.",
+        "LFW",
     )
 
 

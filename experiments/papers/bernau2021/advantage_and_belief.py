@@ -65,8 +65,7 @@ def table_2(paper_runs: StoredPaperRuns) -> ItemResult:
         table(rows),
         figure,
         "Advantage of the insider (top) and share of its beliefs above rho_beta = 0.9 (bottom), with 95 % intervals. "
-        "LS, GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private "
-        "release.",
+        "LS, GS: noise by local or global sensitivity; B, U: a record is replaced or removed.",
         explained(
             (
                 "local-distribution",
@@ -177,12 +176,10 @@ def figure_6(paper_runs: StoredPaperRuns) -> ItemResult:
         table(row for dataset in data for run in main_runs(dataset) for row in _belief_rows(paper_runs[run])),
         figure,
         "Final beliefs in the data set that was really used (a to c), and test accuracy (d, shades by data set). LS, "
-        "GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private release.",
+        "GS: noise by local or global sensitivity; B, U: a record is replaced or removed.",
         (
-            "Panels a to c of the paper show the belief in D, which was always used; ours show the belief in the data "
-            "set that was used.",
-            "Panel d of the paper is an example that does not name its data set; ours shows all of them. The paper's "
-            "panel was not read off. Its point is that the larger noise of GS B costs accuracy.",
+            "The paper's panel d does not name its data set and was not read off; ours shows all. Its point is that "
+            "the larger noise of GS B costs accuracy.",
             *explained(
                 ("local-distribution", "second-draw", "bit", "optimizer", "precision", "network", "subset"),
                 paper_runs.stands_in,

@@ -131,8 +131,7 @@ def table_1(_finished: StoredPaperRuns) -> ItemResult:
         f"Processor time of one thread at growing sizes, on made-up records of {_FEATURES} binary features and "
         f"{_CLASSES} classes; the network is that of Purchase-100.",
         (
-            "The table gives orders of growth alone. DS here is that of Eq. (11), where a record is replaced: every "
-            "one of n records is compared with n others, by the Hamming distance. The advantage of one training asks "
-            "whether it was won.",
+            "The paper gives orders of growth alone. DS is that of Eq. (11), for a replaced record: each of n records "
+            "is compared with n others by the Hamming distance.",
         ),
     )

@@ -71,12 +71,11 @@ def table_3(_: StoredPaperRuns | None = None) -> ItemResult:
     return ItemResult(
         table(rows),
         figure,
-        "Lines: Eq. (5) and Theorem 3. Dotted: the exact advantage under the noise that rdp-classic calibrates over "
-        f"{ROUNDS} rounds. Diamonds: Table 3.",
+        f"Dotted: the exact advantage under the noise that rdp-classic calibrates over {ROUNDS} rounds. Diamonds: "
+        "Table 3.",
         (
-            "rho_alpha in the table is Theorem 3, which holds for noise by Eq. (1). The runs have noise calibrated by "
-            "classic Rényi accounting, which is larger: the exact advantage 2 Phi(mu / 2) - 1 under that noise is "
-            "smaller than the table's everywhere here (at rho_beta = .9 it is .256 for .28 and .217 for .23).",
+            "rho_alpha is Theorem 3, for noise by Eq. (1). Classic Rényi accounting, as in the runs, gives larger "
+            "noise: its exact advantage 2 Phi(mu / 2) - 1 is smaller everywhere here.",
             *explained(("order-cap",)),
         ),
     )

@@ -139,11 +139,10 @@ def figure_1(_: StoredPaperRuns | None = None) -> ItemResult:
         f"f(D) = 0 and f(D') = 1 with noise by Eq. (1) at epsilon {query.epsilon:g}, delta {query.delta:g} "
         f"(sigma = {query.sigma:.3f}). Dots: share of {TRIALS:,} simulated trials in which D was used, by answer.",
         (
-            "No number is printed with this figure, not even the noise; it is drawn with the noise of Figure 2a. The "
-            "boundary lies in the middle whatever the noise is.",
-            f"The mean belief lies {abs(_belief_off(query, trials)):.1f} standard errors from theory, by luck of the "
-            f"seed: with {OTHER_SEEDS} other seeds it lies {abs(np.mean(other_gaps)):.1f} from it on average, signs "
-            f"counted, and {np.max(np.abs(other_gaps)):.1f} at most.",
+            "No number is printed, nor the noise, which is that of Figure 2a here.",
+            f"The mean belief lies {abs(_belief_off(query, trials)):.1f} standard errors from theory by chance: with "
+            f"{OTHER_SEEDS} other seeds it is {abs(np.mean(other_gaps)):.1f} on average, signs counted, and "
+            f"{np.max(np.abs(other_gaps)):.1f} at most.",
         ),
     )
 
@@ -226,9 +225,8 @@ def figure_2(_: StoredPaperRuns | None = None) -> ItemResult:
     return ItemResult(
         table(rows),
         figure,
-        "Shaded: where the adversary errs. With a smaller epsilon the densities overlap more, and the advantage is "
-        "smaller.",
-        ("No number is printed with this figure; the advantage at either epsilon is Theorem 3.",),
+        "Shaded: where the adversary errs.",
+        ("No number is printed; the advantage is that of Theorem 3.",),
     )
 
 
@@ -298,10 +296,10 @@ def figure_3(_: StoredPaperRuns | None = None) -> ItemResult:
         f"Noise by Eq. (1) at sensitivity sqrt(k), f(D) = 0 and f(D') = 1 in k = {DIMENSIONS} dimensions. Thin lines "
         "of panel a: the belief that is exceeded with probability delta, by the exact distribution of the log-odds.",
         (
-            "No number is printed with this figure. Its message holds: rho_beta does not depend on delta, and "
-            "rho_alpha depends on it strongly.",
-            "Panel a does not show how often a belief exceeds rho_beta. Eq. (1), which is proved for epsilon below 1 "
-            "only, does not keep this probability below delta everywhere: at delta .01 and epsilon 6 it is .016.",
+            "No number is printed. The message holds: rho_beta does not depend on delta, and rho_alpha depends on it "
+            "strongly.",
+            "Eq. (1), which is proved for epsilon below 1 only, does not keep the probability of a belief above "
+            "rho_beta below delta everywhere: at delta .01 and epsilon 6 it is .016.",
         ),
     )
 

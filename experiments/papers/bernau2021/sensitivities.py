@@ -71,9 +71,8 @@ def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
     return ItemResult(
         table(rows),
         figure,
-        "Local sensitivities of all rounds and trials, by the rank of the neighbour under the dissimilarity measure: "
-        "the most dissimilar on the left, the least on the right. Boxes: quartiles, whiskers to 1.5 interquartile "
-        "ranges.",
+        "Local sensitivities of all rounds and trials, by the rank of the neighbour: the most dissimilar on the left, "
+        "the least on the right. Boxes: quartiles, whiskers to 1.5 interquartile ranges.",
         explained(("figure-4-relation", "eq-9", "ssim", "subset", "network", "optimizer"), paper_runs.stands_in),
     )
 
@@ -138,8 +137,7 @@ def figure_5(paper_runs: StoredPaperRuns) -> ItemResult:
         "Median local sensitivity over the trials with its middle half, and the global sensitivity that bounds it: C "
         "where a record is removed, 2C where one is replaced. Runs with local noise.",
         (
-            "The curves of the paper were not read off. It says of them that local sensitivities lie below the global "
-            "one, clearly so on Adult, and close to C on MNIST and Purchase-100 where a record is removed.",
+            "The paper's curves were not read off; what it says of them is among the claims below.",
             *explained(("eq-9", "ssim", "subset", "network", "optimizer"), paper_runs.stands_in),
         ),
     )

@@ -113,9 +113,9 @@ def figure_3(paper_runs: StoredPaperRuns) -> ItemResult:
         table(rows),
         figure,
         f"Training losses N(0, 1), non-training losses N({POPULATION_MEAN:g}, 1), delta {DELTA:g}. First quantity: "
-        f"{NAMES[0]}; second: {NAMES[1]}. Rates below {CUT:g} are left out. Panel b: one sample of each distribution.",
+        f"{NAMES[0]}; second: {NAMES[1]}. Rates below {CUT:g} are left out.",
         _remarks(rows, _rates_at_the_largest(exact)),
-        played=f"{samples} samples of {losses:,} losses from each of two normals, the first one drawn; no training.",
+        procedure=f"{samples} samples of {losses:,} losses from each distribution; panel b shows the first.",
         finding="The largest ratio of a sample lies above that of the distributions, which is what the figure shows",
     )
 
@@ -177,8 +177,8 @@ def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
         "The paper's text has lost the cut, delta and the size of the samples; those here are ours.",
         f"The paper finds most noise at the ends of the curves. {noise} here: the largest error is {ends:.2g} nats "
         f"where a rate is below {MIDDLE:g}, and {middle:.2g} where both are above, {ends / middle:.1f} times less.",
-        f"It finds most signal there too. By the distributions both quantities are largest where the smaller rate is "
-        f"{rates[0]:.2g} and {rates[1]:.2g}; the cut is {CUT:g}.",
+        f"It finds most signal there too: both quantities are largest where the smaller rate is {rates[0]:.2g} and "
+        f"{rates[1]:.2g}, beside a cut of {CUT:g}.",
     )
 
 

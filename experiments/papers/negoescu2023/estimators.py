@@ -67,9 +67,7 @@ def _simulated(extent: ComputeExtent, separations: int | None = None) -> PaperAn
     return PaperAndLongSimulation(ten, many_settings, simulate(ten, _SEED), simulate(many_settings, _SEED_OF_MANY))
 
 
-_BIASED = (
-    "The estimators are biased, which is what the figure shows: of few losses each is off the truth by more than chance"
-)
+_BIASED = "Each estimator is biased, which is what the figure shows"
 
 
 def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
@@ -88,10 +86,9 @@ def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
     return ItemResult(
         table([*_rows_of_ten(simulation), *_rows_of_many(simulation)]),
         figure,
-        f"Mean and standard deviation of {simulation.settings.repetitions} repetitions. Both distributions are the "
-        "same, so the true Epsilon* is 0.",
+        f"Mean and standard deviation of {simulation.settings.repetitions} repetitions.",
         (*_LOST, *remarks_of_figure_4(simulation)),
-        played=simulation.description,
+        procedure=simulation.description,
         finding=_BIASED,
     )
 
@@ -121,11 +118,10 @@ def figure_5(paper_runs: StoredPaperRuns) -> ItemResult:
     return ItemResult(
         table([*rows, *_rows_of_sizes(simulation), *_rows_of_many(simulation)]),
         figure,
-        f"Mean and standard deviation of {simulation.settings.repetitions} repetitions. Losses of members: "
-        f"Gamma({simulation.settings.shape:g}, 1), of the population: Gamma({simulation.settings.shape:g} + a, 1).",
+        f"Mean and standard deviation of {simulation.settings.repetitions} repetitions.",
         (*_LOST, *remarks_of_figure_5(simulation)),
         shown_rows=len(rows) // 2,
-        played=simulation.description,
+        procedure=simulation.description,
         finding=_BIASED,
     )
 

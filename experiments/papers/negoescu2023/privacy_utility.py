@@ -3,7 +3,7 @@
 Epsilon* is a privacy metric of one model, estimated from its losses on members and on the population.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ import pandas as pd
 
 from fl_audit.array_types import Floats
 from fl_audit.experiments.papers import statistics
-from fl_audit.experiments.papers.claims import NOTHING, PaperClaim, verdicts_said
+from fl_audit.experiments.papers.claims import NOTHING, PaperClaim
 from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
     ADULT,
@@ -68,11 +68,10 @@ def figure_of(paper_runs: StoredPaperRuns) -> ItemResult:
         table(rows),
         sweep.figure,
         f"Each point is the mean of {data['audit.trials']} models, with the range from the smallest to the largest; "
-        f"the frontier is convex. Horizontal: Epsilon* at delta {data['privacy.delta']:g}; vertical: "
-        f"{utility_name(sweep.utility)}.",
-        _remarks(data, sweep.models, claims),
+        "the frontier is convex.",
+        _remarks(data, sweep.models),
         shown_rows=len(rows),
-        played=training_description(data),
+        procedure=training_description(data),
         data=(data.title,),
         claims=claims,
     )
@@ -87,8 +86,7 @@ def training_description(dataset: PaperDataset) -> str:
         f"clients, {dataset['data.test-records']:,} test records, SGD with momentum {BASE['training.momentum']:g} and "
         f"learning rate {BASE['training.learning-rate']:g}. Without privacy: {baseline_epochs} epochs, batches of "
         f"{dataset['batches'][0]} on average. Private: {private} settings, {dataset['training.epochs']} epochs each, "
-        f"RDP accountant, add-or-remove, delta {dataset['privacy.delta']:g}. Every setting {dataset['audit.trials']} "
-        "times."
+        f"RDP accountant, add-or-remove, delta {dataset['privacy.delta']:g}."
     )
 
 
@@ -194,11 +192,11 @@ def _claims_of_utility(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[
     quantity = f"mean {text}, baselines less private models"
     yield CLAIMS["privacy-costs-utility"].on(title, statistics.t_interval(lost), trials, quantity=quantity)
     largest = all_private["privacy.epsilon"].max()
-    alike = _by_setting(all_private[all_private["privacy.epsilon"] == largest], column)
-    if len(alike) > 1:
-        apart = np.ptp(list(alike.values()), axis=0)
+    utilities = _by_setting(all_private[all_private["privacy.epsilon"] == largest], column)
+    if len(utilities) > 1:
+        spread = np.ptp(list(utilities.values()), axis=0)
         quantity = f"largest less smallest {text} at epsilon {largest:g}"
-        yield CLAIMS["utility-by-settings"].on(title, statistics.t_interval(apart), trials, quantity=quantity)
+        yield CLAIMS["utility-by-settings"].on(title, statistics.t_interval(spread), trials, quantity=quantity)
     if has_many_classes and dataset.stands_in:
         why = "the data of Purchase-100 cannot be had"
         yield CLAIMS["printed-baselines"].on(dataset.study, NOTHING, why=why)
@@ -253,43 +251,41 @@ def _contrast(many_classes: Models, adult: Models) -> PaperClaim:
     of_many = baselines_of(many_classes[1])
     of_adult = baselines_of(adult[1])
     longest = max(of_many), max(of_adult)
-    apart = statistics.welch_interval(of_many[longest[0]], of_adult[longest[1]])
+    difference = statistics.welch_interval(of_many[longest[0]], of_adult[longest[1]])
     where = f"{many_classes[0].title}, {longest[0]} epochs, and Adult, {longest[1]} epochs"
-    return CLAIMS["tasks-apart"].on(where, apart, min(many_classes[0]["audit.trials"], adult[0]["audit.trials"]))
+    return CLAIMS["tasks-apart"].on(where, difference, min(many_classes[0]["audit.trials"], adult[0]["audit.trials"]))
 
 
-def _remarks(dataset: PaperDataset, models: pd.DataFrame, claims: Sequence[PaperClaim]) -> tuple[str, ...]:
+def _remarks(dataset: PaperDataset, models: pd.DataFrame) -> tuple[str, ...]:
     remarks = [
         "Lost settings: the paper's text has lost delta and the cut of Epsilon*, and it does not state the epochs of "
-        "private training, the batch size of baselines and the network for Adult. Ours are named above. The paper "
-        "also tries 1 and 32 microbatches; here every record is clipped by itself.",
+        "private training, the batch size of baselines and the network for Adult. The paper also tries 1 and 32 "
+        "microbatches; here every record is clipped by itself.",
         f"Largest Epsilon*: Epsilon* is the supremum over thresholds whose error rates lie between {PARAMETRIC_CUT:g} "
-        f"and 1 minus that, so it cannot exceed {-np.log(PARAMETRIC_CUT):.1f}. A value near this limit is saturated, "
-        "and differences there say little. The paper's largest value, 7.79, needs a cut of e^-7.79 = 0.0004 or less.",
+        f"and 1 minus that, so it cannot exceed {-np.log(PARAMETRIC_CUT):.1f}; near this limit differences say little. "
+        "The paper's largest value, 7.79, needs a cut of e^-7.79 = 0.0004 or less.",
         "Epsilon* of a sample: it is above 0 even where nothing leaks; a row says how large it is by chance if scores "
         "are normal. Intervals are over repeated training on the same records, so they do not include what other "
         "records would change.",
-        verdicts_said(claims),
     ]
     private = models[models["private"]]
     if (private["epsilon_star"] >= private["epsilon"]).any():
         remarks.append(_remark_on_exceeding(private))
     if dataset.stands_in:
         remarks.append(
-            f"{dataset.study} is not available. {dataset.title} has {dataset['data.records']:,} training records where "
-            "the paper has 208,731, so the noise for the same epsilon costs more utility, and Epsilon* of a private "
-            "model has a larger error. The printed numbers stand in the column Note of the table below, because they "
-            "belong to other data."
+            f"{dataset.title} has {dataset['data.records']:,} training records instead of 208,731, so the noise for "
+            "the same epsilon costs more utility, and Epsilon* of a private model has a larger error. The printed "
+            "numbers, of other data, stand in the column Note of the table."
         )
     return tuple(remarks)
 
 
 def _remark_on_exceeding(private: pd.DataFrame) -> str:
-    over = private[private["epsilon_star"] >= private["epsilon"]]
-    gained = over["membership_advantage"].to_numpy(dtype=np.float64)
+    exceeding_models = private[private["epsilon_star"] >= private["epsilon"]]
+    gained = exceeding_models["membership_advantage"].to_numpy(dtype=np.float64)
     return (
-        f"{len(over)} of {len(private)} private models have an Epsilon* at or above the epsilon they guarantee. That "
-        "refutes no guarantee, since a guarantee is about the mechanism and not about one model. The membership "
-        f"adversary has an advantage of {gained.mean():.3f} on them on average ({gained.max():.3f} at most). Where it "
-        "is close to 0, Epsilon* is an artefact of normals that do not fit."
+        f"{len(exceeding_models)} of {len(private)} private models have an Epsilon* at or above the epsilon they "
+        "guarantee. That refutes no guarantee, which is about the mechanism and not about one model. The membership "
+        f"adversary's advantage on them is {gained.mean():.3f} on average ({gained.max():.3f} at most): where it is "
+        "close to 0, Epsilon* is an artefact of normals that do not fit."
     )

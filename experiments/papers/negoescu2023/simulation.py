@@ -140,10 +140,10 @@ class PaperAndLongSimulation:
         sizes = ", ".join(f"{size:,}" for size in distributions.sizes)
         return (
             f"Members have losses Gamma({distributions.shape:g}, 1), the population Gamma({distributions.shape:g} + "
-            f"a, 1), a = {', '.join(f'{a:g}' for a in distributions.separations)}; sets of {sizes} losses, "
+            f"a, 1). Here a = {', '.join(f'{a:g}' for a in distributions.separations)}. Sets of {sizes} losses, "
             f"{distributions.repetitions} repetitions; for bias and spread {self.many.repetitions} others of sets up "
             f"to {max(self.many.sizes):,}. delta {distributions.delta:g}; rates within {distributions.cut:g} of 0 or "
-            f"1 are left out, {distributions.empirical_cut:g} in the empirical form. No training."
+            f"1 are left out, {distributions.empirical_cut:g} in the empirical form."
         )
 
 
@@ -197,19 +197,19 @@ def _remarks_on_bias(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     size = max(simulation.settings.sizes)
     wide = summary(simulation.ten)
     narrow = summary(simulation.ten, "narrow_truth")
-    apart = [separation for separation in simulation.settings.separations if separation > 0]
+    separations = [separation for separation in simulation.settings.separations if separation > 0]
 
-    fit = [wide[separation, size, PARAMETRIC] for separation in apart]
+    fit = [wide[separation, size, PARAMETRIC] for separation in separations]
     bias = [errors.bias for errors in fit]
     spread = [errors.std for errors in fit]
-    cut = [wide[separation, size, EMPIRICAL].bias for separation in apart]
-    bias_of_size = [narrow[separation, size, EMPIRICAL].bias for separation in apart]
+    cut = [wide[separation, size, EMPIRICAL].bias for separation in separations]
+    bias_of_size = [narrow[separation, size, EMPIRICAL].bias for separation in separations]
     return (
         f"The normal fit to losses that are not normal has a bias of its own: at {size:,} losses {_between(bias)} nats "
         f"over the separations, {'always' if min(bias) > 0 else 'not always'} above the truth, beside a standard "
         f"deviation of {_between(spread)}{'; more losses do not cure it' if min(bias) > 2 * max(spread) else ''}.",
-        f"How much of the empirical form's distance is its cut: at {size:,} losses its bias is {_between(cut)} nats "
-        f"against the truth, and {_between(bias_of_size)} against the truth within the same cut.",
+        f"The empirical form's bias at {size:,} losses is {_between(cut)} nats against the truth, and "
+        f"{_between(bias_of_size)} against the truth within the same cut.",
     )
 
 
@@ -229,15 +229,12 @@ def _nearer(estimates: pd.DataFrame, column: str, repetitions: int) -> str:
     error, such as `rmse`.
     """
     errors = summary(estimates)
-    pairs = {
-        key[:2]: (abs(getattr(error, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))
-        for key, error in errors.items()
-        if key[-1] == PARAMETRIC
-    }
-    farther = {key: pair for key, pair in pairs.items() if pair[0] >= pair[1]}
-    text = f"nearer in {len(pairs) - len(farther)} of {len(pairs)} cells ({repetitions} repetitions)"
-    cells_text = "; ".join(
-        f"{loss_pair_name(separation)}, {size:,} losses ({ours:.2f} against {empirical:.2f} nats)"
-        for (separation, size), (ours, empirical) in farther.items()
-    )
+    cells = [key[:2] for key in errors if key[-1] == PARAMETRIC]
+    farther = [
+        cell
+        for cell in cells
+        if abs(getattr(errors[*cell, PARAMETRIC], column)) >= abs(getattr(errors[*cell, EMPIRICAL], column))
+    ]
+    text = f"nearer in {len(cells) - len(farther)} of {len(cells)} cells ({repetitions} repetitions)"
+    cells_text = "; ".join(f"{loss_pair_name(separation)}, {size:,} losses" for separation, size in farther)
     return f"{text}, not at {cells_text}" if farther else text

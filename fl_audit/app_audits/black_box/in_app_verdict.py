@@ -17,30 +17,15 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialErrorShares
 from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials
 from fl_audit.app_audits.claim_audit.transcript import Transcript, stacked
-from fl_audit.app_audits.claim_audit.trial_results import findings, in_app_result
+from fl_audit.app_audits.claim_audit.trial_results import ScenarioTexts, findings, in_app_result
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.errors import InputError
-from fl_audit.report.template_files import template_lines
+from fl_audit.report.template_files import template_lines, template_texts
 from fl_audit.verdict.audit_result import AuditResult
 
 if TYPE_CHECKING:  # Clients import the module of `Audit`, which imports this one late.
     from fl_audit.app_audits.black_box.in_app_audit import Audit
 
-_WORDS = {
-    "removed": "one client's contribution against none",
-    "replaced": "one client's contribution against the opposite",
-    "removed record": "one client with and without its first record",
-    "replaced record": "one client with its first record and with another one",
-}
-_FIX = (
-    "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
-    "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
-)
-_CRAFTED = (
-    "The trials sent a crafted update, longer than any clipping norm. Where the clients' own training code clips "
-    "inside "
-    'of the insider, no such update can come, and contribution="own" sends what the client has learned.'
-)
 _KNOWS_OTHERS = "  knows_others=True has the claim cover such an observer, and judges the same trials anew."
 _MOST_ERRORS = 5  # most errors of clients that are shown, the most frequent first
 _CLIENTS = "replies of clients"
@@ -135,8 +120,7 @@ def finish(
         return f"{played}: run the app again for the others"
     store.keep_columns(columns)
     result = _result(store)
-    provisos = dict.fromkeys(_WORDS, _CRAFTED) if store.chosen_update == TargetAction.CRAFTED else {}
-    audit_findings = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos)
+    audit_findings = findings(result, _scenario_texts(is_crafted=store.chosen_update == TargetAction.CRAFTED))
     notes = _notes(store, outside, rounds_of_training)
     refusals = tuple(map(_refused, result.refusals))
     stored_result = in_app_result(store.directory.name, result, audit_findings, rounds_of_training, refusals, notes)
@@ -145,6 +129,14 @@ def finish(
     write_json(store.directory / "summary.json", stored_result.to_json())
     write_text(store.directory / "verdict.txt", f"{text}\n")
     return f"{text}\nWritten to {store.directory}/summary.json."
+
+
+def _scenario_texts(*, is_crafted: bool) -> dict[str, ScenarioTexts]:
+    """Return the texts on the scenarios, keyed by name; `is_crafted` says whether trials sent a crafted update."""
+    words = template_texts("in_app_scenarios.md")
+    fix = words.pop("usual fix")
+    proviso = template_texts("update_provisos.md")["inside-app"] if is_crafted else ""
+    return {name: ScenarioTexts(text, fix, proviso) for name, text in words.items()}
 
 
 def _result(store: TranscriptStore) -> ClaimAudit:

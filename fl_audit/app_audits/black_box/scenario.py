@@ -8,16 +8,6 @@ from fl_audit.adjacency import Relation, Unit
 RECORDS_OF_OTHERS = 3
 """Number of records of a client besides the target record, for claims about records; their gradients are equal."""
 
-_MEAN = (
-    "Noise that is calibrated for a mean does not cover a median, a trimmed mean or a choice among replies: one client "
-    "can move these from end to end of what the others sent. Take the plain mean of the clipped updates."
-)
-
-_LENGTHS = (
-    "Clip to a norm that is known beforehand, or add noise to the statistic of lengths and account for it: one client "
-    "moves a median of lengths."
-)
-
 
 class Direction(Enum):
     """Direction of an update in the space of a model's parameters.
@@ -153,11 +143,10 @@ class ClientContribution:
 class Scenario:
     """Scenario of black-box trials: what clients send with the target (D) and without it (D'), and the model.
 
-    A scenario also says which claims it can test, and what usually fixes a leak that it finds.
+    A scenario also says which claims it can test. `scenario_texts` describes it in words.
     """
 
     name: str  # name of the scenario
-    words: str  # description in a few words
     # Contribution of the target's client under D; for claims about records, the gradient of the target record.
     present: ClientContribution
     # Contribution of the target's client under D'; for claims about records, the gradient of the replacement, if any.
@@ -169,7 +158,6 @@ class Scenario:
     units: tuple[Unit, ...] = (Unit.CLIENT,)  # privacy units of the claims that the scenario tests
     is_malformed: bool = False  # whether a reply is malformed, so that the mechanism may refuse it
     is_beyond: bool = False  # whether the norm of an update exceeds the clipping norm
-    fix: str = ""  # usual fix for a leak that the scenario finds
     least_rounds: int = 1  # smallest number of rounds for which the scenario makes sense
     stage: OtherClientsAndModel = OtherClientsAndModel()  # the other clients and the model
 
@@ -181,10 +169,7 @@ class Scenario:
     def in_environment(self, stage: OtherClientsAndModel) -> "Scenario":
         """Return a copy of this scenario in the environment `stage`, whose name is appended to the scenario's name."""
         name = f"{self.name}, {stage.name}"
-        words = f"{self.words}; {stage.words}"
-        fix = _LENGTHS if stage.others is OtherContributions.LENGTHS else _MEAN
-        fix = self.fix if stage.others is OtherContributions.IDENTICAL else fix
-        return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, fix=fix)
+        return replace(self, name=name, stage=stage, model=stage.model or self.model)
 
 
 OF_FEW_TENSORS = (Direction.SCALAR, Direction.COUNTER, Direction.SWITCH, Direction.RUNNING)

@@ -16,7 +16,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
 from fl_audit.app_audits.claim_audit.distinguishers import least_shift
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.guarantee_warnings import weak_claim_warning
-from fl_audit.report.template_files import template_texts
+from fl_audit.report.template_files import template_lines, template_texts
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few trials to refute the claim"  # a reason why a scenario has no result, a key of `not_tried`
@@ -84,18 +84,7 @@ def untried_words(claim_audit: ClaimAudit, largest: int = 3) -> str:
 def trials_words(test: DistinguisherTest) -> str:
     """Return a clause that says which share of a test's trials could give evidence; empty if all trials could."""
     share = test.share_of_trials
-    if share == 1:
-        return ""
-    # The share is the smaller one of trials with D and with D': where it is 0, one of the two cases never came about.
-    if share == 0:
-        return (
-            f"in one of the two cases, with the target or without it, none of the {test.trials} trials released a "
-            "model after what differs had arrived."
-        )
-    return (
-        f"a model was released, and what differs had arrived, in no more than {share:.0%} of {test.trials} trials, "
-        "and the others say nothing of the claim."
-    )
+    return "" if share == 1 else template_lines("uncounted_trials.md", share=share, trials=test.trials)[0]
 
 
 def limit_of_detection(claim_audit: ClaimAudit) -> float:
@@ -115,11 +104,6 @@ def claim_words(claim_audit: ClaimAudit) -> str:
     """Return the text that follows the verdict: the claim, what the trials showed, and the strongest evidence."""
     texts = _texts(claim_audit)
     return " ".join(texts[name] for name in ("claim", "evidence") if name in texts)
-
-
-def evidence_words(claim_audit: ClaimAudit) -> str:
-    """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is none."""
-    return _texts(claim_audit).get("evidence", "")
 
 
 def floating_words(claim_audit: ClaimAudit) -> str:

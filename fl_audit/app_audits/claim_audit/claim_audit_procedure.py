@@ -75,7 +75,7 @@ def audit_claim(
         claim, search.selected, play, budget, level, tell, lambda so_far: keep(search.result(so_far))
     )
     if not tests and search.selected:
-        tests = _tried_by_halves(search, budget.tried, confidence)
+        tests = _tried_by_halves(search, budget.fewest_tests, confidence)
     floating = list[DistinguisherTest]()
     if search.finest is not None and not (budget.until_broken and any(test.is_broken for test in tests)):
         floating = _tested_in_stages(claim, [search.finest], play, budget, level, tell)

@@ -44,8 +44,8 @@ class TrialBudget:
     pilot: int = 400  # number of search trials for each scenario that passes the first search
     stages: tuple[int, ...] = (1000, 3000, 8000)  # number of fresh trials for each distinguisher, by stage
     shares: tuple[float, ...] = (0.3, 0.3, 0.4)  # share of the significance level for each stage; they add up to 1
-    tried: int = 3  # smallest number of distinguishers that are tested in the first stage
-    most: int = 6  # largest number of distinguishers that are tested in the first stage
+    fewest_tests: int = 3  # smallest number of distinguishers that are tested in the first stage
+    most_tests: int = 6  # largest number of distinguishers that are tested in the first stage
     # Number of distinguishers that are tested in the second stage. Each later stage tests half as many, at least one.
     deep: int = 2
     # Whether the audit ends with the first distinguisher that refutes the claim, without testing the others.
@@ -53,7 +53,7 @@ class TrialBudget:
     # Whether distinguishers with almost equal margins are ordered by scenario, the plainest first, and not by chance.
     plainest: bool = False
     scout: int = 100  # number of trials of each scenario in the first search; at most `pilot` are played
-    kept: int = 12  # number of scenarios that pass the first search
+    passing_scenarios: int = 12  # number of scenarios that pass the first search
 
     def __post_init__(self) -> None:
         for count in (self.scout, self.pilot, *self.stages):
@@ -63,7 +63,16 @@ class TrialBudget:
         require(abs(sum(self.shares) - 1) < 1e-9, f"shares of the level are {self.shares}: they have to add up to 1")
 
 
-QUICK = TrialBudget(pilot=120, stages=(400, 1000), shares=(0.5, 0.5), tried=2, most=3, deep=1, scout=40, kept=8)
+QUICK = TrialBudget(
+    pilot=120,
+    stages=(400, 1000),
+    shares=(0.5, 0.5),
+    fewest_tests=2,
+    most_tests=3,
+    deep=1,
+    scout=40,
+    passing_scenarios=8,
+)
 """A budget for tests of a few seconds."""
 
 

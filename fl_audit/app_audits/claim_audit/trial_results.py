@@ -5,7 +5,7 @@ A finding adds the texts of its scenario to the test of a distinguisher.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
@@ -23,7 +23,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import with_doubt
-from fl_audit.words import capital, plural
+from fl_audit.words import capital, percent, plural
 
 _UNSEEN_OF_STRATEGY = (
     "what clients do with their records before they reply",
@@ -33,27 +33,33 @@ _UNSEEN_OF_APP = ("what clients do with their records before they reply, unless 
 _CARRIED = "what the strategy carries from round to round, such as a factor: --rounds 2 or more has trials play it"
 
 
+class ScenarioTexts(NamedTuple):
+    """The texts on a scenario of trials."""
+
+    words: str  # what the target sends with it and without it
+    usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
+    proviso: str = ""  # a sentence on when the update of this scenario can occur; empty if every client can send it
+
+
 @dataclass(frozen=True)
 class DistinguisherFinding:
     """The result of testing one distinguisher on fresh trials of its scenario, with texts for the report."""
 
     test: DistinguisherTest  # the test on fresh trials, with its numbers
-    words: str  # description of the scenario
-    usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
+    scenario: ScenarioTexts  # the texts on the scenario
     claimed_success: float  # the largest probability of a right guess that the claim allows, from 0.5 to 1
-    proviso: str = ""  # a sentence on when the update of this scenario can occur; empty if every client can send it
 
     @property
     def sentence(self) -> str:
         """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
         test = self.test
         text = trials_words(self.test)
-        share = f"{test.right / test.trials:.1%}; the claim allows {self.claimed_success:.1%}"
-        guessed = f"{test.right} of {test.trials} trials were guessed right ({share})"
+        share = f"{percent(test.right / test.trials)}; the claim allows {percent(self.claimed_success)}"
+        guessed = f"{test.right:,} of {plural(test.trials, 'trial')} were guessed right ({share})"
         sentence_text = f"looking at {test.distinguisher.group}, {guessed}. {capital(text)}".strip()
         if not test.is_broken:
             return f"{sentence_text} {capital(self.shown)}: no contradiction."
-        return f"{sentence_text} With {test.confidence:.1%} confidence {self.shown}; {self.allowed}."
+        return f"{sentence_text} With {percent(test.confidence)} confidence {self.shown}; {self.allowed}."
 
     @property
     def shown(self) -> str:
@@ -67,8 +73,8 @@ class DistinguisherFinding:
         if limit.epsilon > 0:
             return f"epsilon is at least {self.test.bound:.2f} at delta {limit.delta:.3g}"
         if self.test.bound > 0:
-            return f"more than {self.claimed_success:.1%} of trials can be told"
-        return f"no more than {self.claimed_success:.1%} of trials were told for certain"
+            return f"more than {percent(self.claimed_success)} of trials can be told apart"
+        return f"no more than {percent(self.claimed_success)} of trials were told apart for certain"
 
     @property
     def allowed(self) -> str:
@@ -84,14 +90,14 @@ class DistinguisherFinding:
         phrases = [leak.words] if leak is not None else []
         if noise is not None and self._is_short:
             what_changes = (
-                "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
+                "an update far beyond the clipping norm changes" if self.scenario.proviso else "one unit can change"
             )
             short = f"There is {noise.ratio:.1f} times too little noise for what {what_changes}"
             phrases.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
         if not phrases:
             phrases.append(f"What told is {self.test.distinguisher.group}.")
         if self._is_short or leak is None:
-            phrases.append(self.proviso)
+            phrases.append(self.scenario.proviso)
         return " ".join(filter(None, phrases))
 
     @property
@@ -103,8 +109,8 @@ class DistinguisherFinding:
         """
         leak = self.test.cause
         if leak is None:
-            return self.usual_fix
-        return f"{leak.fix} {self.usual_fix}" if self._is_short else leak.fix
+            return self.scenario.usual_fix
+        return f"{leak.fix} {self.scenario.usual_fix}" if self._is_short else leak.fix
 
     @property
     def _is_short(self) -> bool:
@@ -118,35 +124,20 @@ class DistinguisherFinding:
         return noise is not None and noise.ratio > 1 and noise.mu_low > noise.claimed_mu
 
 
-def findings(
-    claim_audit: ClaimAudit,
-    words: Mapping[str, str],
-    fixes: Mapping[str, str],
-    provisos: Mapping[str, str] | None = None,
-) -> tuple[DistinguisherFinding, ...]:
+def findings(claim_audit: ClaimAudit, texts: Mapping[str, ScenarioTexts]) -> tuple[DistinguisherFinding, ...]:
     """Return one finding for each tested distinguisher.
 
     Findings that refute the claim come first, ordered by scenario from plain to special. The others follow in the order
     of the result.
 
-    `provisos`: None if every client can send every update.
+    `texts`: The texts on each scenario, keyed by its name, from plain scenarios to special ones.
     """
-    claim = claim_audit.claim
-    order = list(words)
+    order = list(texts)
     ranked = sorted(
         claim_audit.tests, key=lambda test: (not test.is_broken, order.index(test.distinguisher.kind) * test.is_broken)
     )
-    arguments = provisos or {}
-    return tuple(
-        DistinguisherFinding(
-            test,
-            words[test.distinguisher.kind],
-            fixes[test.distinguisher.kind],
-            claim.success,
-            arguments.get(test.distinguisher.kind, ""),
-        )
-        for test in ranked
-    )
+    success = claim_audit.claim.success
+    return tuple(DistinguisherFinding(test, texts[test.distinguisher.kind], success) for test in ranked)
 
 
 def result_json(claim_audit: ClaimAudit, findings: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
@@ -196,7 +187,7 @@ def _finding_json(finding: DistinguisherFinding) -> dict[str, Any]:
         gaussian = numbers | {"p_value_normal": reading.p_value}
     return {
         "trial": test.distinguisher.kind,
-        "words": finding.words,
+        "words": finding.scenario.words,
         "told_by": test.distinguisher.group,
         "cause": finding.cause if test.is_broken else None,
         "broken": test.is_broken,
@@ -283,7 +274,7 @@ def _finding_lines(finding: DistinguisherFinding) -> list[tuple[str, str]]:
     """Return the lines of a test of a distinguisher: what was guessed and, of a broken claim, its cause and fix."""
     test = finding.test
     lines = [("Cause", finding.cause)] if test.is_broken else []
-    lines.append((f"{test.distinguisher.kind} ({finding.words})", finding.sentence))
+    lines.append((f"{test.distinguisher.kind} ({finding.scenario.words})", finding.sentence))
     if finding.test.noise is not None:
         lines.append(("Noise, if it is Gaussian", finding.test.noise.words))
     if test.is_broken:

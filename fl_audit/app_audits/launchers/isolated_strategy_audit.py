@@ -11,7 +11,7 @@ from typing import Any
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, made_by, system_of
 from fl_audit.app_audits.black_box.later_rounds import LATER_ROUNDS
-from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
+from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit
@@ -41,7 +41,7 @@ def audit_strategy(request: dict[str, Any], tell: Tell = lambda _: None) -> dict
     system, claim, source = system_and_claim(options)
 
     def findings_of(audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
-        return findings(audit, WORDS, FIXES, PROVISOS)
+        return findings(audit, scenario_texts())
 
     def result_of(audit: ClaimAudit, audit_findings: tuple[DistinguisherFinding, ...]) -> AuditResult:
         return strategy_result(options.factory, audit, audit_findings, options.rounds, system.clients, source)

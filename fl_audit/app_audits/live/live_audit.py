@@ -55,7 +55,7 @@ class InterimAnalysis:
 
     rounds: int  # number of complete rounds that were analysed
     # Lower bounds from these rounds. The bounds of all declared analyses hold together with the requested confidence.
-    finding: CanaryEpsilonBounds
+    bounds: CanaryEpsilonBounds
     is_violated: bool  # whether these rounds refute the guarantee at this analysis's share of the significance level
 
 
@@ -68,8 +68,8 @@ class LiveFinding:
 
     guarantee: Guarantee  # the claimed guarantee
     canaries: int  # number of canaries
-    finding: CanaryEpsilonBounds  # bounds from all complete rounds, valid for one analysis at a time chosen beforehand
-    # Largest belief in D that an insider may reach with noise as small as `finding` certifies; compare it with
+    bounds: CanaryEpsilonBounds  # bounds from all complete rounds, valid for one analysis at a time chosen beforehand
+    # Largest belief in D that an insider may reach with noise as small as `bounds` certifies; compare it with
     # `guarantee.belief_bound`.
     belief_lower: float
     looks: tuple[InterimAnalysis, ...]  # the declared interim analyses that have taken place, in order
@@ -125,11 +125,11 @@ class LiveFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this result as a dict of JSON values, as printed by `fl-audit live --json`."""
-        bounds = self.finding
+        bounds = self.bounds
         guarantee = self.guarantee
         misfits = [{"canary": misfit.number, "node": misfit.node, "what": misfit.what} for misfit in self.misfits]
         looks = [
-            {"rounds": look.rounds, "mu_lower": look.finding.mu_lower, "violated": look.is_violated}
+            {"rounds": look.rounds, "mu_lower": look.bounds.mu_lower, "violated": look.is_violated}
             for look in self.looks
         ]
         claimed = guarantee_values(guarantee.epsilon, guarantee.claims)
@@ -208,36 +208,36 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     looks = _interim_analyses(scores_and_tosses, whole, claim, confidence, is_over or last >= claim.rounds)
     level = FAMILY_LEVEL / len(declared_looks(claim.rounds))
     played = replace(stored.terms, rounds=max(claim.rounds, released)).claim(stored.delta)
-    finding = _certified(scores_and_tosses, len(rounds), played, confidence)
+    bounds = _certified(scores_and_tosses, len(rounds), played, confidence)
     guarantee = derive_guarantee(claim)
-    judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
+    judged, number = (looks[-1].bounds, looks[-1].rounds) if looks else (bounds, len(rounds))
     weights = _weights(rounds)
     # The bounds are on a canary's effect, so they also hold for clients of larger weight. The limit of detection is
     # that of the heaviest client, of whose effect a canary shows the share `part`.
     smallest_weight = float(weights.min())
-    hidden = _dilution(rounds[:number], scores_and_tosses, stored, judged, smallest_weight)
+    variance = _dilution(rounds[:number], scores_and_tosses, stored, judged, smallest_weight)
     shift_shown = _shift(number, stored, claim, level)
-    sought = smallest_weight * hidden.measured_mu(finding.mu_claimed / breach_ratio(guarantee))
+    sought = smallest_weight * variance.measured_mu(bounds.mu_claimed / breach_ratio(guarantee))
     mu_bound = (
-        hidden.true_mu(shift_shown / smallest_weight) if looks and smallest_weight and isfinite(shift_shown) else inf
+        variance.true_mu(shift_shown / smallest_weight) if looks and smallest_weight and isfinite(shift_shown) else inf
     )
     scores, tossed, decoys = (array[:number] for array in scores_and_tosses)
     return LiveFinding(
         guarantee=guarantee,
         canaries=stored.canaries,
-        finding=finding,
-        belief_lower=_largest_belief(played, finding),
+        bounds=bounds,
+        belief_lower=_largest_belief(played, bounds),
         looks=looks,
         last=last,
         released=released,
         carried_on=before,
         misnamed=misnumbered(every, stored.canaries),
         misfits=wrong,
-        doubts=doubts_about(every, rounds, (scores, tossed, decoys), stored, hidden, weights),
+        doubts=doubts_about(every, rounds, (scores, tossed, decoys), stored, variance, weights),
         knows_canaries=knows_canaries(rounds),
         limit=over_the_training(claim, mu_bound * stored.terms.noise_multiplier) if isfinite(mu_bound) else inf,
         is_conclusive=bool(looks) and shift_shown <= sought,
-        dilution=hidden,
+        dilution=variance,
         knows_others=all(round.others is not None for round in rounds),
         knows_weights=all(note.weight is not None for round in rounds for note in round.present),
         weights=tuple(map(float, weights)),
@@ -323,7 +323,7 @@ def _dilution(
     rounds: list[StoredRound],
     opened_rounds: _Opened,
     stored_guarantee: StoredGuarantee,
-    finding: CanaryEpsilonBounds,
+    bounds: CanaryEpsilonBounds,
     smallest_weight: float,
 ) -> OtherClientsVariance:
     """Return the variance that the updates of other clients add to the scores of canaries.
@@ -332,7 +332,7 @@ def _dilution(
     weight divided by this largest weight. An unknown number of other clients is taken as 0.
     """
     is_replaced = stored_guarantee.terms.adjacency.relation is Relation.REPLACE
-    bounds = [
+    squared_spreads = [
         squared_spread(round.others or 0, stored_guarantee.canaries, round.size, is_replaced)
         for round in rounds
         if round.size
@@ -341,6 +341,6 @@ def _dilution(
     decoys = 0 if is_replaced else DECOYS * len(rounds)
     tosses = np.append(tosses, np.zeros(decoys))
     sizes = (smallest_weight * root_sum_of_squared_deviations(tosses), tosses.size - 2)
-    squared = sum(bounds) / max(1, len(bounds))
-    mu_full, low = (finding.mu / smallest_weight, finding.mu_lower / smallest_weight) if smallest_weight else (0.0, 0.0)
-    return other_clients_variance(squared, finding.mu_claimed, mu_full, low, sizes)
+    squared = sum(squared_spreads) / max(1, len(squared_spreads))
+    mu_full, low = (bounds.mu / smallest_weight, bounds.mu_lower / smallest_weight) if smallest_weight else (0.0, 0.0)
+    return other_clients_variance(squared, bounds.mu_claimed, mu_full, low, sizes)

@@ -43,7 +43,7 @@ def doubts_about(
     whole: Sequence[StoredRound],
     opened: tuple[Floats, Floats, Floats],
     guarantee: StoredGuarantee,
-    hidden: OtherClientsVariance,
+    variance: OtherClientsVariance,
     weights: Floats,
 ) -> dict[Inconsistency, tuple[int, ...]]:
     """Return the inconsistencies that a test or comparison finds in the stored rounds of a training, by their kind.
@@ -62,7 +62,7 @@ def doubts_about(
         rounds. Decoys are directions that nobody sends.
     guarantee
         The claimed guarantee of the training.
-    hidden
+    variance
         Variance of other clients' updates, which may hide missing noise.
     weights
         Weight of each canary relative to the heaviest client, from 0 to 1, shape (canaries,).
@@ -70,8 +70,8 @@ def doubts_about(
     scores, coins, decoys = opened
     relation = guarantee.terms.adjacency.relation
     claimed = 1 / guarantee.terms.noise_multiplier
-    faint = _too_weak_canaries(scores, coins, claimed, hidden, weights)
-    expected_difference = weights.min() * hidden.measured_mu(claimed)
+    faint = _too_weak_canaries(scores, coins, claimed, variance, weights)
+    expected_difference = weights.min() * variance.measured_mu(claimed)
     uneven = _uneven_rounds(every)
     steps = [pair for pair in pairwise(every) if pair[1].number == pair[0].number + 1]
     holds = {
@@ -83,7 +83,7 @@ def doubts_about(
         ),
         Inconsistency.OUT: not knows_canaries(whole)
         and _absent_canaries_differ(scores, coins, decoys, relation, expected_difference),
-        Inconsistency.FAINT: hidden.is_seen or bool(faint),
+        Inconsistency.FAINT: variance.is_seen or bool(faint),
         Inconsistency.UNEVEN: bool(uneven),
         Inconsistency.ATTENDANCE: _is_sampled_otherwise(every, guarantee.canaries, guarantee.terms),
     }
@@ -124,7 +124,7 @@ def _absent_canaries_differ(
 
 
 def _too_weak_canaries(
-    scores: Floats, coins: Floats, claimed: float, hidden: OtherClientsVariance, weights: Floats
+    scores: Floats, coins: Floats, claimed: float, variance: OtherClientsVariance, weights: Floats
 ) -> tuple[int, ...]:
     """Return the numbers of the canaries whose scores grow too little in the rounds in which the audit inserts them.
 
@@ -136,7 +136,7 @@ def _too_weak_canaries(
     for index in range(count):
         mu = max(0.0, gaussian_slope(coins[:, index], scores[:, index], 0.5).shift)
         sizes = root_sum_of_squared_deviations(coins[:, index]), len(coins) - 2
-        if is_significantly_below(weights[index] * hidden.measured_mu(claimed), mu, sizes, FAMILY_LEVEL / count):
+        if is_significantly_below(weights[index] * variance.measured_mu(claimed), mu, sizes, FAMILY_LEVEL / count):
             weak.append(index)
     return tuple(weak)
 

@@ -61,7 +61,7 @@ def _texts(finding: LiveFinding) -> dict[str, str]:
     return template_texts(
         "live.md",
         finding=finding,
-        bounds=finding.finding,
+        bounds=finding.bounds,
         guarantee=guarantee,
         verdict=finding.verdict,
         reading=_reading(finding),
@@ -83,9 +83,9 @@ def _reading(finding: LiveFinding) -> Reading:
     The page may be opened at any time, so the claim is "broken" only if the verdict from declared analyses is
     `violated`.
     """
-    bounds = finding.finding
+    bounds = finding.bounds
     is_violated = finding.verdict is Verdict.VIOLATED
-    wide = max((look.finding.mu_lower for look in finding.looks), default=0.0) if is_violated else 0.0, math.inf
+    wide = max((look.bounds.mu_lower for look in finding.looks), default=0.0) if is_violated else 0.0, math.inf
     return compare_with_claim(
         (bounds.mu_lower, math.inf), bounds.mu_claimed, wide=lambda _: wide, level=finding.level, sides=1
     ).reading
@@ -101,8 +101,8 @@ def _table(finding: LiveFinding, texts: dict[str, str]) -> str:
     rows = [
         (
             plural(look.rounds, "whole round"),
-            number_text(look.finding.mu_lower, 3),
-            number_text(look.finding.epsilon_lower, 3),
+            number_text(look.bounds.mu_lower, 3),
+            number_text(look.bounds.epsilon_lower, 3),
             "yes" if look.is_violated else "no",
         )
         for look in finding.looks

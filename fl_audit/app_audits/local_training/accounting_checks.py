@@ -95,7 +95,7 @@ COUNTING_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
 """The checks of what the accountant counted."""
 
 CLAIM_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
-    Pitfall.FRESH_ACCOUNTANT: lambda evidence: evidence.fresh_accountant,
+    Pitfall.FRESH_ACCOUNTANT: lambda trainings: trainings.fresh_accountant,
     Pitfall.EARLY_EPSILON: _early_epsilon,
     Pitfall.LARGE_DELTA: _large_delta,
     Pitfall.CLAIMED_EPSILON: _claimed_epsilon,

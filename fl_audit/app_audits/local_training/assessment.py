@@ -107,7 +107,7 @@ CALLED_ONCE = "the training ran once"
 
 
 def found_pitfalls(trainings: RecordedTrainings) -> tuple[FoundPitfall, ...]:
-    """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
+    """Return the pitfalls that the trainings show, in the order of `CHECKS`; () if Opacus was not used."""
     pitfalls = (
         FoundPitfall(pitfall, observation) for pitfall, check in CHECKS.items() if (observation := check(trainings))
     )
@@ -123,8 +123,8 @@ class Assessment:
 
     name: str  # name of the audited app or training function
     verdict: Verdict
-    evidence: RecordedTrainings
-    found: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
+    trainings: RecordedTrainings
+    pitfalls: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
     composed: ComposedPrivacy | None  # the privacy loss of the steps over all rounds; None without private steps
     # Privacy loss of the steps over all rounds with users as units; None if every user has one record.
     of_users: ComposedPrivacy | None

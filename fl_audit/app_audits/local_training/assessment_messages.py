@@ -2,99 +2,78 @@
 
 import math
 from dataclasses import asdict
-from typing import Any, assert_never
+from typing import Any
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.local_training.assessment import CHECKS, Assessment, unasked
 from fl_audit.app_audits.local_training.composition import ComposedPrivacy
 from fl_audit.app_audits.local_training.pitfalls import Severity
 from fl_audit.app_audits.local_training.recorded_trainings import MeasuredSteps, RecordedTrainings
-from fl_audit.app_audits.local_training.training_facts import RecordedTraining, ReportedEpsilon
+from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
 from fl_audit.array_types import finite
 from fl_audit.federation.findings import json_of
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
 from fl_audit.report.guarantee_warnings import weak_claim_warning
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.report.template_files import template_texts
 from fl_audit.words import capital, plural
-
-ALWAYS_UNSEEN = (
-    "other configurations and data than those that were run; weights that were trained elsewhere; what the data were "
-    "chosen and preprocessed by before the training began; side channels of time and memory"
-)
 
 
 def headline(assessment: Assessment) -> str:
     """Return the main result of an assessment as text of one or two sentences."""
-    names = [str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is Severity.BREAKS]
-    beside = [str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is Severity.BESIDE]
-    doubts = [str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is Severity.DOUBT]
-    suffix = f" Beside the model: {', '.join(beside)}." if beside else ""
-    match assessment.verdict:
-        case Verdict.VIOLATED:
-            return f"Violated: the private training breaks its claim by {', '.join(names)}.{suffix}"
-        case Verdict.INCONCLUSIVE:
-            why = ", ".join(doubts) or "; ".join(assessment.unseen[:1]) or "too little was seen"
-            return f"Inconclusive: nothing that ran breaks the claim of the private training. In doubt: {why}.{suffix}"
-        case Verdict.CONSISTENT:
-            return f"Consistent: the private training that ran is the one that is claimed.{suffix}"
-        case Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
-            why = "; ".join(assessment.unseen[:1])
-            return (
-                f"Not audited: no engine or optimizer of Opacus was seen at work.{f' {_sentence(why)}' if why else ''}"
-            )
-        case _:
-            assert_never(assessment.verdict)
+    return _texts(assessment)["headline"]
+
+
+def unseen_of_assessment(assessment: Assessment) -> tuple[str, ...]:
+    """Return phrases on what an assessment did not look at: in this training, and in any."""
+    return (*assessment.unseen, _texts(assessment)["always-unseen"])
+
+
+def _texts(assessment: Assessment) -> dict[str, str]:
+    def names(severity: Severity) -> str:
+        return ", ".join(str(pitfall.pitfall) for pitfall in assessment.pitfalls if pitfall.weight is severity)
+
+    return template_texts(
+        "assessment.md",
+        verdict=str(assessment.verdict),
+        breaking=names(Severity.BREAKS),
+        doubtful=names(Severity.DOUBT),
+        beside=names(Severity.BESIDE),
+        unseen="; ".join(assessment.unseen[:1]),
+    )
 
 
 def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     """Return the lines of the report about an assessment, as pairs of subject and text."""
-    evidence, lines = assessment.evidence, list[tuple[str, str]]()
-    if evidence.by_client:
-        lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
-        lines += [("Composed", _composed_words(assessment))]
-    if evidence.replays:
-        lines.append(("Replayed", _replayed_words(evidence)))
-    for pitfall in assessment.found:
+    trainings = assessment.trainings
+    lines = list[tuple[str, str]]()
+    texts = _line_texts(assessment)
+    if trainings.by_client:
+        lines += [("Claimed", texts["claimed"]), ("Done", texts["done"]), ("Composed", texts["composed"])]
+    if trainings.replays:
+        lines.append(("Replayed", texts["replayed"]))
+    for pitfall in assessment.pitfalls:
         about = f"{str(pitfall.weight).partition(',')[0].capitalize()}: {pitfall.pitfall}"
-        lines.append((about, f"{_sentence(pitfall.seen)} Fix: {pitfall.fix}"))
-    pitfalls = {pitfall.pitfall for pitfall in assessment.found}
-    if evidence.is_private:
-        missing = unasked(evidence)
-        asked_count = len(CHECKS) - len(missing)
-        lines.append(("Not found", f"{asked_count - len(pitfalls)} of {asked_count} pitfalls that were looked for."))
-        lines += [
-            (
-                "Not looked for",
-                f"{', '.join(name for name, other_reason in missing.items() if other_reason == why)}: {why}.",
-            )
-            for why in dict.fromkeys(missing.values())
-        ]
+        lines.append((about, f"{_sentence(pitfall.observation)} Fix: {pitfall.fix}"))
+    if trainings.is_private:
+        lines += _search_lines(assessment)
     lines += [("Not looked at", _sentence(reason)) for reason in assessment.unseen]
-    return (*lines, ("Not seen", _sentence(ALWAYS_UNSEEN)))
+    return (*lines, ("Not seen", _sentence(_texts(assessment)["always-unseen"])))
+
+
+def _search_lines(assessment: Assessment) -> list[tuple[str, str]]:
+    """Return the lines on how many pitfalls were not found, and on which were not looked for, and why."""
+    missing = unasked(assessment.trainings)
+    asked_count = len(CHECKS) - len(missing)
+    found_count = len({pitfall.pitfall for pitfall in assessment.pitfalls})
+    lines = [("Not found", f"{asked_count - found_count} of {asked_count} pitfalls that were looked for.")]
+    for why in dict.fromkeys(missing.values()):
+        names = ", ".join(name for name, reason in missing.items() if reason == why)
+        lines.append(("Not looked for", f"{names}: {why}."))
+    return lines
 
 
 def _sentence(words: str) -> str:
     return f"{capital(words)}."
-
-
-def _claimed_words(trainings: RecordedTrainings) -> str:
-    engine = next((engine for training in trainings.trainings for engine in training.engines), None)
-    phrases = list[str]()
-    if engine is not None:
-        norms = ", ".join(f"{norm:g}" for norm in dict.fromkeys(engine.norms))
-        phrases.append(f"noise multiplier {_multipliers_words(trainings)}, {engine.clipping} clipping to norm {norms}")
-        phrases.append(f"sampling rate {engine.rate:.4g}, expected batch {engine.expected_batch}")
-    if trainings.claimed is None:
-        phrases.append("no epsilon was named")
-    elif trainings.epsilon is not None:
-        phrases.append(f"epsilon {trainings.epsilon:.3g} at delta {trainings.used_delta:g} over all rounds")
-    elif trainings.largest_reported_epsilon is None:
-        phrases.append(
-            f"epsilon {trainings.claimed:.3g} at delta {trainings.used_delta:g}, which the engine was asked for"
-        )
-    else:
-        phrases.append(_reported_words(trainings, trainings.largest_reported_epsilon))
-    return f"{'; '.join(phrases)}."
 
 
 def training_claim_warning(trainings: RecordedTrainings) -> str | None:
@@ -104,86 +83,102 @@ def training_claim_warning(trainings: RecordedTrainings) -> str | None:
     return weak_claim_warning(trainings.claimed, trainings.used_delta, Adjacency.ADD_REMOVE_RECORD)
 
 
-def _reported_words(trainings: RecordedTrainings, reported: ReportedEpsilon) -> str:
-    """Return the epsilon that an accountant reported, with the accountant, its steps and the rounds that it is for."""
+def _line_texts(assessment: Assessment) -> dict[str, str]:
+    """Return the texts on what was claimed, done, composed and replayed, by name."""
+    trainings = assessment.trainings
+    composed, users = assessment.composed, assessment.of_users
+    return template_texts(
+        "assessment_lines.md",
+        trainings=trainings,
+        reported=trainings.largest_reported_epsilon,
+        reported_rounds=_reported_rounds(trainings),
+        **_facts_of_engine(trainings),
+        **_facts_of_steps(trainings),
+        composed=composed,
+        line="" if composed is None else _line(composed),
+        users=users,
+        users_line="" if users is None else _line(users),
+        chance_epsilon=_chance_epsilon(assessment),
+        replayed_steps=sum(replay.steps for replay in trainings.replays),
+        **_facts_of_effects(trainings),
+    )
+
+
+def _reported_rounds(trainings: RecordedTrainings) -> str:
+    """Return what rounds the epsilon is of that an accountant reported; empty if only one was played."""
+    if trainings.claimed_rounds > 1 and not trainings.fresh_accountant:
+        return f" over {plural(trainings.claimed_rounds, 'round')}"
     epsilons = {f"{answer.epsilon:.3g}" for training in trainings.trainings for answer in training.answers}
-    is_of_all = trainings.claimed_rounds > 1 and not trainings.fresh_accountant
-    rounds = f" over {plural(trainings.claimed_rounds, 'round')}" if is_of_all else ""
-    if not rounds and len(trainings.trainings) > 1 and len(epsilons) == 1:
-        rounds = " in each round"
-    by = f" by {reported.accountant}, which counted {plural(reported.steps, 'step')}" if reported.accountant else ""
-    return f"epsilon {reported.epsilon:.3g}{rounds} at delta {reported.delta:g}{by}"
+    return " in each round" if len(trainings.trainings) > 1 and len(epsilons) == 1 else ""
 
 
-def _multipliers_words(trainings: RecordedTrainings) -> str:
-    """Return the noise multiplier that `make_private` was given, and the smallest of the steps if that is smaller."""
+def _facts_of_engine(trainings: RecordedTrainings) -> dict[str, Any]:
+    """Return the first engine of Opacus and its numbers; None for each without an engine."""
+    engine = next((engine for training in trainings.trainings for engine in training.engines), None)
+    if engine is None:
+        return dict.fromkeys(("engine", "norms", "requested", "smallest_multiplier"))
     smallest, requested = min(
         (training.multipliers for training in trainings.private_trainings), key=lambda pair: pair[0] - pair[1]
     )
-    if smallest >= requested * (1 - 1e-6):
-        return f"{requested:.4g}"
-    return f"{requested:.4g} in make_private, down to {smallest:.4g} in the steps"
+    norms = ", ".join(f"{norm:g}" for norm in dict.fromkeys(engine.norms))
+    return {"engine": engine, "norms": norms, "requested": requested, "smallest_multiplier": smallest}
 
 
-def _done_words(evidence: RecordedTrainings) -> str:
-    trainings = evidence.private_trainings
-    steps = sum(len(training.noised) for training in trainings)
-    fed = [batch for training in trainings for step in training.noised for batch in training.batches_of(step)]
-    sizes = [len(batch.indices) for batch in fed]
-    clients, rounds = len(evidence.by_client), len({training.round for training in trainings})
-    text = f"{plural(steps, 'step')} in {plural(rounds, 'round')} of {plural(clients, 'client')}"
-    if sizes:
-        samplers = " and ".join(sorted({batch.sampler for batch in fed}))
-        text += f", on batches of {min(sizes)} to {max(sizes)} records by {samplers}"
-    noise = [
+def _facts_of_steps(trainings: RecordedTrainings) -> dict[str, Any]:
+    """Return the numbers of the steps that were taken, of their batches and of their noise."""
+    private_trainings = trainings.private_trainings
+    batches = [
+        batch for training in private_trainings for step in training.noised for batch in training.batches_of(step)
+    ]
+    noised = [
         step
-        for training in trainings
+        for training in private_trainings
         for step in training.noised
         if step.noise is not None and step.noise_multiplier > 0
     ]
-    count = sum(step.noise.count for step in noise if step.noise is not None)
-    if evidence.has_dependent_noise:
-        text += "; the size of the noise along the effect of a record is not known"
-    elif count and evidence.measured is not None:
-        text += f"; {_measured_noise_words(evidence.measured)}"
-    elif count:
-        squares = sum(
-            step.noise.squares / (step.gradient_multiplier * step.norm) ** 2 for step in noise if step.noise is not None
-        )
-        ratio = math.sqrt(squares / count)
-        text += f"; noise of {ratio:.3f} times the scale that the steps state, over {count:,} recorded values"
-    return f"{text}."
+    count = sum(step.noise.count for step in noised if step.noise is not None)
+    measured = trainings.measured
+    measured_steps = () if measured is None else measured.steps
+    return {
+        "steps": sum(len(training.noised) for training in private_trainings),
+        "rounds": len({training.round for training in private_trainings}),
+        "clients": len(trainings.by_client),
+        "sizes": [len(batch.indices) for batch in batches],
+        "samplers": " and ".join(sorted({batch.sampler for batch in batches})),
+        "noise_values": count,
+        "noise_ratio": _noise_ratio(noised, count) if count and measured is None else None,
+        "smallest_noise": min(measured_steps, key=lambda step: step.multiplier, default=None),
+        "largest_noise": max(measured_steps, key=lambda step: step.multiplier, default=None),
+    }
 
 
-def _measured_noise_words(measured: MeasuredSteps) -> str:
-    """Return the noise of measured steps in units of the effect of a record, with the largest that chance allows."""
-    smallest_step = min(measured.steps, key=lambda step: step.multiplier)
-    largest_step = max(measured.steps, key=lambda step: step.multiplier)
-    numbers = f"{smallest_step.multiplier:.3g}"
-    if largest_step.multiplier > smallest_step.multiplier:
-        numbers += f" to {largest_step.multiplier:.3g}"
-    return (
-        f"measured noise of {numbers} times the effect of a record (for the smallest, chance leaves up to "
-        f"{smallest_step.largest_multiplier:.3g} possible)"
+def _noise_ratio(steps: list[PrivateStep], count: int) -> float:
+    """Return the scale of the recorded noise, of `count` values, over the scale that the steps state."""
+    squares = sum(
+        step.noise.squares / (step.gradient_multiplier * step.norm) ** 2 for step in steps if step.noise is not None
     )
+    return math.sqrt(squares / count)
 
 
-def _composed_words(assessment: Assessment) -> str:
-    composed = assessment.composed
-    if composed is None:
-        is_unknown = assessment.evidence.has_dependent_noise
-        return "epsilon is not known." if is_unknown else "no step with noise was taken."
-    text = f"over {plural(composed.rounds, 'round')}: {_line(composed)}"
-    privacy = assessment.evidence.composed_of(is_least=True)
-    if assessment.evidence.measured is not None and privacy is not None and math.isfinite(privacy.epsilon):
-        text += f"; it is measured, and by chance it may be as little as {privacy.epsilon:.4g}"
-    if assessment.of_users is not None:
-        users = assessment.of_users
-        text += f". For users with up to {users.records_per_user} records: {_line(users)}"
-    return f"{text}."
+def _facts_of_effects(trainings: RecordedTrainings) -> dict[str, Any]:
+    """Return the replay and the measured record with the largest effect; None for each that there is not."""
+    if not trainings.replays:
+        return dict.fromkeys(("replay", "effect"))
+    if trainings.measured is not None:
+        return {"replay": None, "effect": max(trainings.measured.effects, key=lambda effect: max(effect.over_noise))}
+    return {"replay": max(trainings.replays, key=lambda replay: replay.moved / replay.claimed), "effect": None}
+
+
+def _chance_epsilon(assessment: Assessment) -> float | None:
+    """Return the least epsilon that chance leaves possible of measured steps; None if there is none."""
+    if assessment.composed is None or assessment.trainings.measured is None:
+        return None
+    privacy = assessment.trainings.composed_of(is_least=True)
+    return None if privacy is None else finite(privacy.epsilon)
 
 
 def _line(composed: ComposedPrivacy) -> str:
+    """Return an epsilon of composed steps in words."""
     if composed.claim is None:
         epsilon = "without bound" if composed.steps else "0"
         return f"epsilon {epsilon} at delta {composed.delta:g}"
@@ -191,32 +186,9 @@ def _line(composed: ComposedPrivacy) -> str:
     return f"at least {line}, since the effect of a record has no known bound" if composed.is_least else line
 
 
-def _replayed_words(trainings: RecordedTrainings) -> str:
-    if trainings.measured is not None:
-        return _measured_effect_words(trainings.measured)
-    effect = max(trainings.replays, key=lambda replay: replay.moved / replay.claimed)
-    compared = sum(replay.steps for replay in trainings.replays)
-    verb = "replaced" if effect.is_replaced else "left out"
-    text = f"{plural(compared, 'step')} again with a record {verb}: a sum moved by up to {effect.moved:.4g} times "
-    return f"{text}the clipping norm, and {effect.claimed:g} is claimed."
-
-
-def _measured_effect_words(measured: MeasuredSteps) -> str:
-    effect = max(measured.effects, key=lambda effect: max(effect.over_noise))
-    against = (
-        "the same record without an effect" if effect.has_absence else "other values of it (half of the difference)"
-    )
-    over_noise = "" if measured.has_dependent_noise else f", {max(effect.over_noise):.3g} times the noise"
-    return (
-        f"{plural(effect.compared, 'step')} again with other values of record {effect.index}, which moved "
-        f"{effect.taking} of them by up to {effect.length:.4g}{over_noise}, against {against}; values 100 times as "
-        f"large moved them {effect.growth:.3g} times as far."
-    )
-
-
 def assessment_json(assessment: Assessment) -> dict[str, Any]:
     """Return an assessment as a dict of JSON types, for storage; infinite numbers and NaN are None."""
-    evidence = assessment.evidence
+    trainings = assessment.trainings
     values = {
         "name": assessment.name,
         "verdict": str(assessment.verdict),
@@ -225,19 +197,19 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
             {
                 "name": str(pitfall.pitfall),
                 "weight": pitfall.weight.name.lower(),
-                "seen": pitfall.seen,
+                "seen": pitfall.observation,
                 "fix": pitfall.fix,
             }
-            for pitfall in assessment.found
+            for pitfall in assessment.pitfalls
         ],
-        "claimed": {"epsilon": evidence.claimed, "delta": evidence.used_delta},
+        "claimed": {"epsilon": trainings.claimed, "delta": trainings.used_delta},
         "composed": _composed_json(assessment.composed),
         "users": _composed_json(assessment.of_users),
-        "replays": [asdict(replay) for replay in evidence.replays],
-        "measured": _measured_json(evidence.measured),
-        "trainings": [_training_json(training) for training in evidence.private_trainings],
+        "replays": [asdict(replay) for replay in trainings.replays],
+        "measured": _measured_json(trainings.measured),
+        "trainings": [_training_json(training) for training in trainings.private_trainings],
         "not_looked_at": list(assessment.unseen),
-        "not_looked_for": {str(name): why for name, why in unasked(evidence).items()} if evidence.is_private else {},
+        "not_looked_for": {str(name): why for name, why in unasked(trainings).items()} if trainings.is_private else {},
     }
     return {name: json_of(value) for name, value in values.items()}
 

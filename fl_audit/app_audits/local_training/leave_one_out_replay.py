@@ -56,7 +56,9 @@ class LeaveOneOutEffect:
     claimed: float  # largest difference of the sums that the claim allows, in units of the clipping norm
     moved: float  # largest observed difference of the sums, in units of the clipping norm
     moved_absent: float  # the same over steps whose mini-batch did not contain the record
-    others: float | None  # largest difference of a gradient of another record, over the largest gradient
+    gradient_change_of_others: (
+        float | None
+    )  # largest difference of a gradient of another record, over the largest gradient
     tensors: tuple[float, ...]  # largest difference of each tensor of the sums, in units of the clipping norm
     larger_steps: int  # number of steps of the training with the record
     smaller_steps: int  # number of steps of the training without the record
@@ -75,9 +77,9 @@ class LeaveOneOutEffect:
     @property
     def is_coupled(self) -> bool:
         """Whether the record influences the gradients of other records."""
-        if self.others is None:
+        if self.gradient_change_of_others is None:
             return self.moved_absent > _TOLERANCE
-        return self.others > _TOLERANCE or self.moved_absent > _TOLERANCE
+        return self.gradient_change_of_others > _TOLERANCE or self.moved_absent > _TOLERANCE
 
     @property
     def acts_undrawn(self) -> bool:
@@ -92,15 +94,15 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     record cannot be compared, another record takes its place. Effects that could not be compared are left out. The
     result is empty if the training drew no record or added no noise.
     """
-    start = GeneratorStates.current()
-    first = _recorded(run, lambda data: data, start)
+    generator_states = GeneratorStates.current()
+    first = _recorded(run, lambda data: data, generator_states)
     dataset, track = first[0].dataset if dataset is None else dataset, first[0].track
     # Draws from other data sets, such as public ones, do not change.
     private = [batch for number, batch in enumerate(track.batches) if track.is_private(number)]
     counter = Counter(record for batch in private[: 2 * KEPT_STEPS] for record in batch)
     if not counter or not first[1].noised:
         return ()
-    again = _repeated(run, first, start, len(first[1].noised) > _LONG)
+    again = _repeated(run, first, generator_states, len(first[1].noised) > _LONG)
     if again is None or again.moved > _TOLERANCE:
         raise NotRepeatableError
     has_same_noise = again.noise_moved is not None and again.noise_moved <= NOISE_TOLERANCE
@@ -111,15 +113,22 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     def with_large(data: Any) -> Any:
         return with_record(data, odd, large)
 
-    crafted = _recorded(run, with_large, start, None, is_long)
+    crafted = _recorded(run, with_large, generator_states, None, is_long)
 
     def compared(changed_dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
         replayed = [
-            _replayed(run, "a record", usual, lambda data: data, first, start, changed_dataset, is_long),
+            _replayed(run, "a record", usual, lambda data: data, first, generator_states, changed_dataset, is_long),
             _replayed(
-                run, "the most dissimilar record", odd, lambda data: data, first, start, changed_dataset, is_long
+                run,
+                "the most dissimilar record",
+                odd,
+                lambda data: data,
+                first,
+                generator_states,
+                changed_dataset,
+                is_long,
             ),
-            _replayed(run, "a crafted record", odd, with_large, crafted, start, changed_dataset, is_long),
+            _replayed(run, "a crafted record", odd, with_large, crafted, generator_states, changed_dataset, is_long),
         ]
         effects = tuple(effect for effect in replayed if effect is not None)
         return effects if has_same_noise else tuple(replace(effect, noise_moved=None) for effect in effects)
@@ -131,11 +140,11 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
 
 
 def _repeated(
-    run: Run, led: tuple[Recorder, RecordedTraining], start: GeneratorStates, is_short: bool
+    run: Run, led: tuple[Recorder, RecordedTraining], generator_states: GeneratorStates, is_short: bool
 ) -> LeaveOneOutEffect | None:
     """Return how a replay with the same records differs from the training that it follows; None if in its steps."""
     leader, longer = led
-    _, again = _recorded(run, lambda data: data, start, leader.track, is_short)
+    _, again = _recorded(run, lambda data: data, generator_states, leader.track, is_short)
     pairs = [pair for pair in _pairs(longer, again) if all(step.total is not None for step in pair)]
     fresh_sums = sum(step.total is not None for step in longer.steps if step.is_fresh)
     if not pairs or len(pairs) < fresh_sums:
@@ -144,9 +153,13 @@ def _repeated(
 
 
 def _recorded(
-    run: Run, edit: Edit, start: GeneratorStates, followed: ReplayInputs | None = None, is_short: bool = False
+    run: Run,
+    edit: Edit,
+    generator_states: GeneratorStates,
+    followed: ReplayInputs | None = None,
+    is_short: bool = False,
 ) -> tuple[Recorder, RecordedTraining]:
-    start.restore()
+    generator_states.restore()
     recorder = Recorder(KEPT_STEPS, followed, is_short)
     return recorder, run(recorder, edit)
 
@@ -157,7 +170,7 @@ def _replayed(
     index: int,
     edit: Edit,
     led: tuple[Recorder, RecordedTraining],
-    start: GeneratorStates,
+    generator_states: GeneratorStates,
     changed_dataset: Any,
     is_short: bool,
 ) -> LeaveOneOutEffect | None:
@@ -176,7 +189,7 @@ def _replayed(
         )
 
     track = leader.track.without(index) if changed_dataset is None else leader.track
-    _, shorter = _recorded(run, changed, start, track, is_short)
+    _, shorter = _recorded(run, changed, generator_states, track, is_short)
     pairs = list(_pairs(longer, shorter))
     last = max((index for index, pair in enumerate(pairs) if all(step.total is not None for step in pair)), default=-1)
     pairs = pairs[: last + 1]

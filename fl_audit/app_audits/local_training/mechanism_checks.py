@@ -37,7 +37,11 @@ def _batch_norm(trainings: RecordedTrainings) -> str:
 def _coupled(trainings: RecordedTrainings) -> str:
     for replay in trainings.replays:
         if replay.is_coupled:
-            change = replay.others if replay.others is not None else replay.moved_absent
+            change = (
+                replay.gradient_change_of_others
+                if replay.gradient_change_of_others is not None
+                else replay.moved_absent
+            )
             if trainings.measured is not None:
                 return f"{replay.record} changed the effect of another one by {change:.2g} of that"
             return f"{replay.record} changed the gradients of others by {change:.2g} of the largest"
@@ -221,10 +225,11 @@ def _follows(trainings: RecordedTrainings) -> str:
     return ""
 
 
-def _measured_noise(evidence: RecordedTrainings) -> NoiseMeasurements | None:
+def _measured_noise(trainings: RecordedTrainings) -> NoiseMeasurements | None:
     """Return the noise of all trainings with as many steps as the shortest has; None if it cannot be compared."""
-    trainings = {id(training): training for training in (*evidence.private_trainings, *evidence.repeated)}.values()
-    steps = [[step for step in training.noised if _is_usable(step)] for training in trainings]
+    all_trainings = (*trainings.private_trainings, *trainings.repeated)
+    unique_trainings = {id(training): training for training in all_trainings}.values()
+    steps = [[step for step in training.noised if _is_usable(step)] for training in unique_trainings]
     rounds = min(map(len, steps), default=0)
     noises = [
         [step.noise for step in steps_of_training[:rounds] if step.noise is not None] for steps_of_training in steps

@@ -161,7 +161,7 @@ WEIGHT_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
 
 NUMBER_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
     Pitfall.EXACT_COUNT: _exact_count,
-    Pitfall.CLEAR_METRICS: lambda evidence: _clear(evidence, is_evaluation=False),
-    Pitfall.CLEAR_EVALUATION: lambda evidence: _clear(evidence, is_evaluation=True),
+    Pitfall.CLEAR_METRICS: lambda trainings: _clear(trainings, is_evaluation=False),
+    Pitfall.CLEAR_EVALUATION: lambda trainings: _clear(trainings, is_evaluation=True),
 }
 """The checks of the numbers that leave."""

@@ -78,7 +78,7 @@ def audit_training(
             f"{name} takes a {argument}, and none is named: accepted is --{_FLAG[argument]}",
         )
     runner = _Runner(function, name, model, dataset, names, directory)
-    start = GeneratorStates.current()
+    generator_states = GeneratorStates.current()
     calls = max(1, min(options.calls, max(options.rounds, 2)))
     # A function that is called once is called again all the same: only so is seen whether it repeats its noise.
     recorders = [Recorder() for _ in range(calls)]
@@ -96,7 +96,7 @@ def audit_training(
         records_per_user=options.records_per_user,
     )
     if not trainings.is_private:
-        return _audit_without_opacus(runner, trainings, observed, start)
+        return _audit_without_opacus(runner, trainings, observed, generator_states)
     if "dataset" not in names or not is_sized(dataset):
         why = "it takes no data set" if "dataset" not in names else "records of its data set cannot be taken out"
         return assess(name, trainings, [f"replays without a record, and with other records, since {why}"])
@@ -104,18 +104,18 @@ def audit_training(
         again, unseen = _replayed(runner, recorders[0].dataset)
     except NotRepeatableError:
         return assess(name, trainings, [NOT_REPEATABLE])
-    trace = runner.trace(start)
+    trace = runner.trace(generator_states)
     return assess(name, replace(trainings, replays=again, trace=trace), unseen)
 
 
 def _audit_without_opacus(
-    runner: "_Runner", trainings: RecordedTrainings, called: Sequence[ObservedRun], start: GeneratorStates
+    runner: "_Runner", trainings: RecordedTrainings, called: Sequence[ObservedRun], generator_states: GeneratorStates
 ) -> Assessment:
     """Measure the steps that optimizers of torch take without Opacus, and assess them against the claim.
 
     `called`: The runs of the function as it is.
 
-    `start`: The random states with which every measured run begins.
+    `generator_states`: The random states with which every measured run begins.
     """
     applied, name = called[0].applied, runner.name
     claims = [trainings.epsilon, *(answer.epsilon for run in called for answer in run.training.answers)]
@@ -128,10 +128,10 @@ def _audit_without_opacus(
         unseen = f"its steps, which are taken without Opacus: records cannot be replaced, since {why}"
         return assess(name, replace(trainings, measured=MeasuredSteps()), [unseen])
 
-    seed = int(start.digests()["torch"][:15], 16)
+    seed = int(generator_states.digests()["torch"][:15], 16)
 
     def run(edit: Edit, plan: ObservationPlan) -> ObservedRun:
-        start.restore()
+        generator_states.restore()
         return runner.observed(Recorder(without=plan.without), edit, replace(plan, seed=seed))
 
     try:
@@ -226,14 +226,14 @@ class _Runner:
         training = recorder.training(recorder.outputs_of(_weights_in(returned), numbers), 0, number)
         return ObservedRun(training, outputs, tuple(printed.getvalue().splitlines()))
 
-    def trace(self, start: GeneratorStates) -> OutputTrace | None:
+    def trace(self, generator_states: GeneratorStates) -> OutputTrace | None:
         """Run the function with given releases on its own records, again, and on others; None if that fails.
 
-        Each run begins with the random states `start`.
+        Each run begins with the random states `generator_states`.
         """
 
         def run(edit: Edit) -> ObservedRun:
-            start.restore()
+            generator_states.restore()
             return self.run(Recorder(has_given_releases=True), edit)
 
         try:

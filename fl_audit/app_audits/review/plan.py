@@ -127,9 +127,9 @@ def _timed(system: AuditedSystem, claim: StatedClaim, scenario: Scenario, copy: 
 
 
 # A reviewer wants to know every scenario that breaks a claim, so the budgets cover all of them.
-_USUAL = replace(TrialBudget(), scout=200, pilot=200, most=12, plainest=True)
-_FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
-_FEWEST = TrialBudget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
+_USUAL = replace(TrialBudget(), scout=200, pilot=200, most_tests=12, plainest=True)
+_FEWER = replace(QUICK, scout=120, pilot=120, most_tests=10, plainest=True)
+_FEWEST = TrialBudget(pilot=60, stages=(400,), shares=(1.0,), fewest_tests=2, most_tests=4, deep=1, plainest=True)
 """Number of trials in each stage; it suffices to detect releases without any noise."""
 _LEVEL = 0.05
 _MOST_TRIED = 6400
@@ -175,13 +175,13 @@ def buffer_count(arrays: Mapping[str, np.ndarray]) -> int:
     )
 
 
-def smallest_budget(claim: StatedClaim, tests: int = _FEWEST.most) -> TrialBudget:
+def smallest_budget(claim: StatedClaim, tests: int = _FEWEST.most_tests) -> TrialBudget:
     """Return the smallest budget (trials per stage) that can refute a claim if all guesses are right.
 
     If even 6400 trials are too few to refute the claim, the smallest of all budgets is returned. `tests` is the largest
     number of distinguishers that are tested.
     """
-    budget = fewest = replace(_FEWEST, most=tests, tried=min(tests, _FEWEST.tried))
+    budget = fewest = replace(_FEWEST, most_tests=tests, fewest_tests=min(tests, _FEWEST.fewest_tests))
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
         budget = replace(budget, stages=(2 * budget.stages[0],))
     return budget if _can_refute(claim, budget) else fewest
@@ -190,7 +190,7 @@ def smallest_budget(claim: StatedClaim, tests: int = _FEWEST.most) -> TrialBudge
 def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
     # A fair coin decides which trials use D; 45% is a cautious number of them.
     half = int(0.45 * budget.stages[-1])
-    confidence = 1 - _LEVEL * budget.shares[-1] / budget.most
+    confidence = 1 - _LEVEL * budget.shares[-1] / budget.most_tests
     bounds = (epsilon_lower_bound(np.ones(half), np.zeros(half), limit.delta, confidence) for limit in claim.limits)
     return any(bound.epsilon > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
 
@@ -265,8 +265,8 @@ def _seconds(plan: ReviewPlan, own_seconds: float, seconds: float) -> float:
     of_kinds = [own_seconds if kind.model is ModelKind.OWN else seconds for kind in plan.kinds]
     budget = plan.budget
     mean = sum(of_kinds) / len(of_kinds)
-    trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
+    trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most_tests * budget.stages[0]
     if budget.scout < budget.pilot:
-        trials += budget.pilot * min(budget.kept, len(of_kinds))
+        trials += budget.pilot * min(budget.passing_scenarios, len(of_kinds))
     trials += sum(max(1, budget.deep >> index) * stage for index, stage in enumerate(budget.stages[1:]))
     return plan.rounds * mean * trials

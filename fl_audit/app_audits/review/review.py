@@ -103,7 +103,7 @@ def _planned(
     if len(traces) == 1 and app_claim.claim is not None:
         traces = (_traced(app, system), *traces)
     starts = compared_starts(app_claim, traces)
-    asked = dict(app.factory.largest_requests)
+    largest_requests = dict(app.factory.largest_requests)
     kinds = planning.relevant_scenarios(kinds_of(system, claim), system.model, has_claim=app_claim.claim is not None)
     seconds_left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
@@ -121,7 +121,7 @@ def _planned(
         composed = planning.relevant_scenarios(kinds_of(system, claim), system.model, has_claim=True)
         names += [kind.name for kind in composed if kind not in kinds]
     side_channel_names = [
-        kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION
+        kind for aside, kind in NUMBERS.items() if largest_requests["evaluate"] or aside is not SideChannel.EVALUATION
     ]
     mentions, unseen = mentions_and_unseen(app.captured, app_claim, app.description, app.mentions)
     late = _late_noise(app, system, plan.rounds)
@@ -135,7 +135,7 @@ def _planned(
         rounds=app.captured.rounds,
         played_rounds=plan.rounds,
         nodes=app.factory.nodes,
-        asked=asked,
+        asked=largest_requests,
         parameters=None if system.model is None else template_of(system.model).size,
         kinds=tuple(names),
         budget=plan.words,

@@ -4,7 +4,8 @@ from dataclasses import asdict
 from typing import Any
 
 from fl_audit.app_audits.black_box.scenario import ModelKind
-from fl_audit.app_audits.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
+from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
+from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     claim_words,
     not_tried,
@@ -37,7 +38,7 @@ def found_in(claim_audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     # Faults of the mechanism lead, then numbers that are seen to be released, and last what only unusual replies would
     # show. Sorting is stable, so each of them keeps its order.
     ranked = sorted(
-        findings(claim_audit, WORDS, FIXES, PROVISOS),
+        findings(claim_audit, scenario_texts()),
         key=lambda finding: (
             not finding.test.is_broken,
             groups.index(group_of_test(finding.test)),
@@ -64,7 +65,7 @@ def _headline_of_verdict(review: ReviewResult) -> str:
         return trials
     inside = headline_of_clients(review.inside)
     about = f"Of clients as units: {trials}"
-    return f"{inside} {about}" if review.inside.evidence.is_private else trials
+    return f"{inside} {about}" if review.inside.trainings.is_private else trials
 
 
 def _headline_of_trials(review: ReviewResult) -> str:
@@ -114,6 +115,8 @@ def _texts(review: ReviewResult) -> dict[str, str]:
         has_unequal=any(not test.is_beside_model for test in beside),
         edges=_edge_words(review),
         guessed=max((test.right / test.trials for test in tests), default=None),
+        claim=epsilon_words(review.app_claim, review.rounds),
+        claim_source=review.app_claim.source,
         mentions=mentions_phrase(review.of_records),
         uses_own_model=any(BY_NAME[name].model is ModelKind.OWN for name in played),
         played=len(played),
@@ -130,14 +133,6 @@ def _played_scenarios(review: ReviewResult) -> list[str]:
 def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     """Return the lines of a review's first screen, each as (subject, text)."""
     app_claim = review.app_claim
-    claim = epsilon_words(review.app_claim, review.rounds)
-    source = app_claim.source
-    if app_claim.claim is None and review.unseen:
-        claim = "none that could be seen"
-        source = "what was not loaded may hold one"
-    inside = review.inside
-    if app_claim.claim is None and review.of_records and inside is None:
-        claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
     texts = _texts(review)
     broken = [finding for finding in found_in(review.result) if finding.test.is_broken]
     lost = {finding.test.distinguisher.kind for finding in broken}
@@ -151,22 +146,20 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
         if name not in gone
     ]
     warning = stated_claim_warning(app_claim, review.rounds)
-    lines = [("Claim", f"{claim} ({source})"), *([] if warning is None else [("Warning", f"{warning}.")])]
+    lines = [("Claim", texts["claim"]), *([] if warning is None else [("Warning", f"{warning}.")])]
     lines.append(("Played", texts["played"]))
     if app_claim.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
         is_edge = has_edges_of_flower_alone(app_claim, review.result)
-        by = [] if is_edge else [(finding.words, finding.test) for finding in broken]
+        by = [] if is_edge else [(finding.scenario.words, finding.test) for finding in broken]
         broken_words = [
             f"{test.distinguisher.kind} ({words}): {test.right / test.trials:.0%} of trials told" for words, test in by
         ]
         lines.append(("Broken by", "; ".join(broken_words) or "no scenario"))
         text = untried_words(review.result, largest=max(len(review.kinds), 1)).removeprefix("Not tried: ")
         lines += [("Not tried", text)] if text else []
-    leaks = "the server sees every number that a client reports"
-    if review.beside is not None:
-        leaks = "; ".join(texts[f"leak of {leak.aside}"] for leak in review.leaks)
-    lines.append(("Beside the model", leaks))
+    leaks = "; ".join(texts[f"leak of {leak.aside}"] for leak in review.leaks)
+    lines.append(("Beside the model", texts["nothing-beside"] if review.beside is None else leaks))
     lines += [("Not loaded", f"{capital(reason)}.") for reason in review.unseen]
     lines += [("Number of clients", f"{capital(review.count_fault)}.")] if review.count_fault else []
     lines.append(("Fresh starts", review.starts.words))
@@ -175,11 +168,11 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if review.app_claim.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
         lines.append(("Known edges of Flower's wrapper", texts["edges"]))
     not_seen = ("Not seen", f"{texts['unseen']}.")
-    if inside is None:
+    if review.inside is None:
         return (*lines, *_uninspected_clients(review), not_seen)
-    weakness = training_claim_warning(inside.evidence)
+    weakness = training_claim_warning(review.inside.trainings)
     lines += [] if weakness is None else [("Inside clients, warning", f"{weakness}.")]
-    lines += [(f"Inside clients, {uncapital(about)}", text) for about, text in report_lines(inside)]
+    lines += [(f"Inside clients, {uncapital(about)}", text) for about, text in report_lines(review.inside)]
     return (*lines, not_seen)
 
 

@@ -6,12 +6,11 @@ A canary is a test contribution in a random direction.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fl_audit.audits.audit import ClientRole, ReleaseQueryKind
+from fl_audit.audits.audit import ClientRole, GuaranteeTests, ReleaseQueryKind
 from fl_audit.audits.common.pair_audit import PairAudit
 from fl_audit.federation.target_membership import MembershipScheme
 
 if TYPE_CHECKING:
-    from fl_audit.audits.canaries.guarantee_tests import CanaryGuaranteeTests
     from fl_audit.federation.federation import Federation
     from fl_audit.federation.loaded_federation import LoadedFederation
 
@@ -23,11 +22,11 @@ class CanaryAudit(PairAudit):
     scheme = MembershipScheme.ALL
 
     @property
-    def guarantee_tests(self) -> "CanaryGuaranteeTests":
+    def guarantee_tests(self) -> GuaranteeTests:
         """The tests of the guarantee of this kind."""
-        from fl_audit.audits.canaries.guarantee_tests import CanaryGuaranteeTests  # noqa: PLC0415
+        from fl_audit.audits.canaries.guarantee_tests import CANARY_TESTS  # noqa: PLC0415
 
-        return CanaryGuaranteeTests()
+        return CANARY_TESTS
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.

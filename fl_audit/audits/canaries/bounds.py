@@ -194,11 +194,11 @@ def _by_shift(members: Floats, nonmembers: Floats, coins: int, delta: float, con
 def _by_cosines(sent: Floats, dimension: int | None, delta: float, confidence: float) -> OneRunBound:
     if dimension is None:
         raise InputError("cosines need the dimension of the release: accepted are whole numbers from 1000")
-    cosines = from_final_model(sent, dimension, delta, confidence)
+    estimate, epsilon, mu = from_final_model(sent, dimension, delta, confidence)
     # The distribution of cosines with unsent directions is known, as if there were very many unsent canaries.
     limit = gdp_epsilon(delta, detectable_shift(sent.size, 1000 * sent.size, 0.0, 1 - confidence))
-    bounds = (cosines.epsilon_lower, cosines.mu_lower, delta, confidence, limit)
-    return OneRunBound(OneRunMethod.COSINES, *bounds, Guesses(sent.size, 0, 0), estimate=cosines.epsilon)
+    none = Guesses(sent.size, 0, 0)
+    return OneRunBound(OneRunMethod.COSINES, epsilon, mu, delta, confidence, limit, none, estimate=estimate)
 
 
 def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRunMethod) -> tuple[float, float | None]:

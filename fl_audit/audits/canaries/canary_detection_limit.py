@@ -36,7 +36,7 @@ class CanaryDetectionLimit:
 
 
 def canary_detection_limit(
-    coins: tuple[float, int], rounds: int, hidden: OtherClientsVariance, claim: Claim, claimed_mu: float
+    coins: tuple[float, int], rounds: int, variance: OtherClientsVariance, claim: Claim, claimed_mu: float
 ) -> CanaryDetectionLimit:
     """Return the smallest breach of a claim that the canaries of a training would show, and the rounds that it takes.
 
@@ -46,14 +46,14 @@ def canary_detection_limit(
     root, number = coins
     if root <= 0:
         return CanaryDetectionLimit()
-    breach_mu = hidden.measured_mu(claimed_mu / breach_ratio(derive_guarantee(claim)))
+    breach_mu = variance.measured_mu(claimed_mu / breach_ratio(derive_guarantee(claim)))
 
     def shift(longer: float) -> float:
         degrees = max(1, round(number * longer) - 2)
         return detectable_slope(root * sqrt(longer), degrees, claimed_mu, FAMILY_LEVEL, DETECTION_POWER)
 
     shift_found = shift(1.0)
-    mu = hidden.true_mu(shift_found)
+    mu = variance.true_mu(shift_found)
     needed = (
         smallest_number(lambda count: shift(count / rounds) <= breach_mu, _MOST_ROUNDS)
         if breach_mu > claimed_mu
@@ -75,12 +75,12 @@ def planned_canaries(federation: LoadedFederation, guarantee: Guarantee, trials:
         return None
     is_replaced = public.mechanism.adjacency.relation is Relation.REPLACE
     squared = squared_spread(facts.others, public.canaries, facts.size, is_replaced)
-    hidden = OtherClientsVariance(sqrt(squared), is_seen=False)
+    variance = OtherClientsVariance(sqrt(squared), is_seen=False)
     played = trials * public.rounds
     read = played * directions_read(public)
     is_in = played * public.canaries / 2
     root = sqrt(is_in - is_in**2 / read)
-    return canary_detection_limit((root, read), public.rounds, hidden, guarantee.claim, facts.mu)
+    return canary_detection_limit((root, read), public.rounds, variance, guarantee.claim, facts.mu)
 
 
 def canaries_needed_text(limit: CanaryDetectionLimit) -> str:

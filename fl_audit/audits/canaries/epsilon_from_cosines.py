@@ -15,7 +15,6 @@ loss.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,25 +29,14 @@ from fl_audit.value_checks import require_number
 _SMALLEST_DIMENSION = 1000  # smallest dimension in which the cosine of random directions is taken as normal
 
 
-@dataclass(frozen=True)
-class EpsilonFromCosines:
-    """An estimate of epsilon, and lower bounds on epsilon and mu, for one training from the cosines of its canaries."""
+def from_final_model(
+    cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Return an estimate of epsilon, and lower bounds on epsilon and on mu, from the cosines of sent canaries.
 
-    epsilon: float  # the paper's estimate of epsilon at `delta`, without a confidence
-    epsilon_lower: float  # lower confidence bound on epsilon at `delta`, at least 0
-    mu: float  # mean cosine in units of 1 / sqrt(d), times the square root of `rounds`, at least 0
-    mu_lower: float  # lower confidence bound on `mu`, at least 0
-    delta: float  # the delta of both epsilons
-    confidence: float  # confidence of both lower bounds
-    canaries: int  # number of canaries
-    rounds: int  # number of rounds with cosines; 1 if only the final model is observed
-
-
-def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> EpsilonFromCosines:
-    """Return an estimate of epsilon and a lower bound on it, from the cosine of each sent canary with one release.
-
-    The release is that of one round, or the change of the model over the whole training. Raises `InputError` if a
-    number is out of its range.
+    The estimate is that of the paper, without a confidence. Mu is the mean cosine in units of 1 / sqrt(d). The cosines
+    are those with one release: that of one round, or the change of the model over the whole training. Raises
+    `InputError` if a number is out of its range.
 
     Parameters
     ----------
@@ -59,48 +47,15 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
     delta
         The delta for which epsilon is estimated and bounded, above 0 and below 1.
     confidence
-        Confidence of the lower bound, above 0.5 and below 1.
+        Confidence of each lower bound, above 0.5 and below 1.
     """
-    scaled = _scaled(cosines, dimension, confidence, axes=1)
+    scaled = _scaled(cosines, dimension, confidence)
     require_delta(delta)
-    estimate = epsilon_of_two_normals(float(scaled.mean()), float(scaled.std()), delta)
-    return _finding(estimate, scaled[np.newaxis], delta, confidence)
-
-
-def from_all_iterates(
-    cosines: ArrayLike, unsent: ArrayLike, dimension: int, delta: float, confidence: float = 0.95
-) -> EpsilonFromCosines:
-    """Return an estimate of epsilon and a lower bound on it, from the cosines of canaries with all releases.
-
-    Each canary is sent in every round. The estimate uses the largest cosine of each direction over the rounds, as in
-    Andrew et al. 2023. The bound on mu is sqrt(rounds) times a bound on the mean cosine of one round. Raises
-    `InputError` if shapes do not match or a number is out of its range.
-
-    Parameters
-    ----------
-    cosines
-        Cosines of the canaries with the releases, from -1 to 1, shape (rounds, canaries), at least two canaries.
-    unsent
-        Cosines of the releases with directions that no client sent, from -1 to 1, shape (rounds, directions), at least
-        two directions.
-    dimension
-        Number of parameters of the model, at least 1000.
-    delta
-        The delta for which epsilon is estimated and bounded, above 0 and below 1.
-    confidence
-        Confidence of the lower bound, above 0.5 and below 1.
-    """
-    scaled, unsent_scaled = (
-        _scaled(values_of_run, dimension, confidence, axes=2) for values_of_run in (cosines, unsent)
-    )
-    require_delta(delta)
-    fits = scaled.shape[0] == unsent_scaled.shape[0]
-    require(fits, f"unsent cosines have {unsent_scaled.shape[0]} rounds: accepted is {scaled.shape[0]}")
-    largest = scaled.max(axis=0)
-    reference = unsent_scaled.max(axis=0)
-    unit = float(reference.std())
-    shift = float(largest.mean() - reference.mean()) / unit
-    return _finding(epsilon_of_two_normals(shift, float(largest.std()) / unit, delta), scaled, delta, confidence)
+    mean = float(scaled.mean())
+    estimate = epsilon_of_two_normals(mean, float(scaled.std()), delta)
+    error = float(scaled.std(ddof=1)) / math.sqrt(scaled.size)
+    mu_lower = max(0.0, mean - float(stdtrit(scaled.size - 1, confidence)) * error)
+    return estimate, gdp_epsilon(delta, mu_lower), mu_lower
 
 
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
@@ -162,38 +117,11 @@ def _mass(low: float, high: float) -> float:
     return float(ndtr(-low) - ndtr(-high)) if low > 0 else float(ndtr(high) - ndtr(low))
 
 
-def _finding(estimate: float, scaled: Floats, delta: float, confidence: float) -> EpsilonFromCosines:
-    """Return the finding: an `estimate` of epsilon, and a lower bound at `confidence`.
-
-    The array `scaled` holds each canary's cosine times sqrt(dimension), (rounds, canaries).
-    """
-    rounds = math.sqrt(scaled.shape[0])
-    number = scaled.size
-    mean = float(scaled.mean())
-    low = mean - float(stdtrit(number - 1, confidence)) * float(scaled.std(ddof=1)) / math.sqrt(number)
-    mu = max(0.0, mean * rounds)
-    mu_lower = max(0.0, low * rounds)
-    return EpsilonFromCosines(
-        epsilon=estimate,
-        epsilon_lower=gdp_epsilon(delta, mu_lower),
-        mu=mu,
-        mu_lower=mu_lower,
-        delta=delta,
-        confidence=confidence,
-        canaries=scaled.shape[1],
-        rounds=scaled.shape[0],
-    )
-
-
-def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
-    """Check cosines, their dimension and a confidence, and return the cosines times sqrt(dimension).
-
-    The array of cosines must have `axes` axes: 1 for (canaries,), or 2 for (rounds, canaries).
-    """
+def _scaled(cosines: ArrayLike, dimension: int, confidence: float) -> Floats:
+    """Check cosines, (canaries,), their dimension and a confidence, and return the cosines times sqrt(dimension)."""
     values = np.asarray(cosines, dtype=np.float64)
-    fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1
-    accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"
-    require(fits, f"cosines have shape {values.shape}: accepted is {accepted}, two canaries or more")
+    fits = values.ndim == 1 and values.size >= 2
+    require(fits, f"cosines have shape {values.shape}: accepted is (canaries,), two canaries or more")
     require(bool((np.abs(values) <= 1).all()), "cosines leave -1 to 1 or are NaN: accepted are numbers from -1 to 1")
     enough = dimension >= _SMALLEST_DIMENSION
     accepted = f"whole numbers from {_SMALLEST_DIMENSION}"

@@ -37,7 +37,7 @@ from fl_audit.words import number_text, percent, plural
 class CanaryBoundsFinding:
     """The lower bounds from the canaries of the first training, and a summary of the bounds from all trainings."""
 
-    finding: CanaryEpsilonBounds  # lower bounds from the first training
+    bounds: CanaryEpsilonBounds  # lower bounds from the first training
     # The mu of Gaussian DP of a canary in one round (in one local step for DP-SGD at the clients), from the noise that
     # the mechanism prescribes.
     mu_true: float
@@ -50,11 +50,11 @@ class CanaryBoundsFinding:
     @property
     def is_reported_epsilon_too_low(self) -> bool:
         """Whether the accountant of the canaries' client reports an epsilon below the lower bound from the canaries."""
-        return self.epsilon_told is not None and self.finding.epsilon_lower > self.epsilon_told
+        return self.epsilon_told is not None and self.bounds.epsilon_lower > self.epsilon_told
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `one_run`, for `summary.json`."""
-        bounds = self.finding
+        bounds = self.bounds
         names = ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
         values = {name: getattr(bounds, name) for name in (*names, "epsilon_round", "epsilon_lower", "epsilon_claimed")}
         values |= {"method": bounds.method, "assumption": bounds.method.assumption, "mu_true": self.mu_true}
@@ -192,14 +192,14 @@ def _client_epsilon(run: FinishedRun, facts: PublicCanaryFacts, claim: Claim) ->
 
 
 def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:
-    finding = numbers.finding
+    bounds = numbers.bounds
     text = (
-        f"This one training was its own audit. In each of {plural(finding.rounds, 'round')}, "
-        f"{plural(finding.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
+        f"This one training was its own audit. In each of {plural(bounds.rounds, 'round')}, "
+        f"{plural(bounds.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
         "contribution that clipping lets pass, in a random direction. Looking for them in what was released certifies "
-        f"an epsilon of at least {number_text(finding.epsilon_lower, 3)} over the training "
-        f"({percent(finding.confidence)} "
-        f"confidence); {number_text(finding.epsilon_claimed, 3)} is claimed."
+        f"an epsilon of at least {number_text(bounds.epsilon_lower, 3)} over the training "
+        f"({percent(bounds.confidence)} "
+        f"confidence); {number_text(bounds.epsilon_claimed, 3)} is claimed."
     )
     if not numbers.is_reported_epsilon_too_low:
         return text
@@ -207,7 +207,7 @@ def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:
 
 
 def _rows(finding: CanaryBoundsFinding, contents: ReportContents) -> list[ReportNumber]:
-    bounds = finding.finding
+    bounds = finding.bounds
     mechanism = contents.plan.federation.mechanism
     unit_of_time = "step" if isinstance(mechanism.contribution, PrivateTraining) else "round"
     basis_text = f"{bounds.method}, {percent(bounds.confidence)} confidence; {bounds.method.assumption}"

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.audits.audit import ReleaseQueryKind
+from fl_audit.audits.audit import GuaranteeTests, ReleaseQueryKind
 from fl_audit.audits.common.pair_audit import PairAudit
 
 if TYPE_CHECKING:
-    from fl_audit.audits.identifiability.guarantee_tests import IdentifiabilityGuaranteeTests
     from fl_audit.federation.federation import Federation
 
 
@@ -19,11 +18,11 @@ class IdentifiabilityAudit(PairAudit):
     chooses_pair = True
 
     @property
-    def guarantee_tests(self) -> "IdentifiabilityGuaranteeTests":
+    def guarantee_tests(self) -> GuaranteeTests:
         """The tests of the guarantee of this kind."""
-        from fl_audit.audits.identifiability.guarantee_tests import IdentifiabilityGuaranteeTests  # noqa: PLC0415
+        from fl_audit.audits.identifiability.guarantee_tests import IDENTIFIABILITY_TESTS  # noqa: PLC0415
 
-        return IdentifiabilityGuaranteeTests()
+        return IDENTIFIABILITY_TESTS
 
     def query(self, federation: "Federation") -> ReleaseQueryKind:
         """Return LOG_ODDS if the likelihood ratio of a release is known, else SCORES; NOTHING without an insider."""

@@ -18,8 +18,8 @@ from fl_audit.errors import require
 from fl_audit.privacy.accounting import account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import (
-    CoordinateRelease,
     GaussianRelease,
+    LaplaceRelease,
     RandomizedResponse,
     ReleaseEvent,
     SampledGaussianRelease,
@@ -84,14 +84,14 @@ def _largest_and_smallest(signal: Floats, claim: Claim) -> tuple[float, float]:
         return largest, smallest
     release = claim.events[0]
     match release:
-        case CoordinateRelease() if all(type(event) is type(release) for event in claim.events):
+        case LaplaceRelease() if all(type(event) is type(release) for event in claim.events):
             sums = signal.sum(axis=1)
             trials = [
                 [replace(release, sensitivity=float(ratio), scale=1.0, count=1) for ratio in signal[row] if ratio > 0]
                 for row in (sums.argmax(), sums.argmin())
             ]
             largest, smallest = (_epsilon_of_rounds(rounds, claim) for rounds in trials)
-        case CoordinateRelease() | GaussianRelease() | SampledGaussianRelease() | RandomizedResponse():
+        case LaplaceRelease() | GaussianRelease() | SampledGaussianRelease() | RandomizedResponse():
             means = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
             largest, smallest = (_sampled_epsilon(float(mean), claim) for mean in (means.max(), means.min()))
         case _:

@@ -1,5 +1,7 @@
 """Tests of the guarantee by identifiability audits, in which an insider distinguishes D from D'."""
 
+from functools import partial
+
 from fl_audit.adjacency import Relation
 from fl_audit.audits.audit import GuaranteeTests
 from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr
@@ -9,49 +11,39 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.judging import judge, judge_scores, judged_with_opened
-from fl_audit.verdict.noise_estimate import NoiseDetectionLimit
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import measured_in, opened_of_pair
 from fl_audit.verdict.verdict import VerdictDetails
 
 
-class IdentifiabilityGuaranteeTests(GuaranteeTests):
-    """Tests of the guarantee in the audit kind `identifiability`, by log-likelihood ratios or scores."""
+def _require_supported(federation: Federation) -> None:
+    """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""
+    require_clients(federation, 2 if federation.with_insider else 1)
+    require_computable_llr(federation)
 
-    def require_supported(self, federation: Federation) -> None:
-        """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""
-        require_clients(federation, 2 if federation.with_insider else 1)
-        require_computable_llr(federation)
 
-    def judge(self, run: FinishedRun) -> VerdictDetails | None:
-        """Return the result of testing the guarantee; None without an insider.
+def _judge(run: FinishedRun) -> VerdictDetails | None:
+    """Return the result of testing the guarantee; None without an insider.
 
-        The tests use the insider's log-likelihood ratios and its measurements of the noise. If the insider has no
-        log-likelihood ratios, they use its scores.
-        """
-        guarantee = run.plan.stated_guarantee
-        scores = run.insider_scores
-        confidence = run.plan.confidence
-        if scores is not None:
-            details = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
-            return judged_with_opened(details, opened_of_pair(run))
-        return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
+    The tests use the insider's log-likelihood ratios and its measurements of the noise. If the insider has no
+    log-likelihood ratios, they use its scores.
+    """
+    guarantee = run.plan.stated_guarantee
+    scores = run.insider_scores
+    confidence = run.plan.confidence
+    if scores is not None:
+        details = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
+        return judged_with_opened(details, opened_of_pair(run))
+    return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
-    def covers(self, plan: RunPlan) -> str:
-        """Return a sentence on the pair, the seed and the rounds that a verdict covers."""
-        return pairs_covered("this pair", plan)
 
-    def planned_noise(self, plan: RunPlan, parameters: int | None) -> NoiseDetectionLimit | None:
-        """Return the smallest lack of noise that a planned run would detect; None if the run has no insider."""
-        return limits_of_noise(plan, parameters)
+def _planned_signal(plan: RunPlan) -> SignalDetectionLimit | None:
+    """Return the limit of detection: the smallest multiple of the target's claimed influence that a run would find.
 
-    def planned_signal(self, plan: RunPlan) -> SignalDetectionLimit | None:
-        """Return the limit of detection: the smallest multiple of the target's claimed influence that a run would find.
-
-        The result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
-        """
-        is_replaced = plan.federation.mechanism.adjacency.relation is Relation.REPLACE
-        return limit_of_signal(plan, is_replaced)
+    The result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
+    """
+    is_replaced = plan.federation.mechanism.adjacency.relation is Relation.REPLACE
+    return limit_of_signal(plan, is_replaced)
 
 
 def pairs_covered(these: str, plan: RunPlan) -> str:
@@ -75,3 +67,13 @@ def _neighbour_text(plan: RunPlan) -> str:
 def _cohort_text(plan: RunPlan) -> str:
     """Return a sentence on how often the differing unit takes part; "" unless the rule of participation favours it."""
     return plan.federation.mechanism.participation.favoured_unit_words(plan.federation.rounds)
+
+
+IDENTIFIABILITY_TESTS = GuaranteeTests(
+    require_supported=_require_supported,
+    judge=_judge,
+    covers=partial(pairs_covered, "this pair"),
+    planned_noise=limits_of_noise,
+    planned_signal=_planned_signal,
+)
+"""Tests of the guarantee in the audit kind `identifiability`, by log-likelihood ratios or scores."""

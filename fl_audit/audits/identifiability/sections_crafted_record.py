@@ -50,17 +50,17 @@ def measure_crafted(run: FinishedRun, _: Findings) -> CraftedRecordInfluence | N
     return CraftedRecordInfluence(run.crafted, float(share[:, 0].mean()), float(share.mean()))
 
 
-def _crafted_sentence(numbers: CraftedRecordInfluence, _: ReportContents) -> str:
+def _crafted_sentence(influence: CraftedRecordInfluence, _: ReportContents) -> str:
     return (
         "The record in which D and D' differ is in no data set: it was crafted, with the label "
-        f"{numbers.initial.label}, so that the gradient of its loss is clipped, which no record can exceed, and at "
+        f"{influence.initial.label}, so that the gradient of its loss is clipped, which no record can exceed, and at "
         "right angles to what all other records add up to (after CANIFE, Maddock et al. 2023). What is claimed holds "
         "for every record that somebody could bring, so for this one too."
     )
 
 
-def _crafted_rows(numbers: CraftedRecordInfluence, contents: ReportContents) -> list[ReportNumber]:
-    initial = numbers.initial
+def _crafted_rows(influence: CraftedRecordInfluence, contents: ReportContents) -> list[ReportNumber]:
+    initial = influence.initial
     over = f"mean over trials; {contents.plan.adjacency}"
     where = f"mean at the initial weights of {plural(initial.models, 'trial')}"
     rows = [
@@ -75,23 +75,23 @@ def _crafted_rows(numbers: CraftedRecordInfluence, contents: ReportContents) -> 
             f"{where}; 0 where training on the others leaves the loss of x as it is, to first order",
         ),
         ReportNumber("Change of the sum, over the global sensitivity", initial.sensitivity, where),
-        ReportNumber("Local over global sensitivity, first round", numbers.first, over),
-        ReportNumber("Local over global sensitivity, all rounds", numbers.mean, f"{over}, and over rounds"),
+        ReportNumber("Local over global sensitivity, first round", influence.first, over),
+        ReportNumber("Local over global sensitivity, all rounds", influence.mean, f"{over}, and over rounds"),
     ]
     return [row for row in rows if row.value is not None]
 
 
-def _images(numbers: CraftedRecordInfluence) -> list[tuple[str, NDArray[np.float32]]]:
+def _images(influence: CraftedRecordInfluence) -> list[tuple[str, NDArray[np.float32]]]:
     """Return the crafted records as pairs of name and greyscale image; empty if the records are no images."""
-    records = [("x, in D", numbers.initial.record), ("x', in D'", numbers.initial.opposite)]
+    records = [("x, in D", influence.initial.record), ("x', in D'", influence.initial.opposite)]
     named_images = [(name, record) for name, record in records if record is not None]
     if any(len(record.shape) not in (2, 3) for _, record in named_images):
         return []
     return [(name, record.mean(axis=0) if record.ndim == 3 else record) for name, record in named_images]
 
 
-def _crafted_figure(figure: Figure, numbers: CraftedRecordInfluence, _: ReportContents) -> None:
-    images = _images(numbers)
+def _crafted_figure(figure: Figure, influence: CraftedRecordInfluence, _: ReportContents) -> None:
+    images = _images(influence)
     for index, (name, image) in enumerate(images):
         axes = figure.add_subplot(1, len(images), index + 1)
         picture = axes.imshow(image, cmap="gray", interpolation="nearest")
@@ -111,7 +111,7 @@ CRAFTED = Section(
     picture=FindingFigure(
         "The crafted record",
         _crafted_figure,
-        caption=lambda numbers, _: f"The crafted record as a grey image, label {numbers.initial.label}.",
-        applies=lambda numbers, _: bool(_images(numbers)),
+        caption=lambda influence, _: f"The crafted record as a grey image, label {influence.initial.label}.",
+        applies=lambda influence, _: bool(_images(influence)),
     ),
 )

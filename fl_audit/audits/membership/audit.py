@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.audit import ReleaseQueryKind
+from fl_audit.audits.audit import GuaranteeTests, ReleaseQueryKind
 from fl_audit.audits.common.targets_audit import TargetsAudit
 from fl_audit.audits.membership.attacks.registry import default_attacks
 
 if TYPE_CHECKING:
-    from fl_audit.audits.membership.guarantee_tests import MembershipGuaranteeTests
     from fl_audit.federation.federation import Federation
 
 
@@ -20,11 +19,11 @@ class MembershipAudit(TargetsAudit):
     counted = "targets"
 
     @property
-    def guarantee_tests(self) -> "MembershipGuaranteeTests":
+    def guarantee_tests(self) -> GuaranteeTests:
         """The tests of the guarantee of this kind."""
-        from fl_audit.audits.membership.guarantee_tests import MembershipGuaranteeTests  # noqa: PLC0415
+        from fl_audit.audits.membership.guarantee_tests import MEMBERSHIP_TESTS  # noqa: PLC0415
 
-        return MembershipGuaranteeTests()
+        return MEMBERSHIP_TESTS
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.

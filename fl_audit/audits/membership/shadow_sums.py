@@ -12,7 +12,6 @@ scores of the other trials. Functions raise `InputError` if shapes do not match 
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
@@ -24,16 +23,6 @@ FEWEST = 2
 """Smallest number of trials in which a target must be in, and also of trials in which it must be out."""
 LEAST_SHARE_OF_SPREAD = 1e-12
 """Smallest sum of squares of a group, as a share of the sum over all trials; smaller sums are rounding errors."""
-
-
-class ShadowForm(StrEnum):
-    """The shadow trials that an attack on a target uses.
-
-    ONLINE: trials with the target and trials without it. OFFLINE: only trials without the target.
-    """
-
-    ONLINE = "online"
-    OFFLINE = "offline"
 
 
 @dataclass(frozen=True)

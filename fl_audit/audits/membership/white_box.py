@@ -12,9 +12,6 @@ not matter.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from itertools import pairwise
-from typing import assert_never
 
 import numpy as np
 import torch
@@ -28,7 +25,6 @@ from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.value_checks import require_number
-from fl_audit.words import name_list
 
 _NARROW = 16  # largest number of inputs of a layer that learns at the full rate
 Shown = Mapping[str, Tensor]
@@ -38,124 +34,81 @@ The part "gradient" is replaced by its two factors `signals` and `inputs`, each 
 """
 
 
-class WhiteBoxFeatureGroup(StrEnum):
-    """A part of a target's features that the attack network may use.
+_BRANCHES = ("gradient", "label", "loss", "output")
+"""The parts of a target's features that the attack network sees, each by a branch of two layers, as in the code of
+Bernau et al. 2019.
 
-    GRADIENT: the gradient of the loss with respect to weight and bias of the last dense layer. ACTIVATIONS: the outputs
-    of the last hidden layer. OUTPUT: log-probabilities of all classes. LOSS: the cross-entropy, and the log-odds of the
-    label computed from it. LABEL: the class, one-hot.
-    """
-
-    GRADIENT = "gradient"
-    ACTIVATIONS = "activations"
-    OUTPUT = "output"
-    LOSS = "loss"
-    LABEL = "label"
-
-
-_AUTHORS_PARTS = frozenset(
-    {WhiteBoxFeatureGroup.GRADIENT, WhiteBoxFeatureGroup.OUTPUT, WhiteBoxFeatureGroup.LOSS, WhiteBoxFeatureGroup.LABEL}
-)
-"""The parts that the code of Bernau et al. 2019 uses."""
-
-
-@dataclass(frozen=True)
-class WhiteBoxSettings:
-    """Settings of the white-box attack: the inputs, sizes and training of its networks."""
-
-    parts: frozenset[WhiteBoxFeatureGroup] = (
-        _AUTHORS_PARTS  # the parts used, one or more; each has a branch of two layers
-    )
-    # Number of learned linear maps of each class's row of the gradient, the same for all classes, 1 or more.
-    filters: int = 8
-    branch: tuple[int, int] = (32, 16)  # widths of the two layers of a branch
-    trunk: tuple[int, ...] = (32,)  # widths of the hidden layers after the branches
-    steps: int = 200  # number of steps of Adam, 1 or more; each uses all training examples
-    # Learning rate, above 0, of layers with up to 16 inputs. Wider layers have rate x 16 / inputs, so that a branch
-    # with many inputs does not dominate the branch of the loss.
-    rate: float = 0.01
-    decay: float = 0.01  # weight decay (AdamW), 0 or more
-    dropout: float = 0.8  # share of a branch's inputs dropped in a step, from 0 to below 1; not used for the loss
-    seed: int = 0  # seed of the initial weights and of dropout
-
-    def __post_init__(self) -> None:
-        require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
-        for group in self.parts:
-            require(
-                group in set(WhiteBoxFeatureGroup),
-                f"part {group!r} is unknown: accepted are {name_list(WhiteBoxFeatureGroup)}",
-            )
-        whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
-        for name, value in whole.items():
-            require_number(f"{name} is", value, "whole numbers from 1")
-        require_number("rate is", self.rate, "numbers above 0")
-        require_number("decay is", self.decay, "numbers from 0")
-        require_number("dropout is", self.dropout, "numbers from 0 to below 1")
+They are the gradient of the loss with respect to weight and bias of the last dense layer; the class of the target,
+one-hot; the cross-entropy and the log-odds of the label computed from it; the log-probabilities of all classes.
+"""
+_FILTERS = 8  # number of learned linear maps of each class's row of the gradient, the same for all classes
+_WIDTHS = (32, 16)  # widths of the two layers of a branch
+_HIDDEN = 32  # width of the layer after the branches
+_STEPS = 200  # number of steps of Adam; each uses all training examples
+_RATE = 0.01
+"""Learning rate of layers with up to 16 inputs. Wider layers have rate x 16 / inputs, so that a branch with many inputs
+does not dominate the branch of the loss."""
+_DECAY = 0.01  # weight decay (AdamW)
+_DROPOUT = 0.8  # share of a branch's inputs dropped in a step; not used for the loss
+_SEED = 0  # seed of the initial weights and of dropout
 
 
 @dataclass(frozen=True)
 class AttackNetworks:
     """The weights and biases of the attack networks of all trials, stacked."""
 
-    rule: WhiteBoxSettings  # sizes and training
-    branches: tuple[str, ...]  # names of the branches, in the order in which the trunk reads them
     # Weights keyed by layer, (networks, ins, outs); the layer `filters` is (networks, releases, inputs, filters).
     weights: dict[str, Tensor]
     biases: dict[str, Tensor]  # biases keyed by layer, (networks, 1, outs)
 
     @classmethod
-    def initial(cls, settings: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "AttackNetworks":
+    def initial(cls, examples: Shown, source: torch.Generator) -> "AttackNetworks":
         """Return untrained networks, all equal, with zero biases and normal weights (He et al. 2015)."""
         networks = len(next(iter(examples.values())))
-        new_networks = cls(settings, tuple(sorted(settings.parts)), {}, {})
+        new_networks = cls({}, {})
 
         def layer(name: str, ins: int, outs: int) -> None:
             initial_weights = torch.randn(ins, outs, generator=source) * (2 / ins) ** 0.5
             new_networks.weights[name] = initial_weights.expand(networks, -1, -1).clone().requires_grad_()
             new_networks.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
 
-        for branch in new_networks.branches:
-            if branch == WhiteBoxFeatureGroup.GRADIENT:
+        for branch in _BRANCHES:
+            if branch == "gradient":
                 _, _, releases, width = examples["inputs"].shape
-                filter_weights = (
-                    torch.randn(releases, width, settings.filters, generator=source) * (releases * width) ** -0.5
-                )
+                filter_weights = torch.randn(releases, width, _FILTERS, generator=source) * (releases * width) ** -0.5
                 new_networks.weights["filters"] = filter_weights.expand(networks, -1, -1, -1).clone().requires_grad_()
-                ins = settings.filters * examples["signals"].shape[-1]
+                ins = _FILTERS * examples["signals"].shape[-1]
             else:
                 ins = examples[branch].shape[-1]
-            layer(f"{branch} 1", ins, settings.branch[0])
-            layer(f"{branch} 2", *settings.branch)
-        widths = (settings.branch[1] * len(new_networks.branches), *settings.trunk, 1)
-        for number, (ins, outs) in enumerate(pairwise(widths)):
-            layer(f"trunk {number}", ins, outs)
+            layer(f"{branch} 1", ins, _WIDTHS[0])
+            layer(f"{branch} 2", *_WIDTHS)
+        layer("trunk 0", _WIDTHS[1] * len(_BRANCHES), _HIDDEN)
+        layer("trunk 1", _HIDDEN, 1)
         return new_networks
 
     def log_odds(self, examples: Shown, source: torch.Generator | None = None) -> Tensor:
         """Return the log-odds of membership of each example, shape (networks, examples)."""
         activations = []
-        for branch in self.branches:
-            inputs = self._filtered(examples) if branch == WhiteBoxFeatureGroup.GRADIENT else examples[branch]
-            dropout_source = source if branch != WhiteBoxFeatureGroup.LOSS else None
+        for branch in _BRANCHES:
+            inputs = self._filtered(examples) if branch == "gradient" else examples[branch]
+            dropout_source = None if branch == "loss" else source
             hidden = torch.relu(self._layer(f"{branch} 1", inputs, dropout_source))
             activations.append(torch.relu(self._layer(f"{branch} 2", hidden)))
-        values = torch.cat(activations, -1)
-        last = len(self.rule.trunk)
-        for number in range(last):
-            values = torch.relu(self._layer(f"trunk {number}", values))
-        return self._layer(f"trunk {last}", values).squeeze(-1)
+        hidden = torch.relu(self._layer("trunk 0", torch.cat(activations, -1)))
+        return self._layer("trunk 1", hidden).squeeze(-1)
 
-    def train(self, examples: Shown, answers: Tensor, tensor: Tensor, source: torch.Generator) -> None:
+    def train(
+        self, examples: Shown, answers: Tensor, tensor: Tensor, source: torch.Generator, steps: int = _STEPS
+    ) -> None:
         """Train all networks on cross-entropy, in place.
 
         Shapes: `answers` (networks, examples), `tensor` (networks, examples).
         """
-        rule = self.rule
         slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}
-        groups = [{"params": [values], "lr": rule.rate * slower[name]} for name, values in self.weights.items()]
+        groups = [{"params": [values], "lr": _RATE * slower[name]} for name, values in self.weights.items()]
         groups.append({"params": list(self.biases.values()), "weight_decay": 0.0})
-        optimizer = torch.optim.AdamW(groups, lr=rule.rate, weight_decay=rule.decay)
-        for _ in range(rule.steps):
+        optimizer = torch.optim.AdamW(groups, lr=_RATE, weight_decay=_DECAY)
+        for _ in range(steps):
             optimizer.zero_grad()
             losses = F.binary_cross_entropy_with_logits(self.log_odds(examples, source), answers, reduction="none")
             torch.autograd.backward((losses * tensor).sum())
@@ -165,8 +118,8 @@ class AttackNetworks:
         """Return the outputs of the dense layer `name`; `source` draws the dropped inputs, and None drops none."""
         weights = self.weights[name]
         if source is not None:
-            tensor = torch.rand(weights.shape[1], 1, generator=source) < 1 - self.rule.dropout
-            weights = weights * (tensor / (1 - self.rule.dropout))
+            tensor = torch.rand(weights.shape[1], 1, generator=source) < 1 - _DROPOUT
+            weights = weights * (tensor / (1 - _DROPOUT))
         return torch.baddbmm(self.biases[name], inputs, weights)
 
     def _filtered(self, examples: Shown) -> Tensor:
@@ -189,7 +142,7 @@ _LEAST_SPREAD = 1e-30
 _FARTHEST = 1e3  # inputs are clipped to this number of standard deviations
 
 
-def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, settings: WhiteBoxSettings) -> Floats:
+def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, steps: int = _STEPS) -> Floats:
     """Return the log-odds of membership of all targets, (trials, targets), from one network for each trial.
 
     Each network is trained on the membership of the targets that `learnt` marks. The log-odds of these targets must not
@@ -201,12 +154,12 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, se
     tensor = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
     weights = flags.gather(1, tensor).float()
     weights = weights / weights.sum(1, keepdim=True)
-    tensors = _shown(features, settings, tensor, weights)
+    tensors = _shown(features, tensor, weights)
     examples = {name: _taken(values, tensor) for name, values in tensors.items()}
     answers = _taken(torch.from_numpy(is_in).float(), tensor)
-    source = torch.Generator().manual_seed(settings.seed)
-    networks = AttackNetworks.initial(settings, examples, source)
-    networks.train(examples, answers, weights, source)
+    source = torch.Generator().manual_seed(_SEED)
+    networks = AttackNetworks.initial(examples, source)
+    networks.train(examples, answers, weights, source, steps)
     with torch.no_grad():
         return np.asarray(networks.log_odds(tensors).double().numpy(), dtype=np.float64)
 
@@ -216,9 +169,7 @@ def _taken(values: Tensor, tensor: Tensor) -> Tensor:
     return values[torch.arange(len(values)).unsqueeze(1), tensor]
 
 
-def _shown(
-    features: WhiteBoxFeatures, settings: WhiteBoxSettings, tensor: Tensor, example_weights: Tensor
-) -> dict[str, Tensor]:
+def _shown(features: WhiteBoxFeatures, tensor: Tensor, example_weights: Tensor) -> dict[str, Tensor]:
     """Return the inputs of the networks for all targets, keyed by name, each (networks, targets, ...).
 
     The inputs are standardised by the training examples of each network alone. `tensor` holds the positions of these
@@ -238,29 +189,19 @@ def _shown(
         # Clipping keeps an example far from all training examples from overflowing.
         return ((values - mean) / torch.where(spread > _LEAST_SPREAD, spread, 1.0)).clamp_(-_FARTHEST, _FARTHEST)
 
-    features_shown = {}
-    for group in sorted(settings.parts):
-        match WhiteBoxFeatureGroup(group):
-            case WhiteBoxFeatureGroup.GRADIENT:
-                # Because of the 1, scaling and shifting h does not change the linear maps of d (h, 1)'. (If the layer
-                # has no bias, d is still known, as output minus label.) The signals are not centred: a shift would add
-                # the activations.
-                inputs = scaled(features.inputs)
-                features_shown["inputs"] = torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1)
-                features_shown["signals"] = scaled(features.signals, centred=False)
-            case WhiteBoxFeatureGroup.ACTIVATIONS:
-                features_shown[group] = scaled(features.inputs).flatten(2)
-            case WhiteBoxFeatureGroup.OUTPUT:
-                features_shown[group] = scaled(features.log_probabilities).flatten(2)
-            case WhiteBoxFeatureGroup.LOSS:
-                losses = torch.from_numpy(features.losses)
-                features_shown[group] = torch.cat([scaled(losses), scaled(_label_log_odds(losses))], -1)
-            case WhiteBoxFeatureGroup.LABEL:
-                one_hot = F.one_hot(torch.from_numpy(features.labels), features.log_probabilities.shape[-1]).float()
-                features_shown[group] = one_hot.expand(features.trials, -1, -1)
-            case _:
-                assert_never(WhiteBoxFeatureGroup(group))
-    return features_shown
+    inputs = scaled(features.inputs)
+    losses = torch.from_numpy(features.losses)
+    one_hot = F.one_hot(torch.from_numpy(features.labels), features.log_probabilities.shape[-1]).float()
+    return {
+        # The gradient's two factors. Because of the 1, scaling and shifting h does not change the linear maps of
+        # d (h, 1)'. (If the layer has no bias, d is still known, as output minus label.) The signals are not centred: a
+        # shift would add the activations.
+        "inputs": torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1),
+        "signals": scaled(features.signals, centred=False),
+        "label": one_hot.expand(features.trials, -1, -1),
+        "loss": torch.cat([scaled(losses), scaled(_label_log_odds(losses))], -1),
+        "output": scaled(features.log_probabilities).flatten(2),
+    }
 
 
 def _label_log_odds(losses: Tensor) -> Tensor:
@@ -283,7 +224,7 @@ def known_halves(trials: int, targets: int, generator: np.random.Generator) -> F
 
 
 def white_box_scores(
-    features: WhiteBoxFeatures, membership: TargetMembership, is_known: Flags, settings: WhiteBoxSettings | None = None
+    features: WhiteBoxFeatures, membership: TargetMembership, is_known: Flags, steps: int = _STEPS
 ) -> Floats:
     """Return the scores of the white-box attack, higher for a likelier member, shape (trials, targets).
 
@@ -301,24 +242,23 @@ def white_box_scores(
     Scores are such fractions, and not log-odds, because a network that learned from more members gives higher log-odds
     to the other half. With fractions the expected AUC without a leak is exactly 1/2. No score depends on another trial.
 
-    Shapes: `is_known` (trials, targets).
+    Shapes: `is_known` (trials, targets). `steps` is the number of steps of training.
     """
-    settings = settings or WhiteBoxSettings()
     flags = _checked(features, membership, is_known)
     scores = np.empty(flags.shape)
-    together = max(1, _SCALARS_AT_ONCE // _scalars_a_trial(features, settings))
+    together = max(1, _SCALARS_AT_ONCE // _scalars_a_trial(features))
     for rows in slices(features.trials, together):
         for learnt in (flags[rows], ~flags[rows]):
-            log_odds = _learnt_log_odds(features.of_trials(rows), membership.is_in[rows], learnt, settings)
+            log_odds = _learnt_log_odds(features.of_trials(rows), membership.is_in[rows], learnt, steps)
             for shares, values, learnt_values in zip(scores[rows], log_odds, learnt, strict=True):
                 shares[~learnt_values] = (rankdata(values[~learnt_values]) - 0.5) / (~learnt_values).sum()
     return scores
 
 
-def _scalars_a_trial(features: WhiteBoxFeatures, settings: WhiteBoxSettings) -> int:
+def _scalars_a_trial(features: WhiteBoxFeatures) -> int:
     """Return the approximate number of scalars in the networks of one trial."""
     size = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
-    return int(2 * features.targets * (size * features.releases + settings.filters * features.signals.shape[-1]))
+    return int(2 * features.targets * (size * features.releases + _FILTERS * features.signals.shape[-1]))
 
 
 def _checked(features: WhiteBoxFeatures, membership: TargetMembership, is_known: Flags) -> Flags:

@@ -35,7 +35,6 @@ class WhiteBoxFeatures:
     log_probabilities: Floats32  # log-probabilities of all classes, shape (trials, targets, releases, classes)
     losses: Floats32  # cross-entropy losses, shape (trials, targets, releases)
     labels: Integers  # class of each target, int64 (targets,)
-    has_bias: bool = True  # whether the last dense layer has a bias, whose gradient is `signals`
 
     def __post_init__(self) -> None:
         shape = self.losses.shape
@@ -85,10 +84,7 @@ class WhiteBoxFeatures:
         """
         require(len(features) > 0, "there are no features to put together: accepted is one part or more")
         first = features[0]
-        alike = all(
-            trial_features.has_bias == first.has_bias and np.array_equal(trial_features.labels, first.labels)
-            for trial_features in features
-        )
+        alike = all(np.array_equal(trial_features.labels, first.labels) for trial_features in features)
         require(alike, "features of other targets or of another layer cannot be put together: accepted are the same")
         for name in _ARRAYS:
             shapes = [getattr(trial_features, name).shape for trial_features in features]
@@ -126,9 +122,8 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     signals, inputs, log_probabilities, losses = (
         torch.stack(arrays).unsqueeze(2).cpu().numpy() for arrays in zip(*trials, strict=True)
     )
-    has_bias = _linear(model, layer).bias is not None
     classes = labels.cpu().numpy().astype(np.int64)
-    return WhiteBoxFeatures(signals, inputs, log_probabilities, losses, classes, has_bias)
+    return WhiteBoxFeatures(signals, inputs, log_probabilities, losses, classes)
 
 
 def _of_trial(model: StackedModel, layer: str, tensor: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:

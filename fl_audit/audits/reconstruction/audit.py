@@ -5,12 +5,11 @@ The attacker knows everything else about the training data.
 
 from typing import TYPE_CHECKING
 
-from fl_audit.audits.audit import ReleaseQueryKind
+from fl_audit.audits.audit import GuaranteeTests, ReleaseQueryKind
 from fl_audit.audits.common.targets_audit import TargetsAudit
 from fl_audit.federation.target_membership import MembershipScheme
 
 if TYPE_CHECKING:
-    from fl_audit.audits.reconstruction.guarantee_tests import ReconstructionGuaranteeTests
     from fl_audit.federation.federation import Federation
 
 
@@ -22,11 +21,11 @@ class ReconstructionAudit(TargetsAudit):
     scheme = MembershipScheme.EXACTLY_ONE
 
     @property
-    def guarantee_tests(self) -> "ReconstructionGuaranteeTests":
+    def guarantee_tests(self) -> GuaranteeTests:
         """The tests of the guarantee of this kind."""
-        from fl_audit.audits.reconstruction.guarantee_tests import ReconstructionGuaranteeTests  # noqa: PLC0415
+        from fl_audit.audits.reconstruction.guarantee_tests import RECONSTRUCTION_TESTS  # noqa: PLC0415
 
-        return ReconstructionGuaranteeTests()
+        return RECONSTRUCTION_TESTS
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
         """Return the name of the column in which the candidates differ; None if the candidates are different units."""

@@ -192,17 +192,17 @@ def _correlated_draws(strategy: Floats, rounds_needed: int) -> ServerNoiseDraws:
     w_t is the noise of round t in units of its standard deviation, and z_t are standard normal draws. Rounds must be
     drawn in order, from 1. Only the server keeps earlier noise, so nobody else can subtract it.
     """
-    drawn = deque["Tensor"](maxlen=rounds_needed - 1)
+    earlier_draws = deque["Tensor"](maxlen=rounds_needed - 1)
 
     def draw(normals: Normals, server_round: int) -> "Tensor":
         row = strategy[server_round - 1]
         draws = normals(0)
-        first = server_round - 1 - len(drawn)
-        for position, earlier in enumerate(drawn, start=first):
+        first = server_round - 1 - len(earlier_draws)
+        for position, earlier in enumerate(earlier_draws, start=first):
             if row[position] != 0:
                 draws.sub_(earlier, alpha=float(row[position]))
         draws.div_(float(row[server_round - 1]))
-        drawn.append(draws.clone())
+        earlier_draws.append(draws.clone())
         return draws
 
     return draw

@@ -3,8 +3,8 @@
 The module of each kind defines the distribution of the noise: its scale and origin, how it is drawn, accounted and
 whitened, the likelihood ratio of a release, and how noise becomes standard normal values for the tests of the verdict.
 It also says which other parts of a mechanism the noise excludes, and has its phrases for reports. Kinds of Gaussian
-noise share `gaussian_noise.GaussianNoise`, and kinds of the server's other noise `coordinate_noise.CoordinateNoise`.
-These modules do not import torch before a release is weighed, so that a configuration can be checked without it.
+noise share `gaussian_noise.GaussianNoise`. These modules do not import torch before a release is weighed, so that a
+configuration can be checked without it.
 """
 
 from abc import ABC, abstractmethod

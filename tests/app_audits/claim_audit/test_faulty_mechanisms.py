@@ -17,6 +17,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tria
 from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.refusals import assert_refused
 from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms import false_alarms, parts
 from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
@@ -35,8 +36,8 @@ from tests.validation.faulty_mechanisms.honest_twins import (
 from tests.validation.journal import append, read
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
-_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
-_FEW = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), tried=1, most=1, deep=1)
+_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
+_FEW = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
 """Enough for what tells every trial."""
 _ASKED_FOR = {
     "wrong-denominator", "weighted-by-examples", "replaced-as-removed", "clipped-layer-by-layer", "clipped-batch",
@@ -71,8 +72,7 @@ def test_the_catalogue_is_complete_and_every_entry_has_an_honest_twin() -> None:
 
 
 def test_a_faulty_mechanism_needs_its_sentences() -> None:
-    with pytest.raises(InputError, match=r"source .*nobody .*empty"):
-        FaultyMechanism("nobody", CENTRAL, CENTRAL.system, "wrong", " ", "fix")
+    assert_refused(r"source .*nobody .*empty", FaultyMechanism, "nobody", CENTRAL, CENTRAL.system, "wrong", " ", "fix")
 
 
 @pytest.mark.long
@@ -211,7 +211,7 @@ def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
     """On the usual stage with a small model it is missed."""
     faulty, stage = _faulty(name), _ONLY_ON_STAGE[name]
     # What a trimmed mean gives away shows with 400 trials (200 missed it with four seeds of four).
-    budget = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), tried=1, most=1, deep=1)
+    budget = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     assert audit_system(faulty.system, faulty.claim, budget=budget, include=[stage]).verdict is Verdict.VIOLATED
     assert _result(faulty, "removed").verdict is not Verdict.VIOLATED
 
@@ -219,7 +219,7 @@ def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
 @pytest.mark.long
 def test_noise_that_decays_is_found_over_rounds() -> None:
     faulty = _faulty("decaying-noise")
-    budget = TrialBudget(pilot=100, stages=(800,), shares=(1.0,), tried=1, most=1, deep=1)
+    budget = TrialBudget(pilot=100, stages=(800,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     result = audit_system(faulty.system, faulty.claim, budget=budget, include=["removed"])
     assert result.verdict is Verdict.VIOLATED
     assert result.worst is not None

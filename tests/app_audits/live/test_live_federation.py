@@ -64,7 +64,7 @@ def test_a_breach_is_found_without_an_extra_round_and_an_intruder_stays_out(tmp_
         assert "[ROUND 6/6]" in log
         assert "[ROUND 7" not in log
         numbers = measured(made)
-        assert (numbers.verdict, numbers.finding.rounds, numbers.last) == ("violated", 6, 6)
+        assert (numbers.verdict, numbers.bounds.rounds, numbers.last) == ("violated", 6, 6)
         accuracies = [json.loads(line)["accuracy"] for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
         assert len(accuracies) == 7
         # A node whose key nobody has registered is not let in.
@@ -98,13 +98,13 @@ def test_what_is_kept_survives_whatever_is_killed_and_training_goes_on_with_a_no
         assert after_serverapp == files_of(tmp_path)
         present = {number: present_in(text) for number, text in after_serverapp.items()}
         numbers = measured(made)
-        assert numbers.finding.rounds == sum(one == [0] for one in present.values()) >= 4
+        assert numbers.bounds.rounds == sum(one == [0] for one in present.values()) >= 4
         assert numbers.last == max(present)
         # The nodes find the SuperLink that was started again; what the next training keeps stands alone.
         made.start_superlink()
         made.train(rounds=2)
         assert rounds_of(tmp_path) == [1, 2]
-        assert (measured(made).finding.rounds, len(list((tmp_path / "canaries" / "earlier-1").iterdir()))) == (
+        assert (measured(made).bounds.rounds, len(list((tmp_path / "canaries" / "earlier-1").iterdir()))) == (
             2,
             len(present),
         )

@@ -23,6 +23,7 @@ from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.statistics.shift_bound import detectable_shift
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from tests.builders.canary_trainings import Training
+from tests.builders.refusals import assert_refused
 
 DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
 
@@ -55,7 +56,7 @@ def train(
 
 def test_the_numbers_are_those_of_the_guarantee_and_of_what_is_certified(tmp_path: Path) -> None:
     numbers = measure_live(train(tmp_path, 40, added=1.0), COINS)
-    found, guarantee = numbers.finding, numbers.guarantee
+    found, guarantee = numbers.bounds, numbers.guarantee
     assert guarantee.epsilon == pytest.approx(gdp_epsilon(DELTA, np.sqrt(40)), rel=1e-9)
     assert found.epsilon_lower == pytest.approx(gdp_epsilon(DELTA, found.mu_lower * np.sqrt(40)), rel=1e-9)
     assert 0.5 < found.mu_lower < 1 < 1.4 < found.mu + 0.6
@@ -64,8 +65,8 @@ def test_the_numbers_are_those_of_the_guarantee_and_of_what_is_certified(tmp_pat
     assert numbers.verdict == "inconclusive"
     assert numbers.is_over
     # The bounds of the looks hold together; that of all rounds is for one look.
-    assert [one.finding.confidence for one in numbers.looks] == pytest.approx([1 - 0.05 / 4] * 4)
-    assert (found.confidence, numbers.looks[-1].finding.mu_lower < found.mu_lower) == (0.95, True)
+    assert [one.bounds.confidence for one in numbers.looks] == pytest.approx([1 - 0.05 / 4] * 4)
+    assert (found.confidence, numbers.looks[-1].bounds.mu_lower < found.mu_lower) == (0.95, True)
     assert re.search("95\xa0% confidence .*one look", live_headline(numbers))
     assert "together with 95\xa0%" in write_live_page(live_result("canaries", numbers), numbers, tmp_path).read_text()
     # So many rounds find mu that 1.5 times the epsilon stands for, and one round less does not.
@@ -134,7 +135,7 @@ def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -
         )
         model = far
     late = measure_live(place, COINS)
-    assert late.finding.mu_lower < 1
+    assert late.bounds.mu_lower < 1
     assert late.verdict == "violated"
 
 
@@ -144,9 +145,9 @@ def test_more_rounds_than_claimed_break_the_guarantee_without_statistics(tmp_pat
     numbers, declared = measure_live(longer, COINS), measure_live(whole, COINS)
     assert (numbers.verdict, declared.verdict) == ("violated", "inconclusive")
     assert [one.rounds for one in numbers.looks] == [5, 10, 20]
-    assert [one.finding.mu_lower for one in numbers.looks] == [one.finding.mu_lower for one in declared.looks]
+    assert [one.bounds.mu_lower for one in numbers.looks] == [one.bounds.mu_lower for one in declared.looks]
     assert not any(one.is_violated for one in numbers.looks)
-    found = numbers.finding
+    found = numbers.bounds
     assert (found.rounds, numbers.guarantee.rounds) == (30, 20)
     assert found.epsilon_lower == pytest.approx(gdp_epsilon(DELTA, found.mu_lower * np.sqrt(30)), rel=1e-9)
     assert re.search(r"\b30 rounds .*released", dict(live_lines(numbers))["Next"])
@@ -176,13 +177,12 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
         )
         model = model + release
     numbers = measure_live(place, COINS)
-    assert (numbers.finding.rounds, numbers.misnamed, numbers.verdict) == (20, (0, 1, 2, 7), "inconclusive")
+    assert (numbers.bounds.rounds, numbers.misnamed, numbers.verdict) == (20, (0, 1, 2, 7), "inconclusive")
     assert re.search(r"\b40 rounds .*: .*\bnamed canaries twice", live_headline(numbers))
     assert re.search(r"\bevery node .*\bnumber\b", dict(live_lines(numbers))["Next"])
     for number in range(1, 21):
         (place / f"round-{number:06d}.json").unlink()
-    with pytest.raises(InputError, match=r"\b3 canaries .*name 0, 1, 2, 7 twice"):
-        measure_live(place, COINS)
+    assert_refused(r"\b3 canaries .*name 0, 1, 2, 7 twice", measure_live, place, COINS)
 
 
 @pytest.mark.long
@@ -291,20 +291,14 @@ def test_coins_out_of_range_are_not_repeated() -> None:
     with pytest.raises(InputError, match=r"coins .*of type") as caught:
         Canary(0, 11, 2**64 + 123456789, 1.0)
     assert "123456789" not in str(caught.value)
-    with pytest.raises(InputError, match="directions is 18446744073709551617"):
-        Canary(0, 2**64 + 1, 5, 1.0)
+    assert_refused("directions is 18446744073709551617", Canary, 0, 2**64 + 1, 5, 1.0)
 
 
 def test_terms_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="multiplier is 0"):
-        StatedReleases("add-remove-client", 0.0, 3)
-    with pytest.raises(InputError, match="rounds is 0"):
-        StatedReleases("add-remove-client", 1.0, 0)
-    with pytest.raises(InputError, match="rate is 2"):
-        StatedReleases("add-remove-client", 1.0, 3, 2.0)
-    with pytest.raises(InputError, match="delta is 0"):
-        TrainingObserver(tmp_path, 1, 1, delta=0.0)
+    assert_refused("multiplier is 0", StatedReleases, "add-remove-client", 0.0, 3)
+    assert_refused("rounds is 0", StatedReleases, "add-remove-client", 1.0, 0)
+    assert_refused("rate is 2", StatedReleases, "add-remove-client", 1.0, 3, 2.0)
+    assert_refused("delta is 0", TrainingObserver, tmp_path, 1, 1, delta=0.0)
     train(tmp_path, 5, 1.0)
     (tmp_path / "guarantee.json").write_text('{"delta": 0.1, "canaries": 1}')
-    with pytest.raises(InputError, match="states no training"):
-        measure_live(tmp_path, COINS)
+    assert_refused("states no training", measure_live, tmp_path, COINS)

@@ -94,7 +94,7 @@ def _audited(noise: Callable[[str, Tensor], Tensor], clip: Any = clipped) -> Ass
 def test_an_honest_training_on_factors_is_inconclusive_and_says_why() -> None:
     assessment = _audited(_right)
     assert assessment.verdict is Verdict.INCONCLUSIVE
-    assert assessment.found == ()
+    assert assessment.pitfalls == ()
     assert assessment.composed is None
     assert len(assessment.unseen) == 1
     assert assessment.unseen[0] in headline(assessment)
@@ -118,7 +118,7 @@ def test_an_honest_training_on_factors_is_inconclusive_and_says_why() -> None:
 def test_a_broken_training_on_factors_is_found(noise: Any, clip: Any, pitfall: Pitfall) -> None:
     assessment = _audited(noise, clip)
     assert assessment.verdict is Verdict.VIOLATED
-    assert pitfall in {pitfall_found.pitfall for pitfall_found in assessment.found}
+    assert pitfall in {pitfall_found.pitfall for pitfall_found in assessment.pitfalls}
 
 
 def _products(draws: np.random.Generator, rows: int, columns: int, rank: int, redraws: int) -> Floats:

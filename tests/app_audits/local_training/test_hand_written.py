@@ -45,7 +45,7 @@ def _audited(train: Callable[[Any], Any], data: Any = None, calls: int = 2, **cl
 
 
 def _names(found: Assessment) -> set[Pitfall]:
-    return {one.pitfall for one in found.found}
+    return {one.pitfall for one in found.pitfalls}
 
 
 QUICK = ("vmap",)
@@ -58,14 +58,14 @@ def _long_but(quick: tuple[str, ...], names: Iterable[str]) -> list[Any]:
 @pytest.mark.parametrize("name", _long_but(QUICK, HONEST))
 def test_an_honest_form_is_consistent(name: str) -> None:
     found = _audited(HONEST[name])
-    assert (found.found, found.unseen, found.verdict) == ((), (), Verdict.CONSISTENT)
+    assert (found.pitfalls, found.unseen, found.verdict) == ((), (), Verdict.CONSISTENT)
     # Twenty redraws of 18 numbers in five steps know the noise to 1.7 %; a record moves a step by the clipping norm.
-    assert found.evidence.measured is not None
-    least = found.evidence.composed_of(is_least=True)
+    assert found.trainings.measured is not None
+    least = found.trainings.composed_of(is_least=True)
     assert least is not None
     assert least.epsilon < EPSILON
     assert f"as little as {least.epsilon:.4g}" in dict(report_lines(found))["Composed"]
-    for step in found.evidence.measured.steps:
+    for step in found.trainings.measured.steps:
         assert step.multiplier == pytest.approx(1.0, rel=0.1)
         assert step.multiplier < step.largest_multiplier < 1.3
 
@@ -219,7 +219,7 @@ def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
 )
 def test_what_cannot_be_measured_is_named_and_not_accused(train: Callable[[Any], Any], reason: str) -> None:
     found = _audited(train)
-    assert (found.found, found.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert (found.pitfalls, found.verdict) == ((), Verdict.INCONCLUSIVE)
     assert any(reason in said for said in found.unseen)
 
 
@@ -256,6 +256,6 @@ def test_an_accountant_that_is_used_by_hand_makes_the_claim(counted: float, verd
 
 def test_without_a_claim_steps_are_not_audited_and_the_remedy_is_named() -> None:
     found = _audited(trained, epsilon=None, delta=None)
-    assert (found.found, found.verdict) == ((), Verdict.NOT_AUDITED)
+    assert (found.pitfalls, found.verdict) == ((), Verdict.NOT_AUDITED)
     assert "5 of SGD" in headline(found)
     assert "--claim-epsilon" in headline(found)

@@ -217,21 +217,21 @@ def test_an_honest_form_is_not_accused(name: str, needs_opacus: Callable[[int, i
     if name == "adaptive clipping":
         needs_opacus(1, 6, "its adaptive clipping leaves the released count out of the account, or is missing")
     found = _audited(HONEST[name])
-    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+    assert (found.pitfalls, found.verdict) == ((), Verdict.CONSISTENT)
 
 
 @pytest.mark.parametrize("name", UNSEEN)
 def test_an_honest_form_that_cannot_be_seen_is_named_and_not_accused(name: str) -> None:
     train, named = UNSEEN[name]
     found = _audited(train)
-    assert (found.found, found.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert (found.pitfalls, found.verdict) == ((), Verdict.INCONCLUSIVE)
     assert any(named in said for said in found.unseen)
 
 
 @pytest.mark.long
 def test_a_loader_with_workers_is_not_accused_and_its_training_is_the_same() -> None:
     found = _audited(lambda model, dataset: _trained(model, _made(model, dataset, workers=2)))
-    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+    assert (found.pitfalls, found.verdict) == ((), Verdict.CONSISTENT)
     weights = []
     for is_recorded in (False, True):
         torch.manual_seed(4)
@@ -255,7 +255,7 @@ def test_layers_that_still_mix_records_are_named() -> None:
         _trained(own, _made(own, dataset))
         return own.eval()
 
-    assert Pitfall.BATCH_NORM in {one.pitfall for one in _audited(train).found}
+    assert Pitfall.BATCH_NORM in {one.pitfall for one in _audited(train).pitfalls}
 
 
 def _with_own_samples(hook: Callable[[RDPAccountant], Callable[[Any], None]]) -> Callable[[nn.Module, Any], nn.Module]:
@@ -277,7 +277,7 @@ def _with_own_samples(hook: Callable[[RDPAccountant], Callable[[Any], None]]) ->
 
 def test_samples_that_no_loader_draws_are_unseen_and_not_taken_for_repeated_ones() -> None:
     found = _audited(_with_own_samples(lambda accountant: accountant.get_optimizer_hook_fn(sample_rate=0.2)))
-    assert (found.found, found.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert (found.pitfalls, found.verdict) == ((), Verdict.INCONCLUSIVE)
     assert found.composed is not None
     # Nothing is amplified that was not seen, and no step is forgotten.
     assert found.composed.steps == ((1.0, 1.0, 5),)
@@ -285,8 +285,8 @@ def test_samples_that_no_loader_draws_are_unseen_and_not_taken_for_repeated_ones
 
 def test_steps_that_another_library_counts_are_unseen() -> None:
     found = _audited(_with_own_samples(lambda _: lambda _: None))
-    assert (found.found, found.verdict) == ((), Verdict.INCONCLUSIVE)
-    assert len(found.evidence.unseen) == 2
+    assert (found.pitfalls, found.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert len(found.trainings.unseen) == 2
 
 
 def test_records_that_are_split_off_before_the_engine_are_left_out_behind_the_split() -> None:
@@ -295,9 +295,9 @@ def test_records_that_are_split_off_before_the_engine_are_left_out_behind_the_sp
         return _trained(model, _made(model, own))
 
     found = _audited(train)
-    assert (found.found, found.verdict) == ((), Verdict.INCONCLUSIVE)
-    assert all(one.is_kept and not one.is_coupled for one in found.evidence.replays)
-    assert len(found.evidence.replays) == 3
+    assert (found.pitfalls, found.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert all(one.is_kept and not one.is_coupled for one in found.trainings.replays)
+    assert len(found.trainings.replays) == 3
 
 
 @pytest.mark.long
@@ -312,7 +312,7 @@ def test_an_accountant_that_goes_on_over_rounds_with_other_noise_is_not_accused(
             kept[:] = engine.accountant.history
         trainings.append(recorder.training(None, 0, number))
     assert trainings[-1].counted_here == ((1.0, 0.2, 5),)
-    assert assess("app", RecordedTrainings(tuple(trainings), 3)).found == ()
+    assert assess("app", RecordedTrainings(tuple(trainings), 3)).pitfalls == ()
 
 
 def test_a_count_that_an_adaptive_norm_releases_uncounted_is_named(
@@ -320,8 +320,8 @@ def test_a_count_that_an_adaptive_norm_releases_uncounted_is_named(
 ) -> None:
     needs_opacus(1, 5, "it has no adaptive clipping")
     found = _audited(_adaptive_before_807)
-    assert {one.pitfall for one in found.found} == {Pitfall.CLAIMED_EPSILON, Pitfall.WRONG_NOISE_COUNTED}
-    said = next(one.seen for one in found.found if one.pitfall is Pitfall.WRONG_NOISE_COUNTED)
+    assert {one.pitfall for one in found.pitfalls} == {Pitfall.CLAIMED_EPSILON, Pitfall.WRONG_NOISE_COUNTED}
+    said = next(one.observation for one in found.pitfalls if one.pitfall is Pitfall.WRONG_NOISE_COUNTED)
     # The sum has multiplier (1 - 1.5^-2)^-.5, the count .75 over one bit: together (1 - 1.5^-2 + .75^-2)^-.5.
     assert re.search(r"multiplier 1\.342, .*\b0\.6547\b", said)
     assert found.verdict is Verdict.VIOLATED
@@ -335,7 +335,7 @@ def test_a_count_over_the_size_of_the_sample_moves_by_more_than_half_a_bit(
     needs_opacus(1, 6, "its adaptive clipping does not account for the count")
     found = _audited(_adaptive_of_opacus)
     # An epsilon by the RDP accountant has room for so much less noise.
-    assert [one.pitfall for one in found.found] == [Pitfall.WRONG_NOISE_COUNTED]
+    assert [one.pitfall for one in found.pitfalls] == [Pitfall.WRONG_NOISE_COUNTED]
     assert found.composed is not None
     # The noise of the sum is made for a count that moves by one half, 1 - 1/4^2, and it moves by one: + 1/2^2.
     assert [noise for noise, _, _ in found.composed.steps] == pytest.approx([(1 - 1 / 16 + 1 / 4) ** -0.5])

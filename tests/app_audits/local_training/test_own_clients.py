@@ -46,7 +46,7 @@ def test_own_clients_are_what_they_claim_over_all_rounds() -> None:
             training, accountant = _round(number, client, accountant, Recorder())
             trainings.append(training)
     evidence = RecordedTrainings(tuple(trainings), ROUNDS, delta=1e-3)
-    assert assess("dp-sgd-clients", evidence).found == ()
+    assert assess("dp-sgd-clients", evidence).pitfalls == ()
     assert {one.sampling for training in trainings for one in training.batches} == {BatchSamplingKind.POISSON}
     claimed = client_epsilons([RECORDS], BATCH, ROUNDS, 1.0, 1e-3, Accountant.PLD, epochs=1)
     composed = evidence.composed_of()

@@ -37,13 +37,13 @@ def _audited(train, example: Example, rounds: int = 1, records: int = 98) -> Ass
 
 
 def _names(assessment: Assessment) -> set[Pitfall]:
-    return {one.pitfall for one in assessment.found}
+    return {one.pitfall for one in assessment.pitfalls}
 
 
 def _held(pitfall: Pitfall, example: Example) -> None:
     found = _audited(partial(PLANTED[pitfall], example), example)
     assert pitfall in _names(found)
-    broken = {one.weight for one in found.found}
+    broken = {one.weight for one in found.pitfalls}
     expected = {
         Severity.BREAKS: Verdict.VIOLATED, Severity.DOUBT: Verdict.INCONCLUSIVE, Severity.NOTE: Verdict.CONSISTENT,
     }  # fmt: skip
@@ -80,7 +80,7 @@ def test_an_honest_twin_is_not_accused(
     if name == "ghost clipping":
         needs_opacus(1, 5, NO_GHOSTS)
     found = _audited(partial(HONEST[name], example), example)
-    assert found.found == ()
+    assert found.pitfalls == ()
     assert found.verdict is Verdict.CONSISTENT
 
 
@@ -98,7 +98,7 @@ def _accused(seeds: range) -> list[tuple[int, tuple[FoundPitfall, ...]]]:
     found = []
     for seed in seeds:
         came = audit_training(_small, "train", nn.Linear(5, 3), labelled_records(seed=seed), TrainingAuditOptions(1, 2))
-        found += [(seed, came.found)] if came.found or came.verdict is not Verdict.CONSISTENT else []
+        found += [(seed, came.pitfalls)] if came.pitfalls or came.verdict is not Verdict.CONSISTENT else []
     return found
 
 
@@ -118,12 +118,12 @@ def test_batches_trained_in_parts_are_compared_although_fewer_records_make_other
     torch.manual_seed(7)
     train = partial(HONEST["physical batches"], example)
     came = audit_training(train, "train", example.model(), example.dataset(7), TrainingAuditOptions(1, 2))
-    assert (came.verdict, came.found, came.unseen) == (Verdict.CONSISTENT, (), ())
-    assert all(one.is_replaced and one.claimed == 2 for one in came.evidence.replays)
+    assert (came.verdict, came.pitfalls, came.unseen) == (Verdict.CONSISTENT, (), ())
+    assert all(one.is_replaced and one.claimed == 2 for one in came.trainings.replays)
     # A size that shows is named all the same.
     torch.manual_seed(11)
     came = audit_training(train, "train", example.model(), example.dataset(11, 100), TrainingAuditOptions(1, 2))
-    assert all(one.is_replaced for one in came.evidence.replays)
+    assert all(one.is_replaced for one in came.trainings.replays)
     assert _names(came) == {Pitfall.PRIVATE_SIZE}
 
 
@@ -133,7 +133,7 @@ def test_a_size_that_shows_is_named() -> None:
     )
     assert Pitfall.PRIVATE_SIZE in _names(came)
     # Of 99 records Opacus expects 19 in a batch, of 100 records 20.
-    assert next(one.schedule for one in came.evidence.replays) == (("expected batch", 20.0, 19.0),)
+    assert next(one.schedule for one in came.trainings.replays) == (("expected batch", 20.0, 19.0),)
 
 
 def test_an_accountant_that_begins_anew_is_named_with_what_the_steps_give() -> None:
@@ -164,7 +164,7 @@ def test_an_accountant_that_goes_on_is_not_accused() -> None:
         with recorded(recorder):
             train(nn.Linear(5, 3), labelled_records(seed=0))
         trainings.append(recorder.training(None, 0, number))
-    assert assess("app", RecordedTrainings(tuple(trainings), 3)).found == ()
+    assert assess("app", RecordedTrainings(tuple(trainings), 3)).pitfalls == ()
 
 
 def _client(seed: int | None, left: TrainingOutputs, client: int):
@@ -208,7 +208,7 @@ def test_a_training_without_opacus_is_not_audited() -> None:
         return model
 
     came = audit_training(train, "train", nn.Linear(5, 3), labelled_records(seed=0), TrainingAuditOptions())
-    assert (came.verdict, came.found) == (Verdict.NOT_AUDITED, ())
+    assert (came.verdict, came.pitfalls) == (Verdict.NOT_AUDITED, ())
 
 
 @pytest.mark.long
@@ -218,8 +218,8 @@ def test_ghosts_without_gradients_of_records_are_replayed_all_the_same(
     needs_opacus(1, 5, NO_GHOSTS)
     example = EXAMPLES[0]
     came = _audited(partial(HONEST["ghost clipping"], example), example)
-    assert [one.others for one in came.evidence.replays] == [None] * 3
-    assert all(one.is_kept for one in came.evidence.replays)
+    assert [one.gradient_change_of_others for one in came.trainings.replays] == [None] * 3
+    assert all(one.is_kept for one in came.trainings.replays)
 
 
 def test_a_count_is_named_although_an_evaluation_reports_another_one_by_the_same_name() -> None:

@@ -88,7 +88,7 @@ def _audited(train: Callable[[Any], Any], rounds: int = 1, calls: int = 2, **ask
 
 
 def _names(found: Assessment) -> set[Pitfall]:
-    return {one.pitfall for one in found.found}
+    return {one.pitfall for one in found.pitfalls}
 
 
 @pytest.mark.parametrize("form", ["modules", "weights by name"])
@@ -130,7 +130,7 @@ def test_a_second_model_that_is_public_and_an_average_are_not_accused() -> None:
         return {"private": made[1], "public": public, "average": average, "accuracy": accuracy}
 
     found = _audited(train)
-    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+    assert (found.pitfalls, found.verdict) == ((), Verdict.CONSISTENT)
 
 
 def test_what_is_printed_and_returned_in_the_clear_is_named_beside() -> None:
@@ -144,8 +144,8 @@ def test_what_is_printed_and_returned_in_the_clear_is_named_beside() -> None:
 
     found = _audited(train)
     assert (_names(found), found.verdict) == ({Pitfall.CLEAR_METRICS}, Verdict.CONSISTENT)
-    assert "loss" in found.found[0].seen
-    assert "printed line" in found.found[0].seen
+    assert "loss" in found.pitfalls[0].observation
+    assert "printed line" in found.pitfalls[0].observation
 
 
 def test_a_choice_among_steps_stays_in_doubt_where_other_records_choose_the_same() -> None:
@@ -207,7 +207,7 @@ def test_an_engine_that_is_kept_between_calls_is_not_accused_and_the_remedy_help
         return made[1]
 
     found = _audited(with_kept_engine if is_kept else with_kept_accountant, rounds=2)
-    assert found.found == ()
+    assert found.pitfalls == ()
     assert found.composed is not None
     assert found.composed.epsilon == pytest.approx(_epsilon_of(10, 0.2, 1e-3), rel=1e-3)
     assert found.verdict is (Verdict.INCONCLUSIVE if is_kept else Verdict.CONSISTENT)
@@ -238,7 +238,7 @@ def test_accountants_are_counted_by_themselves() -> None:
         return made[1]
 
     found = _audited(train, rounds=3)
-    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+    assert (found.pitfalls, found.verdict) == ((), Verdict.CONSISTENT)
     assert found.composed is not None
     assert found.composed.steps == ((1.0, 0.2, 15),)
     assert found.composed.epsilon == pytest.approx(_epsilon_of(15, 0.2, 1e-3), rel=1e-3)
@@ -255,14 +255,14 @@ def test_what_one_call_cannot_show_is_named_and_not_counted() -> None:
 
     assert Pitfall.SEEDED_NOISE in _names(_audited(train, calls=2))
     once = _audited(train, calls=1)
-    assert (once.found, once.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert (once.pitfalls, once.verdict) == ((), Verdict.INCONCLUSIVE)
     missing = json.loads(json.dumps(assessment_json(once)))["not_looked_for"]
     assert {str(Pitfall.SEEDED_NOISE), str(Pitfall.FIXED_SAMPLE)} <= set(missing)
     count = len(Pitfall) - len(missing)
     assert f"{count} of {count} pitfalls" in dict(report_lines(once))["Not found"]
     # A weak claim is named at the top of the result, whatever the verdict.
     for epsilon, is_weak in ((8.0, True), (1.0, False)):
-        result = training_result(replace(once, evidence=replace(once.evidence, epsilon=epsilon)))
+        result = training_result(replace(once, trainings=replace(once.trainings, epsilon=epsilon)))
         assert (result.warning is not None) is is_weak
         assert result.to_json()["warning"] == result.warning
 
@@ -358,5 +358,5 @@ def test_files_that_follow_the_records_are_named(tmp_path: Path) -> None:
 
     found = audit_training(train, "train", None, _data(), TrainingAuditOptions(), tmp_path)
     assert (_names(found) - {Pitfall.CLAIMED_EPSILON}, found.verdict) == ({Pitfall.BARE_OUTPUT}, Verdict.VIOLATED)
-    assert "file mean.bin" in next(one.seen for one in found.found if one.pitfall is Pitfall.BARE_OUTPUT)
-    assert "public.bin" not in str(found.found)
+    assert "file mean.bin" in next(one.observation for one in found.pitfalls if one.pitfall is Pitfall.BARE_OUTPUT)
+    assert "public.bin" not in str(found.pitfalls)

@@ -15,9 +15,9 @@ from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
 from fl_audit.app_audits.review.client_inspection import inspect_clients
 from fl_audit.app_audits.review.strategy_capture import capture_strategy
 from fl_audit.cli.main import main
-from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.review.apps import write_app
+from tests.builders.refusals import assert_refused
 
 SERVER = """
 import torch
@@ -83,8 +83,8 @@ def _looked(directory: Path, name: str, data: str | None = None, seconds: float 
 
 def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
     found = _looked(tmp_path, "clients_honest")
-    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
-    assert len(found.evidence.by_client) == 2
+    assert (found.pitfalls, found.verdict) == ((), Verdict.CONSISTENT)
+    assert len(found.trainings.by_client) == 2
     left = {path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"}
     assert left == {"pyproject.toml", "__init__.py", "server_app.py", "client_app.py"}
 
@@ -101,7 +101,7 @@ def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
 )
 def test_pitfalls_of_clients_are_named(tmp_path: Path, parts: dict[str, str], pitfall: Pitfall) -> None:
     found = _looked(tmp_path, f"clients_{pitfall.name.lower()}", **parts)
-    assert pitfall in {one.pitfall for one in found.found}
+    assert pitfall in {one.pitfall for one in found.pitfalls}
 
 
 OF_TEXTS = """
@@ -143,15 +143,14 @@ def test_clients_that_learn_from_texts_are_looked_into(tmp_path: Path, asked: st
     app = read_app(write_app(tmp_path / name, name, server, client))
     found = inspect_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, None, 120.0)
     assert (found.verdict is Verdict.CONSISTENT) is is_honest
-    assert (Pitfall.NO_POISSON in {one.pitfall for one in found.found}) is not is_honest
+    assert (Pitfall.NO_POISSON in {one.pitfall for one in found.pitfalls}) is not is_honest
 
 
 def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = {"load": 'raise FileNotFoundError("no data here")'}
-    with pytest.raises(InputError, match=r"no data here.*--client-data my_data:load_data"):
-        _looked(tmp_path, "clients_without", **missing)
+    assert_refused(r"no data here.*--client-data my_data:load_data", _looked, tmp_path, "clients_without", **missing)
     head = "import torch\nfrom torch.utils.data import TensorDataset\n"
     mine = f"{head}\n\ndef load_data(partition, partitions):\n    {DATA}\n"
     (tmp_path / "clients_own_data.py").write_text(mine)
@@ -164,8 +163,7 @@ def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
 @pytest.mark.long
 def test_clients_that_take_too_long_are_not_seen(tmp_path: Path) -> None:
     slow = {"load": f"import time\n    time.sleep(20)\n    {DATA}"}
-    with pytest.raises(InputError, match="within 1 s"):
-        _looked(tmp_path, "clients_slow", seconds=1.0, **slow)
+    assert_refused("within 1 s", _looked, tmp_path, "clients_slow", seconds=1.0, **slow)
 
 
 @pytest.mark.parametrize(("clients", "rounds"), [(3, 2), (2, 1)])

@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 from fl_audit.app_audits.audit_results import review_result
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
-from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
+from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW
@@ -347,7 +347,9 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
     strategy = OldFedAvg(fit_metrics_aggregation_fn=added, initial_parameters=ndarrays_to_parameters([np.ones(3)]))
     system = probed(AuditedSystem(lambda: strategy), CLAIM).system
     assert system.metrics == ("acc",)
-    few = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
+    few = TrialBudget(
+        pilot=40, stages=(40,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1, scout=40, passing_scenarios=1
+    )
     result = audit_system(system, CLAIM, budget=few, include=["metrics"])
     names = {name.removeprefix("metrics: ") for name in result.trial_summaries["metrics"].names}
     assert {"one", "mean of all", "length of all", "by.first", "n"} <= names
@@ -368,7 +370,7 @@ def test_the_numbers_of_any_value_are_found() -> None:
 
 def test_an_update_beyond_the_norm_is_told_with_its_proviso() -> None:
     result = _result(tests=(_test("huge", "along"), _test("removed", "along")))
-    causes = {one.test.distinguisher.kind: one.cause for one in findings(result, WORDS, FIXES, PROVISOS)}
+    causes = {one.test.distinguisher.kind: one.cause for one in findings(result, scenario_texts())}
     assert "--set trust-client-clipping=true" in causes["huge"]
     assert "--set trust-client-clipping=true" not in causes["removed"]
 

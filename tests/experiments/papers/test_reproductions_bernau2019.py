@@ -387,7 +387,7 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])
     assert any("against test records" in quantity for quantity in frame["quantity"])
     text = page.read_text(encoding="utf-8")
-    for words in ("What agrees", "Quick form", "Texas is gone", "its shadow models", "not state n"):
+    for words in ("What agrees", "Quick form", "Texas is gone", "its shadow models", "n is not stated"):
         assert words in text, words
 
 

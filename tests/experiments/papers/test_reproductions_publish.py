@@ -19,7 +19,7 @@ from fl_audit.experiments.papers.bernau2019.epsilon_tables import table_2, table
 from fl_audit.experiments.papers.bernau2021.closed_forms import calibrated
 from fl_audit.experiments.papers.bernau2021.closed_forms import table_3 as scores
 from fl_audit.experiments.papers.bernau2021.noisy_query import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery
-from fl_audit.experiments.papers.claims import ClaimVerdict, FailureCause, PaperClaim, said_of, verdicts_said
+from fl_audit.experiments.papers.claims import ClaimVerdict, PaperClaim, said_of, verdicts_said
 from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import theorem_2
 from fl_audit.experiments.papers.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.papers.negoescu2023.simulation import _true_epsilon_star
@@ -130,7 +130,7 @@ def test_claims_become_rows() -> None:
 
 
 def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
-    look = f"{FailureCause.OURS}: we had fewer."
+    look = "our setting: we had fewer."
     claim = PaperClaim("6", "it is so", quantity="AUC", lowest=0.7, explanations=(("there", look),))
     fails = claim.on("there, at 1", IntervalEstimate(0.5, 0.4, 0.6), 7)
     claims = [fails, replace(fails, where="elsewhere"), replace(fails, lowest=0.3)]

@@ -12,18 +12,20 @@ from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 
 
-class AttributeAttack(MembershipAttack):
-    """The attack that guesses one attribute of a target from the loss with each possible value."""
+def _scores(outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None) -> NoReturn:
+    """Raise `InputError`, because the attack has no scores."""
+    raise InputError("attack 'attribute' guesses values: accepted are attacks that score membership")
 
-    name = "attribute"
-    label = "Attribute"
-    sees = "the loss with each possible value of one attribute in the record's place; guesses which value is true"
-    source = "Yeom et al. 2018"
-    needs_single_records = True
-    needs_classes = True
-    learns_from_shadows = True
-    guesses_values = True
 
-    def scores(self, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> NoReturn:
-        """Raise `InputError`, because the attack has no scores."""
-        raise InputError(f"attack '{self.name}' guesses values: accepted are attacks that score membership")
+ATTRIBUTE = MembershipAttack(
+    name="attribute",
+    label="Attribute",
+    sees="the loss with each possible value of one attribute in the record's place; guesses which value is true",
+    scores=_scores,
+    source="Yeom et al. 2018",
+    needs_single_records=True,
+    needs_classes=True,
+    learns_from_shadows=True,
+    guesses_values=True,
+)
+"""The attack that guesses one attribute of a target from the loss with each possible value."""

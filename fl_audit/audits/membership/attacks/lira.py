@@ -5,21 +5,12 @@ shadow trials. The attack uses the confidence in a record's label on the log-odd
 nearly normal over models.
 """
 
-from enum import StrEnum
-from typing import assert_never
-
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
-from fl_audit.audits.membership.shadow_sums import (
-    ShadowForm,
-    ShadowGroupMoments,
-    _of_targets,
-    _shadow_flags,
-    _shadow_group,
-)
+from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.paper_reference import PaperReference
@@ -29,26 +20,14 @@ _FEW_TRIALS = 64
 """Number of trials below which one spread is used for all targets (Carlini et al. 2022, section VI-B)."""
 
 
-class LiraSpread(StrEnum):
-    """The way to estimate how much a target's confidence varies between models.
-
-    EACH: one variance for each target. SHARED: one variance for all targets.
-    """
-
-    EACH = "each"
-    SHARED = "shared"
-
-
 def lira_scores(
-    confidences: Floats,
-    membership: TargetMembership,
-    form: ShadowForm = ShadowForm.ONLINE,
-    spread: LiraSpread = LiraSpread.EACH,
-    shadows: Flags | None = None,
+    confidences: Floats, membership: TargetMembership, shadows: Flags | None = None, is_shared: bool = False
 ) -> Floats:
     """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (trials, targets).
 
-    Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. There
+    A score is log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out).
+
+    Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1. There
     are two differences from the authors' code:
 
     * The centre of the confidences is their mean, as in the algorithm. The authors' code uses the median.
@@ -56,8 +35,8 @@ def lira_scores(
       uses one variance for members and nonmembers. It is that of all members' values, so it includes the differences
       between records.
 
-    Raises `InputError` if shapes do not fit, a confidence is not finite, or a target is a nonmember (or, with ONLINE, a
-    member) in fewer than 2 shadow trials. With SHARED, 1 is enough if another target has 2.
+    Raises `InputError` if shapes do not fit, a confidence is not finite, or a target is a nonmember, or a member, in
+    fewer than 2 shadow trials. With a shared variance, 1 is enough if another target has 2.
 
     Parameters
     ----------
@@ -68,86 +47,77 @@ def lira_scores(
         The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
         Whether each trial may serve as a shadow, bool (trials,); None allows all but the attacked one.
-    form
-        ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
-        strictly increasing function of the paper's one-sided test.
-    spread
-        EACH: the variance of each target. SHARED: the variance about each target's own mean, pooled over targets,
-        separately for members and nonmembers.
+    is_shared
+        Whether all targets have one variance: that about each target's own mean, pooled over targets, separately for
+        members and nonmembers. Otherwise each target has its own.
 
     Examples
     --------
     >>> bits = np.array([[True], [True], [True], [False], [False], [False]])
     >>> phi = np.array([[2.0], [3.0], [2.5], [0.0], [1.0], [0.5]])
-    >>> lira_scores(phi, TargetMembership(bits), spread=LiraSpread.EACH).ravel().round(1).tolist()
+    >>> lira_scores(phi, TargetMembership(bits)).ravel().round(1).tolist()
     [2.7, 14.7, 11.8, -14.7, -2.7, -11.8]
     """
     values = _of_targets(confidences, membership, "confidences")
     flags = _shadow_flags(membership, shadows)
-    out = _group(values, ~membership.is_in, flags, "out", spread)
-    if ShadowForm(form) is ShadowForm.OFFLINE:
-        return np.asarray((values - out.mean) / np.sqrt(_variance(out, spread)), dtype=np.float64)
-    inside = _group(values, membership.is_in, flags, "in", spread)
-    return _log_density(values, inside, spread) - _log_density(values, out, spread)
+    out = _group(values, ~membership.is_in, flags, "out", is_shared)
+    inside = _group(values, membership.is_in, flags, "in", is_shared)
+    return _log_density(values, inside, is_shared) - _log_density(values, out, is_shared)
 
 
-def _group(values: Floats, is_in_group: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroupMoments:
+def _group(values: Floats, is_in_group: Flags, shadows: Flags, name: str, is_shared: bool) -> ShadowGroupMoments:
     """Return moments of each target's values over the shadow trials with the target, or over those without it.
 
     `is_in_group`, bool (trials, targets), marks either all trials with a target or all without it. `name` is
-    accordingly "in" or "out". Raises `InputError` if the shadow trials are too few to estimate a variance as `spread`
-    requires.
+    accordingly "in" or "out". Raises `InputError` if the shadow trials are too few to estimate the variance.
     """
-    group = _shadow_group(values, is_in_group, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
-    if LiraSpread(spread) is LiraSpread.SHARED:
+    group = _shadow_group(values, is_in_group, shadows, name, 1 if is_shared else 2)
+    if is_shared:
         fewest = int((group.count - 1).sum(axis=1).min())
         require(fewest > 0, f"no target is {name} in 2 shadow trials: accepted is at least one; play more trials")
     return group
 
 
-def _variance(group: ShadowGroupMoments, spread: LiraSpread) -> Floats:
+def _variance(group: ShadowGroupMoments, is_shared: bool) -> Floats:
     """Return the variance of confidences for the attack on each trial, (trials, targets).
 
-    With SHARED, all targets have the same variance, and the second axis has length 1.
+    If it is shared, all targets have the same variance, and the second axis has length 1.
     """
-    match LiraSpread(spread):
-        case LiraSpread.EACH:
-            variance = group.variance
-        case LiraSpread.SHARED:
-            # One mean was fitted for each target. Without subtracting 1, the variance from few shadow trials would be
-            # too small.
-            free = (group.count - 1).sum(axis=1)
-            variance = group.squares.sum(axis=1, keepdims=True) / free[:, np.newaxis]
-        case _:
-            assert_never(LiraSpread(spread))
+    variance = group.variance
+    if is_shared:
+        # One mean was fitted for each target. Without subtracting 1, the variance from few shadow trials would be too
+        # small.
+        free = (group.count - 1).sum(axis=1)
+        variance = group.squares.sum(axis=1, keepdims=True) / free[:, np.newaxis]
     return np.asarray(np.maximum(variance, _LEAST_VARIANCE), dtype=np.float64)
 
 
-def _log_density(values: Floats, group: ShadowGroupMoments, spread: LiraSpread) -> Floats:
+def _log_density(values: Floats, group: ShadowGroupMoments, is_shared: bool) -> Floats:
     """Return the log density at `values` of a normal distribution fitted to `group`, up to a constant."""
-    variance = _variance(group, spread)
+    variance = _variance(group, is_shared)
     return np.asarray(-(np.log(variance) + (values - group.mean) ** 2 / variance) / 2, dtype=np.float64)
 
 
-class LiraAttack(MembershipAttack):
-    """The likelihood ratio attack, with one spread for all targets if there are few trials."""
+def _scores(outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None) -> Floats:
+    """Return the log likelihood ratios, shape (trials, targets); few trials share one variance."""
+    count = membership.trials if shadows is None else int(shadows.sum())
+    return lira_scores(outputs.confidence, membership, shadows, is_shared=count < _FEW_TRIALS)
 
-    name = "lira"
-    label = "LiRA"
-    sees = "the confidence, compared with normal distributions from trials with and without the target"
-    source = "Carlini et al. 2022"
-    paper = PaperReference(
+
+LIRA = MembershipAttack(
+    name="lira",
+    label="LiRA",
+    sees="the confidence, compared with normal distributions from trials with and without the target",
+    scores=_scores,
+    source="Carlini et al. 2022",
+    paper=PaperReference(
         "N. Carlini et al. (2022). Membership inference attacks from first principles. IEEE Symposium on Security and "
         "Privacy",
         "For LiRA",
         "10.1109/SP46214.2022.9833649",
-    )
-    is_default = True
-    learns_from_shadows = True
-    needs_shadows_of_each_target = True
-
-    def scores(self, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
-        """Return the log likelihood ratios, shape (trials, targets)."""
-        count = membership.trials if shadows is None else int(shadows.sum())
-        spread = LiraSpread.SHARED if count < _FEW_TRIALS else LiraSpread.EACH
-        return lira_scores(outputs.confidence, membership, spread=spread, shadows=shadows)
+    ),
+    is_default=True,
+    learns_from_shadows=True,
+    needs_shadows_of_each_target=True,
+)
+"""The likelihood ratio attack, with one variance for all targets if there are few trials."""

@@ -7,15 +7,12 @@ from fl_audit.audits.membership.yeom_attack import loss_scores
 from fl_audit.federation.target_membership import TargetMembership
 
 
-class LossAttack(MembershipAttack):
-    """The attack by the loss of the final model (Yeom et al. 2018)."""
+def _scores(outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None) -> Floats:
+    """Return the negated losses, shape (trials, targets)."""
+    return loss_scores(-outputs.log_probability)
 
-    name = "loss"
-    label = "Loss threshold"
-    sees = "the loss"
-    source = "Yeom et al. 2018"
-    is_default = True
 
-    def scores(self, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
-        """Return the negated losses, shape (trials, targets)."""
-        return loss_scores(-outputs.log_probability)
+LOSS = MembershipAttack(
+    name="loss", label="Loss threshold", sees="the loss", scores=_scores, source="Yeom et al. 2018", is_default=True
+)
+"""The attack by the loss of the final model (Yeom et al. 2018)."""

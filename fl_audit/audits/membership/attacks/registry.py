@@ -2,28 +2,18 @@
 
 from collections.abc import Callable, Iterable
 
-from fl_audit.audits.membership.attacks.active import ActiveAttack
-from fl_audit.audits.membership.attacks.attribute import AttributeAttack
-from fl_audit.audits.membership.attacks.lira import LiraAttack
-from fl_audit.audits.membership.attacks.loss import LossAttack
+from fl_audit.audits.membership.attacks.active import ACTIVE
+from fl_audit.audits.membership.attacks.attribute import ATTRIBUTE
+from fl_audit.audits.membership.attacks.lira import LIRA
+from fl_audit.audits.membership.attacks.loss import LOSS
 from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack
-from fl_audit.audits.membership.attacks.own_attack import OwnAttack
-from fl_audit.audits.membership.attacks.rmia import RmiaAttack
-from fl_audit.audits.membership.attacks.shadow import ShadowAttack
-from fl_audit.audits.membership.attacks.white_box import WhiteBoxAttack, WhiteBoxRoundsAttack
+from fl_audit.audits.membership.attacks.own_attack import own_attack
+from fl_audit.audits.membership.attacks.rmia import RMIA
+from fl_audit.audits.membership.attacks.shadow import SHADOW
+from fl_audit.audits.membership.attacks.white_box import WHITE_BOX, WHITE_BOX_ROUNDS
 
 ATTACKS: dict[str, MembershipAttack] = {
-    attack.name: attack
-    for attack in (
-        LossAttack(),
-        ShadowAttack(),
-        LiraAttack(),
-        RmiaAttack(),
-        WhiteBoxAttack(),
-        WhiteBoxRoundsAttack(),
-        ActiveAttack(),
-        AttributeAttack(),
-    )
+    attack.name: attack for attack in (LOSS, SHADOW, LIRA, RMIA, WHITE_BOX, WHITE_BOX_ROUNDS, ACTIVE, ATTRIBUTE)
 }
 """The built-in attacks, by their names in a configuration."""
 
@@ -33,7 +23,7 @@ Condition = Callable[[MembershipAttack], bool]
 
 def attack_named(name: str) -> MembershipAttack:
     """Return the built-in attack with a name, or the user's own attack `package.module:name`, without its code."""
-    return ATTACKS.get(name) or OwnAttack(name)
+    return ATTACKS.get(name) or own_attack(name)
 
 
 def attacks_named(names: Iterable[str] | None) -> tuple[MembershipAttack, ...]:

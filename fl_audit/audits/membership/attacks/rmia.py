@@ -1,61 +1,36 @@
 """The robust membership inference attack (RMIA) of Zarifzadeh, Liu & Shokri 2024.
 
 The attack asks whether the attacked model has gained more confidence in a target x than in population records z,
-compared with reference models. The score is the share of population records z for which P(model | x) / P(model | z) >=
-gamma. By Bayes' rule each probability is proportional to the model's confidence in the record, divided by the mean
-confidence of reference models.
+compared with reference models. The score is the share of population records z for which P(model | x) is at least
+P(model | z), which is gamma = 1 in the paper. By Bayes' rule each probability is proportional to the model's confidence
+in the record, divided by the mean confidence of reference models.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.attacks.membership_attack import MembershipAttack
 from fl_audit.audits.membership.attacks.model_outputs import ModelOutputs
-from fl_audit.audits.membership.shadow_sums import (
-    ShadowForm,
-    ShadowGroupMoments,
-    _of_targets,
-    _shadow_flags,
-    _shadow_group,
-)
+from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.paper_reference import PaperReference
-from fl_audit.value_checks import require_number
 
-
-@dataclass(frozen=True)
-class RmiaSettings:
-    """Settings of the RMIA attack: the reference models, and the numbers gamma and a of the paper."""
-
-    form: ShadowForm = ShadowForm.OFFLINE  # choice of the reference models
-    gamma: float = 1.0  # factor by which the target x must exceed a population record z, above 0; 1 or 2 in the paper
-    # The paper's a, from 0 to 1, for the offline form. The confidence in a record of models that used it is taken as a
-    # p_out + 1 - a, where p_out is the confidence of models that did not use it.
-    slope: float = 0.3
-
-    def __post_init__(self) -> None:
-        require_number("gamma is", self.gamma, "numbers above 0")
-        require_number("slope is", self.slope, "numbers from 0 to 1")
+_SLOPE = 0.3
+"""The paper's a: the confidence in a record of models that used it is taken as a p_out + 1 - a, where p_out is the
+confidence of models that did not use it."""
 
 
 def rmia_scores(
-    log_probabilities: Floats,
-    population: Floats,
-    membership: TargetMembership,
-    settings: RmiaSettings | None = None,
-    shadows: Flags | None = None,
+    log_probabilities: Floats, population: Floats, membership: TargetMembership, shadows: Flags | None = None
 ) -> Floats:
     """Return the RMIA score of each target in each trial, from 0 to 1, shape (trials, targets); higher for members.
 
     The ratio of a record is the confidence of the attacked model in the record, divided by the mean confidence of
-    reference models. The score of a target is the fraction of population records whose ratio, times gamma, is at most
-    the target's ratio. Let mean_in and mean_out be the mean confidences in a target over reference models with and
-    without the target. The mean confidence in the target is (mean_in + mean_out) / 2 online, and ((1 + a) mean_out + 1
-    - a) / 2 offline. No reference model used a population record, so its mean_out is over all of them. Its mean
-    confidence is mean_out online, and follows from mean_out by the same formula offline.
+    reference models. The score of a target is the fraction of population records whose ratio is at most the target's
+    ratio. Let mean_out be the mean confidence in a target over reference models without the target. The mean confidence
+    in the target is taken as ((1 + a) mean_out + 1 - a) / 2, which is the paper's offline form. No reference model used
+    a population record, so its mean_out is over all of them.
 
     Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
     appendix B.2. The code run_rmia of ML Privacy Meter differs from the paper in two points. For a population record it
@@ -63,7 +38,7 @@ def rmia_scores(
     ratios by > where the paper has >=.
 
     Raises `InputError` if shapes do not match, or if a log-probability is not finite or above 0. It also raises it if a
-    target has no reference model without the target, or, online, none with the target.
+    target has no reference model without the target.
 
     Parameters
     ----------
@@ -77,17 +52,14 @@ def rmia_scores(
         The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
         Whether each trial's model may serve as a reference, bool (trials,); None allows all but the attacked one.
-    settings
-        Settings of the attack; `RmiaSettings()` if None.
 
     Examples
     --------
     >>> bits = np.array([[True], [False], [False]])
     >>> own, others = np.log([[0.9], [0.5], [0.6]]), np.log([[0.5, 0.6], [0.5, 0.6], [0.5, 0.6]])
-    >>> rmia_scores(own, others, TargetMembership(bits), RmiaSettings(slope=1.0)).ravel().tolist()
+    >>> rmia_scores(own, others, TargetMembership(bits)).ravel().tolist()
     [1.0, 0.0, 1.0]
     """
-    settings = settings or RmiaSettings()
     targets = _checked(_of_targets(log_probabilities, membership, "log-probabilities"), "log-probabilities")
     records = np.asarray(population, dtype=np.float64)
     fits = records.ndim == 2 and len(records) == membership.trials and records.size > 0
@@ -95,18 +67,13 @@ def rmia_scores(
     require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
     records = _checked(records, "log-probabilities of the population")
     flags = _shadow_flags(membership, shadows)
-    is_offline = ShadowForm(settings.form) is ShadowForm.OFFLINE
     # The mean confidence of reference models in each target, and in each record of the population.
     sure = np.exp(targets)
     out = _shadow_group(sure, ~membership.is_in, flags, "out", 1)
-    reference = _from_out(out, settings)
-    if not is_offline:
-        inside = _shadow_group(sure, membership.is_in, flags, "in", 1)
-        reference = (inside.mean + out.mean) / 2
-    ratios = targets - _log(reference)
+    ratios = targets - _log(_from_out(out))
     out = _shadow_group(np.exp(records), np.ones(records.shape, dtype=np.bool_), flags)
-    theirs = records - _log(_from_out(out, settings) if is_offline else out.mean)
-    pairs = zip(np.sort(theirs, axis=1), ratios - np.log(settings.gamma), strict=True)
+    theirs = records - _log(_from_out(out))
+    pairs = zip(np.sort(theirs, axis=1), ratios, strict=True)
     outdone = np.stack(
         [np.searchsorted(population_ratios, target_ratios, side="right") for population_ratios, target_ratios in pairs]
     )
@@ -118,13 +85,13 @@ def _log(confidence: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
-def _from_out(out: ShadowGroupMoments, settings: RmiaSettings) -> Floats:
+def _from_out(out: ShadowGroupMoments) -> Floats:
     """Return the mean confidence of reference models in each record, estimated from models that did not train on it.
 
     Half of the reference models are taken to have used the record. Then the mean is ((1 + a) p_out + 1 - a) / 2, where
-    p_out is the mean confidence of models that did not use it, and a is `rule.slope`.
+    p_out is the mean confidence of models that did not use it, and a is `_SLOPE`.
     """
-    return np.asarray(((1 + settings.slope) * out.mean + 1 - settings.slope) / 2, dtype=np.float64)
+    return np.asarray(((1 + _SLOPE) * out.mean + 1 - _SLOPE) / 2, dtype=np.float64)
 
 
 def _checked(values: Floats, name: str) -> Floats:
@@ -138,22 +105,24 @@ def _checked(values: Floats, name: str) -> Floats:
     return values
 
 
-class RmiaAttack(MembershipAttack):
-    """The robust membership inference attack, with the settings of `RmiaSettings()`."""
+def _scores(outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None) -> Floats:
+    """Return the shares of population records that the targets outdo, shape (trials, targets)."""
+    return rmia_scores(outputs.log_probability, outputs.population, membership, shadows)
 
-    name = "rmia"
-    label = "RMIA"
-    sees = "the confidence, compared with that in records of the population"
-    source = "Zarifzadeh et al. 2024"
-    paper = PaperReference(
+
+RMIA = MembershipAttack(
+    name="rmia",
+    label="RMIA",
+    sees="the confidence, compared with that in records of the population",
+    scores=_scores,
+    source="Zarifzadeh et al. 2024",
+    paper=PaperReference(
         "S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
         "For RMIA",
         "10.48550/arXiv.2312.03262",
-    )
-    is_default = True
-    learns_from_shadows = True
-    needs_shadows_of_each_target = True
-
-    def scores(self, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
-        """Return the shares of population records that the targets outdo, shape (trials, targets)."""
-        return rmia_scores(outputs.log_probability, outputs.population, membership, shadows=shadows)
+    ),
+    is_default=True,
+    learns_from_shadows=True,
+    needs_shadows_of_each_target=True,
+)
+"""The robust membership inference attack."""

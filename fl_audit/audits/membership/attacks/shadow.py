@@ -7,9 +7,7 @@ model that learnt from this trial.
 """
 
 import warnings
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +20,6 @@ from fl_audit.audits.membership.shadow_sums import _shadow_flags
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.paper_reference import PaperReference
-from fl_audit.value_checks import require_number
 
 _LEAST_PROBABILITY = 1e-12
 _TRIALS_AT_ONCE = 32  # largest number of trials whose logits are converted together
@@ -35,39 +32,13 @@ _SEEN = 128_000
 With 6,400 examples for each class, as in the MNIST audit in `experiments/configs`, 20 epochs gave the same AUC as 50
 epochs, 0.610, in half the time.
 """
-
-
-class AttackClassifierKind(StrEnum):
-    """The scikit-learn classifier that the shadow attack trains.
-
-    NETWORK: one hidden layer of 64 ReLU units, as in the code of Bernau et al. 2019. LOGISTIC: logistic regression.
-    TREES: histogram-based gradient boosting.
-    """
-
-    NETWORK = "network"
-    LOGISTIC = "logistic"
-    TREES = "trees"
-
-
-@dataclass(frozen=True)
-class ShokriAttackSettings:
-    """Settings of the shadow attack: the classifier, the folds for cross-fitting, and a seed."""
-
-    model: AttackClassifierKind = AttackClassifierKind.NETWORK  # kind of classifier
-    # Number of folds into which trials are split, 2 or more; trial w is in fold w modulo `folds`. Not used if shadow
-    # trials are given.
-    folds: int = 2
-    seed: int = 0  # seed of the classifiers' draws (initial weights, order of examples)
-
-    def __post_init__(self) -> None:
-        require_number("number of folds is", self.folds, "whole numbers from 2")
+_FOLDS = 2  # number of folds into which trials are split; trial w is in fold w modulo 2
 
 
 def shadow_scores(
     log_probabilities: NDArray[np.floating],
     labels: NDArray[np.integer],
     membership: TargetMembership,
-    settings: ShokriAttackSettings | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
     """Return the log-odds of membership that the attack models give, shape (trials, targets).
@@ -88,16 +59,13 @@ def shadow_scores(
         in the shadow trials.
     membership
         The membership of the targets in all trials. The attack on a trial uses only the rows of its shadow trials.
-    settings
-        Settings of the attack; `ShokriAttackSettings()` if None.
     shadows
         Mask of the shadow trials, (trials,). All other trials are attacked; the shadow trials get NaN as scores,
         because the attack models learnt their membership. None uses folds instead.
     """
-    settings = settings or ShokriAttackSettings()
     values, classes = _checked(log_probabilities, labels, membership)
     scores = np.full((membership.trials, membership.targets), np.nan)
-    for learnt_from, attacked in _parts(membership, settings, shadows):
+    for learnt_from, attacked in _parts(membership, shadows):
         is_in = membership.is_in[learnt_from]
         everyone = np.arange(membership.targets)
         is_rare = np.zeros(membership.targets, dtype=np.bool_)
@@ -106,7 +74,7 @@ def shadow_scores(
             if _smaller_group_size(is_in[:, columns]) < _FEWEST:
                 is_rare[columns] = True
                 continue
-            model = _trained(settings, _confidences(values, learnt_from, columns), is_in[:, columns].ravel())
+            model = _trained(_confidences(values, learnt_from, columns), is_in[:, columns].ravel())
             scores[np.ix_(attacked, columns)] = _log_odds(model, _confidences(values, attacked, columns), len(attacked))
         if is_rare.any():
             problem = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the trials to learn from"
@@ -115,7 +83,7 @@ def shadow_scores(
                 f"{problem}: accepted are {_FEWEST} or more of each; play more trials",
             )
             columns = np.flatnonzero(is_rare)
-            model = _trained(settings, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
+            model = _trained(_label_first(values, learnt_from, everyone, classes), is_in.ravel())
             inputs = _label_first(values, attacked, columns, classes)
             scores[np.ix_(attacked, columns)] = _log_odds(model, inputs, len(attacked))
     return scores
@@ -144,9 +112,7 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
     return np.asarray(np.exp(confidences.astype(np.float64)), dtype=np.float64)
 
 
-def _parts(
-    membership: TargetMembership, settings: ShokriAttackSettings, shadows: Flags | None
-) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def _parts(membership: TargetMembership, shadows: Flags | None) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Return pairs of disjoint sets of trials: the first trains the attack models, the second is attacked.
 
     There is one pair if `shadows` is given, and otherwise one for each fold.
@@ -154,32 +120,24 @@ def _parts(
     if shadows is not None:
         flags = _shadow_flags(membership, shadows)
         return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
-    accepted = f"accepted are {settings.folds} trials or more, one for each fold"
-    require(membership.trials >= settings.folds, f"there are {membership.trials} trials: {accepted}")
-    fold = np.arange(membership.trials) % settings.folds
-    return [(np.flatnonzero(fold != index), np.flatnonzero(fold == index)) for index in range(settings.folds)]
+    accepted = f"accepted are {_FOLDS} trials or more, one for each fold"
+    require(membership.trials >= _FOLDS, f"there are {membership.trials} trials: {accepted}")
+    fold = np.arange(membership.trials) % _FOLDS
+    return [(np.flatnonzero(fold != index), np.flatnonzero(fold == index)) for index in range(_FOLDS)]
 
 
-def _trained(settings: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
+def _trained(examples: Floats, answers: Flags) -> Any:
     """Return a classifier of members and nonmembers, fitted to `examples` and `answers`.
 
     `examples` are confidence vectors, one a row. `answers` are True where the vector belongs to a member.
     """
     # Imported here, because the import takes a second and only this attack needs it.
-    from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing  # noqa: PLC0415
+    from sklearn import exceptions, neural_network, pipeline, preprocessing  # noqa: PLC0415
 
-    match AttackClassifierKind(settings.model):
-        case AttackClassifierKind.NETWORK:
-            epochs = min(_EPOCHS, max(_FEWEST_EPOCHS, -(-_SEEN // len(examples))))
-            network = neural_network.MLPClassifier((64,), random_state=settings.seed, max_iter=epochs)
-            model = pipeline.make_pipeline(preprocessing.StandardScaler(), network)
-        case AttackClassifierKind.LOGISTIC:
-            regression = linear_model.LogisticRegression(max_iter=1000)
-            model = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
-        case AttackClassifierKind.TREES:
-            model = ensemble.HistGradientBoostingClassifier(random_state=settings.seed, early_stopping=True)
-        case _:
-            assert_never(AttackClassifierKind(settings.model))
+    epochs = min(_EPOCHS, max(_FEWEST_EPOCHS, -(-_SEEN // len(examples))))
+    # One hidden layer of 64 ReLU units, as in the code of Bernau et al. 2019.
+    network = neural_network.MLPClassifier((64,), random_state=0, max_iter=epochs)
+    model = pipeline.make_pipeline(preprocessing.StandardScaler(), network)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         model.fit(examples, answers)
@@ -214,31 +172,33 @@ def _checked(
     return values, classes.astype(np.int64)
 
 
-class ShadowAttack(MembershipAttack):
-    """The attack of a classifier of confidences that learns from shadow models."""
+def _scores(outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None) -> Floats:
+    """Return the log-odds that the classifiers give, shape (trials, targets)."""
+    has_records = outputs.logits is not None and outputs.labels is not None
+    require(has_records, "attack 'shadow' needs targets that are single records")
+    assert outputs.logits is not None
+    assert outputs.labels is not None
+    # Single precision and pieces save memory: with many trials this is the largest array of a report.
+    pieces = np.array_split(outputs.logits, -(-len(outputs.logits) // _TRIALS_AT_ONCE))
+    values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
+    return shadow_scores(values, outputs.labels, membership, shadows)
 
-    name = "shadow"
-    label = "Shadow models"
-    sees = "confidences; a classifier for each class learns from the other trials"
-    source = "Shokri et al. 2017"
-    paper = PaperReference(
+
+SHADOW = MembershipAttack(
+    name="shadow",
+    label="Shadow models",
+    sees="confidences; a classifier for each class learns from the other trials",
+    scores=_scores,
+    source="Shokri et al. 2017",
+    paper=PaperReference(
         "R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine learning "
         "models. IEEE Symposium on Security and Privacy",
         "For attacks by shadow models",
         "10.1109/SP.2017.41",
-    )
-    is_default = True
-    needs_single_records = True
-    needs_classes = True
-    learns_from_shadows = True
-
-    def scores(self, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
-        """Return the log-odds that the classifiers give, shape (trials, targets)."""
-        has_records = outputs.logits is not None and outputs.labels is not None
-        require(has_records, f"attack '{self.name}' needs targets that are single records")
-        assert outputs.logits is not None
-        assert outputs.labels is not None
-        # Single precision and pieces save memory: with many trials this is the largest array of a report.
-        pieces = np.array_split(outputs.logits, -(-len(outputs.logits) // _TRIALS_AT_ONCE))
-        values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
-        return shadow_scores(values, outputs.labels, membership, shadows=shadows)
+    ),
+    is_default=True,
+    needs_single_records=True,
+    needs_classes=True,
+    learns_from_shadows=True,
+)
+"""The attack of a classifier of confidences that learns from shadow models."""
