@@ -23,8 +23,8 @@ from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
 from fl_audit.app_audits.black_box.later_rounds import late_rounds_without_noise
 from fl_audit.app_audits.black_box.recorder import errors_in, evidence_names
-from fl_audit.app_audits.black_box.scenario import FEW, MANY, Direction, ModelKind, OtherContributions, Scenario
-from fl_audit.app_audits.black_box.scenarios import BY_NAME, ZERO_PROBE, ZERO_PROBE_ON_OWN
+from fl_audit.app_audits.black_box.scenario import Direction, Scenario
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, ZERO_PROBE, ZERO_PROBE_ON_OWN, kinds_of
 from fl_audit.app_audits.black_box.worker_pool import WorkerPool
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy, outside_words
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
@@ -335,31 +335,4 @@ def _hindrance(failed: Counter[str]) -> str:
         return ""
     return (
         f"Clients replied with errors, which are no evidence; the most frequent one was: {failed.most_common(1)[0][0]}."
-    )
-
-
-def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
-    """Return the scenarios that can test a claim about a system, in the order of `BY_NAME`.
-
-    Parameters
-    ----------
-    system
-        Strategy under audit with its clients; its settings exclude some scenarios.
-    claim
-        Privacy claim; its unit, relation and number of rounds exclude some scenarios.
-    """
-    # The system's own number of clients, and few and many if the strategy can be made for them.
-    sizes = {None, *({FEW, MANY} - {system.clients} if system.takes_client_count else ())}
-    neighbours = claim.neighbours
-    return tuple(
-        kind
-        for kind in BY_NAME.values()
-        if kind.relation in (None, neighbours.relation)
-        and neighbours.unit in kind.units
-        and claim.rounds >= kind.least_rounds
-        and (system.is_clipped or not kind.is_beyond)
-        and kind.stage.clients in sizes
-        and (system.model is not None or kind.model is not ModelKind.OWN)
-        # Environments that vary other clients' updates are only for claims about clients.
-        and (neighbours.unit is Unit.CLIENT or kind.stage.others is OtherContributions.IDENTICAL)
     )
