@@ -12,9 +12,9 @@ from flwr.common.config import parse_config_args
 
 from fl_audit.app_audits.app_simulation import run_config_values, simulate_app
 from fl_audit.cli.simulate import simulate
-from fl_audit.errors import InputError
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.verbosity import with_verbosity
+from tests.builders.refusals import assert_refused
 
 SERVER = """
 import json
@@ -218,8 +218,7 @@ def test_an_app_of_flowers_former_interface_is_played_too(tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_be_played_is_said_in_a_line(name: str, run_config: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=said):
-        simulate_app(_app(tmp_path / "app", name), Engine.LOCAL, [run_config])
+    assert_refused(said, lambda: simulate_app(_app(tmp_path / "app", name), Engine.LOCAL, [run_config]))
 
 
 @pytest.mark.parametrize(

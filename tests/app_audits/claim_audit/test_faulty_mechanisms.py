@@ -17,6 +17,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tria
 from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.refusals import assert_refused
 from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms import false_alarms, parts
 from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
@@ -70,8 +71,7 @@ def test_the_catalogue_is_complete_and_every_entry_has_an_honest_twin() -> None:
 
 
 def test_a_faulty_mechanism_needs_its_sentences() -> None:
-    with pytest.raises(InputError, match=r"source .*nobody .*empty"):
-        FaultyMechanism("nobody", CENTRAL, CENTRAL.system, "wrong", " ", "fix")
+    assert_refused(r"source .*nobody .*empty", FaultyMechanism, "nobody", CENTRAL, CENTRAL.system, "wrong", " ", "fix")
 
 
 @pytest.mark.long

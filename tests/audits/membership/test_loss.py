@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from fl_audit.audits.membership.yeom_attack import chance_spread, membership_attack, record_membership_guess
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 
 # Multiples of 1/8 under 2**20 are added, scaled by powers of two and averaged over 2, 4 or 8 without rounding.
 DYADIC = st.integers(-(2**20), 2**20).map(lambda number: number / 8)
@@ -118,5 +118,4 @@ def test_chance_spread_is_that_of_advantages_where_nothing_leaks(
     found = membership_attack(draw(size=(4000, members)), draw(size=(4000, others))).advantage.std()
     largest = chance_spread(members, others)
     assert found == pytest.approx(largest * 2 * math.sqrt(share * (1 - share)), rel=0.05)
-    with pytest.raises(InputError, match="0 members and 5 others: accepted are 1 or more"):
-        chance_spread(0, 5)
+    assert_refused("0 members and 5 others: accepted are 1 or more", chance_spread, 0, 5)
