@@ -199,9 +199,9 @@ class ClientMetrics:
         label_range = federation.test_records.label_range
         logits = federation.model.logits(release.models, training.features)
         outputs = [TestOutputs(logits[:, shard], training.labels[shard], label_range) for shard in federation.shards]
-        every = TestOutputs(logits, training.labels, label_range)
+        all_outputs = TestOutputs(logits, training.labels, label_range)
         functions = {training_column(metric): metric_function(metric) for metric in self.metrics}
-        pooled = {column: function(every) for column, function in functions.items()}
+        pooled = {column: function(all_outputs) for column, function in functions.items()}
         by_client = {
             column: np.stack([function(of_client) for of_client in outputs], axis=1)
             for column, function in functions.items()

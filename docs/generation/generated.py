@@ -93,12 +93,12 @@ def settings() -> str:
     A list and no table: it fits a phone.
     """
     from fl_audit.runs.config import RunConfig
-    from fl_audit.runs.config.settings_reference import settings as described
+    from fl_audit.runs.config.settings_reference import settings as settings_of_section
 
     parts = []
     for section, field in RunConfig.model_fields.items():
         about = _paragraphs(inspect.getdoc(field.annotation) or "")
-        settings = described(section)
+        settings = settings_of_section(section)
         usual, advanced = (
             _listed(setting for setting in settings if setting.advanced is is_advanced) for is_advanced in (False, True)
         )

@@ -25,7 +25,7 @@ from tests.validation.faulty_mechanisms import parts
 from tests.validation.faulty_mechanisms.honest_twins import CENTRAL, NORMALISED, ONE_ROUND, HonestMechanism, system
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
-_BUDGET = TrialBudget(pilot=400, stages=(3000,), shares=(1.0,), tried=2, most=2, deep=1)
+_BUDGET = TrialBudget(pilot=400, stages=(3000,), shares=(1.0,), fewest_tests=2, most_tests=2, deep=1)
 
 
 def _without_noise(clip: Any) -> HonestMechanism:

@@ -24,7 +24,7 @@ HIDDEN = {
     "client-counted-twice": "removed",
 }
 """Faulty mechanisms, and a scenario that shows each."""
-_BUDGET = TrialBudget(pilot=200, stages=(1000,), shares=(1.0,), tried=2, most=2, deep=1)
+_BUDGET = TrialBudget(pilot=200, stages=(1000,), shares=(1.0,), fewest_tests=2, most_tests=2, deep=1)
 
 
 def _faulty(name: str) -> Mechanism:

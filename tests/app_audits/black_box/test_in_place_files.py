@@ -90,7 +90,7 @@ def test_a_client_that_writes_does_so_in_a_copy(place: Path, tmp_path: Path) -> 
 
 
 def test_trials_of_a_strategy_alone_write_nothing(place: Path) -> None:
-    budget = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1)
+    budget = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     claim = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, epsilon=1.0)
     result = audit_system(AuditedSystem(partial(Writing, None)), claim, budget=budget, include=["removed"])
     assert result.refusals == ()

@@ -20,7 +20,7 @@ from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
-_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
+_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
 
 
 def _fixed(interface: Any) -> Callable[[int], Any]:

@@ -35,8 +35,8 @@ from tests.validation.faulty_mechanisms.honest_twins import (
 )
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
-_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
-_FEW = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), tried=1, most=1, deep=1)
+_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
+_FEW = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
 """Enough for what tells every trial."""
 _ASKED_FOR = {
     "wrong-denominator", "weighted-by-examples", "replaced-as-removed", "clipped-layer-by-layer", "clipped-batch",
@@ -212,7 +212,7 @@ def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
     """On the usual stage with a small model it is missed."""
     faulty, stage = _faulty(name), _ONLY_ON_STAGE[name]
     # What a trimmed mean gives away shows with 400 trials (200 missed it with four seeds of four).
-    budget = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), tried=1, most=1, deep=1)
+    budget = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     assert audit_system(faulty.system, faulty.claim, budget=budget, include=[stage]).verdict is Verdict.VIOLATED
     assert _result(faulty, "removed").verdict is not Verdict.VIOLATED
 
@@ -220,7 +220,7 @@ def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
 @pytest.mark.long
 def test_noise_that_decays_is_found_over_rounds() -> None:
     faulty = _faulty("decaying-noise")
-    budget = TrialBudget(pilot=100, stages=(800,), shares=(1.0,), tried=1, most=1, deep=1)
+    budget = TrialBudget(pilot=100, stages=(800,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     result = audit_system(faulty.system, faulty.claim, budget=budget, include=["removed"])
     assert result.verdict is Verdict.VIOLATED
     assert result.worst is not None

@@ -27,7 +27,9 @@ from tests.builders.strategies import central_noise
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 NO_FUNCTION = ("a", "b")
-_SMALL = TrialBudget(pilot=40, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
+_SMALL = TrialBudget(
+    pilot=40, stages=(200,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1, scout=40, passing_scenarios=1
+)
 
 
 def private() -> Strategy:

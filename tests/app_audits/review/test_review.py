@@ -481,7 +481,7 @@ def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(
 ) -> None:
     """A third of the noise shows in the plainest trials already: 93 % are told, and 69 % may be."""
     if not in_full:
-        small = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, plainest=True)
+        small = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1, plainest=True)
         for name in ("_FEWER", "_FEWEST"):
             monkeypatch.setattr(f"fl_audit.app_audits.review.plan.{name}", small)
         monkeypatch.setattr("fl_audit.app_audits.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])

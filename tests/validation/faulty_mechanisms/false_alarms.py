@@ -30,7 +30,7 @@ from fl_audit.verdict.verdict import Verdict
 from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms.honest_twins import HONEST
 
-_SMALL = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)
+_SMALL = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), fewest_tests=2, most_tests=3, deep=1)
 """Budget of one audit: the number of audits counts here, not the power of one of them."""
 _KINDS_AT_ONCE, _FIRST_SEED = 3, 1_000_000
 _COLUMNS = ["mechanism", "audit", "verdict"]
