@@ -140,9 +140,9 @@ def with_doubt(verdict: Verdict, is_doubted: bool) -> Verdict:
     Parameters
     ----------
     verdict
-        The verdict of the tests.
+        Verdict by the tests.
     is_doubted
-        Whether there is a doubt beside them.
+        Whether something beside the tests leaves the guarantee in doubt.
     """
     return Verdict.INCONCLUSIVE if is_doubted and verdict is Verdict.CONSISTENT else verdict
 
