@@ -20,6 +20,7 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.learning.losses import losses_of
 from fl_audit.learning.metric_names import (
     CLIENT_CLASSES,
     WORST_CLIENT,
@@ -30,7 +31,6 @@ from fl_audit.learning.metric_names import (
     training_column,
 )
 from fl_audit.learning.metrics import TestOutputs, auroc, metric_function
-from fl_audit.learning.stacked_model import losses_of
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star

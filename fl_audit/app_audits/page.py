@@ -127,6 +127,8 @@ def write_app_page(
     `is_loaded`: whether every part of the app could be loaded and read.
     """
     first, findings = audits[0]
+    # What is released beside the model may break a claim that the model keeps.
+    deciding = next((audited for audited in audits if audited[0].verdict is result.verdict), audits[0])
     details = "\n".join(_details(audit, findings) for audit, findings in audits)
     # The verdict differs from that of the trials if the claim covers more than was played, or if a part was not loaded.
     is_of_trials = (
@@ -139,7 +141,7 @@ def write_app_page(
         result,
         directory,
         subtitle="A Flower app, as it is",
-        step=_next(first, findings) if is_loaded else _LOAD,
+        step=_next(*deciding) if is_loaded else _LOAD,
         opening=_opening(first, findings) if is_opened else "",
         banner=capital(claim_words(first)) if is_of_trials else "",
         details=joined_html(folded_html("Every trial that was followed", details), paragraph_html(_NOTICE)),
@@ -166,13 +168,13 @@ def _details(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) 
 
 def _opening(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return sentences on the cause of a broken claim, on untried scenarios, and on floating-point leaks."""
-    causes = [finding.cause for finding in findings[:1] if finding.test.is_broken]
+    causes = [finding.cause for finding in findings[:1] if finding.test.refutes_claim]
     return " ".join(phrase for phrase in (*causes, untried_words(claim_audit), floating_words(claim_audit)) if phrase)
 
 
 def _next(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim."""
-    broken = [finding for finding in findings if finding.test.is_broken]
+    broken = [finding for finding in findings if finding.test.refutes_claim]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."
     return next_step_words(claim_audit)
@@ -206,10 +208,10 @@ def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
     score_axes, tradeoff_axes = figure.subplots(1, 2)
     _draw_scores(score_axes, test)
     draw_tradeoff(tradeoff_axes, claim_audit.claim.limits, test.scores, test.present)
-    broken = "breaks the claim" if test.is_broken else "does not contradict the claim"
+    broken = "breaks the claim" if test.refutes_claim else "does not contradict the claim"
     phrases = [
         heading_html(f"{test.distinguisher.kind.capitalize()}: {broken}"),
-        paragraph_html(finding.cause) if test.is_broken else "",
+        paragraph_html(finding.cause) if test.refutes_claim else "",
         paragraph_html(capital(f"{finding.scenario.words}: {finding.sentence}")),
         html_figure(
             to_png(figure),
@@ -219,7 +221,7 @@ def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
         paragraph_html("What differs most in the transcript:") if test.lines else "",
         list_html(test.lines),
         paragraph_html(test.noise.words) if test.noise else "",
-        paragraph_html(f"Usual fix: {finding.fix}") if test.is_broken else "",
+        paragraph_html(f"Usual fix: {finding.fix}") if test.refutes_claim else "",
     ]
     return joined_html(*phrases)
 

@@ -29,6 +29,8 @@ import sys
 import torch
 from torch import nn
 
+from tests.builders.models import Model
+
 def with_both(feature_shape, classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(feature_shape[0] * feature_shape[1], classes))
 
@@ -46,40 +48,35 @@ class Network(nn.Module):
     def forward(self, x):
         return self.head(x.flatten(1))
 
-class Forward(nn.Module):
-    def __init__(self, forward, inputs=6):
-        super().__init__()
-        self.head, self.way = nn.Linear(inputs, 3), forward
-
-    def forward(self, x):
-        return self.way(self.head, x.flatten(1))
+def of_head(forward, inputs=6):
+    return Model(lambda model, x: forward(model.head, x.flatten(1)), head=nn.Linear(inputs, 3))
 
 def centred():
-    return Forward(lambda head, x: head(x - x.mean(0)))
+    return of_head(lambda head, x: head(x - x.mean(0)))
 
 def standardised():
-    return Forward(lambda head, x: head((x - x.mean(0)) / x.std(0)) if len(x) > 1 else head(x))
+    return of_head(lambda head, x: head((x - x.mean(0)) / x.std(0)) if len(x) > 1 else head(x))
 
 def noisy():
-    return Forward(lambda head, x: head(x) + torch.randn(3))
+    return of_head(lambda head, x: head(x) + torch.randn(3))
 
 def dropping():
-    return Forward(lambda head, x: nn.functional.dropout(head(x), training=True))
+    return of_head(lambda head, x: nn.functional.dropout(head(x), training=True))
 
 def squeezed():
-    return Forward(lambda head, x: head(x).squeeze())
+    return of_head(lambda head, x: head(x).squeeze())
 
 def branching():
-    return Forward(lambda head, x: head(x) if x.sum().item() < 1e9 else x)
+    return of_head(lambda head, x: head(x) if x.sum().item() < 1e9 else x)
 
 def narrow():
-    return Forward(lambda head, x: head(x), inputs=99)
+    return of_head(lambda head, x: head(x), inputs=99)
 
 def too_deep():
-    return Forward(lambda head, x: head(x).unsqueeze(2))
+    return of_head(lambda head, x: head(x).unsqueeze(2))
 
 def of_two_classes():
-    return Forward(lambda head, x: head(x)[:, :2])
+    return of_head(lambda head, x: head(x)[:, :2])
 
 def normalised():
     return nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
@@ -88,55 +85,34 @@ def no_module():
     return "a network"
 
 
-class Recurrent(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.cells, self.head = nn.LSTM(3, 4, num_layers=2, dropout=dropout), nn.Linear(4, 3)
+def recurrent(dropout=0.0):
+    cells = nn.LSTM(3, 4, num_layers=2, dropout=dropout)
+    return Model(lambda model, x: model.head(model.cells(x.transpose(0, 1))[0][-1]), cells=cells, head=nn.Linear(4, 3))
 
-    def forward(self, x):
-        return self.head(self.cells(x.transpose(0, 1))[0][-1])
+def attentive(dropout=0.0):
+    layer = nn.TransformerEncoderLayer(3, 1, 8, dropout=0.0)
+    layer.self_attn.dropout = dropout
+    body = nn.TransformerEncoder(layer, 1)
+    return Model(lambda model, x: model.head(model.body(x.transpose(0, 1)).mean(0)), body=body, head=nn.Linear(3, 3))
 
-class Attentive(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        layer = nn.TransformerEncoderLayer(3, 1, 8, dropout=0.0)
-        layer.self_attn.dropout = dropout
-        self.body, self.head = nn.TransformerEncoder(layer, 1), nn.Linear(3, 3)
+def dropping_in_training():
+    def forward(model, x):
+        return nn.functional.dropout(model.head(x.flatten(1)), 0.1, training=model.training)
+    return Model(forward, head=nn.Linear(6, 3))
 
-    def forward(self, x):
-        return self.head(self.body(x.transpose(0, 1)).mean(0))
+def shifting_in_training():
+    return Model(lambda model, x: model.head(x.flatten(1)) + (1.0 if model.training else 0.0), head=nn.Linear(6, 3))
 
-class Dropping(nn.Module):
-    def __init__(self, probability=0.1):
-        super().__init__()
-        self.head, self.probability = nn.Linear(6, 3), probability
+def tempered():
+    temperature = nn.Parameter(torch.tensor(1.5))
+    return Model(lambda model, x: model.head(x.flatten(1)) * model.temperature, head=nn.Linear(6, 3),
+                 temperature=temperature)
 
-    def forward(self, x):
-        return nn.functional.dropout(self.head(x.flatten(1)), self.probability, training=self.training)
+def softened():
+    return Model(lambda model, x: model.soft(model.head(x.flatten(1))), head=nn.Linear(6, 3), soft=nn.Softmax())
 
-class Shifting(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(6, 3)
-
-    def forward(self, x):
-        return self.head(x.flatten(1)) + (1.0 if self.training else 0.0)
-
-class Tempered(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head, self.temperature = nn.Linear(6, 3), nn.Parameter(torch.tensor(1.5))
-
-    def forward(self, x):
-        return self.head(x.flatten(1)) * self.temperature
-
-class Softened(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head, self.soft = nn.Linear(6, 3), nn.Softmax()
-
-    def forward(self, x):
-        return self.soft(self.head(x.flatten(1)))
+def chain_softened():
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, 3), nn.Softmax())
 
 def wide():
     return nn.Sequential(nn.Flatten(), nn.Linear(6, 7))
@@ -175,17 +151,16 @@ def unsteady():
         core.bias.copy_(core.weight[0])
     return nn.Sequential(nn.Flatten(), core, nn.Linear(6, 3))
 
-class Adapted(nn.Module):
-    def __init__(self, inputs, outputs):
-        super().__init__()
-        self.core = nn.Linear(inputs, outputs).requires_grad_(False)
-        self.down, self.up = nn.Linear(inputs, 2, bias=False), nn.Linear(2, outputs, bias=False)
-
-    def forward(self, x):
-        return self.core(x) + self.up(self.down(x))
+def adapted(inputs, outputs):
+    return Model(
+        lambda model, x: model.core(x) + model.up(model.down(x)),
+        core=nn.Linear(inputs, outputs).requires_grad_(False),
+        down=nn.Linear(inputs, 2, bias=False),
+        up=nn.Linear(2, outputs, bias=False),
+    )
 
 def low_rank():
-    return nn.Sequential(nn.Flatten(), Adapted(6, 8), nn.Tanh(), Adapted(8, 3))
+    return nn.Sequential(nn.Flatten(), adapted(6, 8), nn.Tanh(), adapted(8, 3))
 
 def frozen_bias():
     model = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
@@ -197,10 +172,10 @@ def frozen_core():
     return nn.Sequential(core, nn.Linear(8, 3))
 
 def recurrent_dropping():
-    return Recurrent(0.2)
+    return recurrent(0.2)
 
 def attentive_dropping():
-    return Attentive(0.3)
+    return attentive(0.3)
 
 
 NOT_CALLABLE = 3
@@ -411,8 +386,8 @@ def test_a_check_leaves_the_global_generator_alone() -> None:
         ("needing_module:build", r"cannot be imported: .*'not_there', .*not installed$"),
         ("all_frozen", r"parameters .*frozen"),
         ("unsteady", r"1\.weight, 1\.bias anew"),
-        ("Dropping", r"random numbers .*dropout"),
-        ("Shifting", r"other outputs .*training mode"),
+        ("dropping_in_training", r"random numbers .*dropout"),
+        ("shifting_in_training", r"other outputs .*training mode"),
         ("recurrent_dropping", r"random numbers .*training mode"),
         ("attentive_dropping", r"random numbers .*training mode"),
     ],
@@ -442,7 +417,7 @@ def test_of_a_model_with_a_frozen_part_the_rest_is_trained(
     assert torch.equal(other.logits(models, features), model.logits(models, features))
 
 
-@pytest.mark.parametrize("name", ["Recurrent", "Attentive", "Tempered", "Softened"])
+@pytest.mark.parametrize("name", ["recurrent", "attentive", "tempered", "softened", "chain_softened"])
 def test_a_strangers_module_runs_without_a_word_of_torch(
     factories: None, name: str, recwarn: pytest.WarningsRecorder
 ) -> None:

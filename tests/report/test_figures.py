@@ -62,10 +62,6 @@ def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
         assert told["mean_sensitivity"] == pytest.approx(share.mean())
 
 
-def captions_of(contents: ReportContents) -> dict[str, str]:
-    return {name: picture.caption(numbers, contents) for name, (picture, numbers) in pictures_of(contents).items()}
-
-
 def figure_of(contents: ReportContents, name: str) -> Figure:
     """Return one figure of a run by name."""
     picture, numbers = pictures_of(contents)[name]

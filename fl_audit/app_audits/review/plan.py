@@ -3,7 +3,6 @@
 Single trials come before it: they find which metrics an app's strategy looks up, and how long a trial takes.
 """
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fl_audit.adjacency import Relation
+from fl_audit.app_audits.black_box.asked_metrics import LookupTrial, find_asked_metrics, reporting
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, StrategyStartCall
-from fl_audit.app_audits.black_box.black_box_trial import LOSS, BlackBoxTrial
+from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.metric_lookups import names_asked
 from fl_audit.app_audits.black_box.recorder import errors_in
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
@@ -29,8 +29,6 @@ from fl_audit.app_audits.review.scenario_groups import NUMBERS, SideChannel
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-
-_MOST_NAMES = 30  # largest number of metrics that a strategy may look up in replies
 
 
 @dataclass(frozen=True)
@@ -55,35 +53,26 @@ class _TimedTrial(NamedTuple):
 def probed(system: AuditedSystem, claim: StatedClaim) -> ProbedSystem:
     """Run single trials to find out which metrics the app's strategy needs in replies, and how long a trial takes.
 
-    Clients report more and more metrics until nothing is missing. Raises `InputError` if the app fails in the last
-    trial.
+    Raises `InputError` if the app fails in a trial whose clients report these metrics.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     scenario = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
     copy = WorkingCopy(Path.cwd())
-    unoffered = dict[str, None]()
-    for _ in range(_MOST_NAMES):
-        with names_asked() as names:
-            trial = _timed(system, claim, scenario, copy)
-        # The app looks up metrics that the trial's clients did not report. They are added, first those without which
-        # the app fails.
-        missing = re.fullmatch(r"KeyError: '([^']+)'", trial.transcript.refusal or "")
-        known_numbers = (LOSS, system.weight, *system.metrics, *unoffered)
-        wanted_names = [name for name in (missing.groups() if missing else names) if name not in known_numbers]
-        if not wanted_names:
-            break
-        tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted_names)))
-        is_sound = trial.transcript.refusal is None
-        if is_sound and _timed(tried, claim, scenario, copy).transcript.refusal is not None:
-            unoffered |= dict.fromkeys(wanted_names)
-            continue
-        system = tried
+
+    def play(names: tuple[str, ...]) -> LookupTrial:
+        with names_asked() as asked:
+            trial = _timed(reporting(system, names), claim, scenario, copy)
+        return LookupTrial(tuple(asked), trial.transcript.refusal)
+
+    asked_metrics = find_asked_metrics(system.weight, play)
+    system = replace(system, asked=asked_metrics.names)
+    trial = _timed(system, claim, scenario, copy)
     longer = replace(scenario, present=replace(scenario.present, length=2.0))
     _require_scalable(system, _timed(system, claim, longer, copy).transcript)
     _require_played(trial)
     seconds = _timed(system, claim, BY_NAME[plain], copy).seconds
     copy.remove()
-    return ProbedSystem(system, trial.seconds, seconds, copy.was_written, tuple(unoffered))
+    return ProbedSystem(system, trial.seconds, seconds, copy.was_written, asked_metrics.unoffered)
 
 
 def _require_played(trial: _TimedTrial) -> None:
