@@ -110,8 +110,10 @@ def _train_privately(request: Request) -> Message:
         records = canary_records(federation, request.round, draws.trials)
         coins = request.coins(federation.public.canaries)
         canaries = GradientCanaries(records, coins, draws.of_round(request.round, for_canaries=True))
-    before = _own_accountant(request)
-    updates = trained_privately(federation, client, request.models, request.round, draws, is_in, before, canaries)
+    own_accountant = _own_accountant(request)
+    updates = trained_privately(
+        federation, client, request.models, request.round, draws, is_in, own_accountant, canaries
+    )
     accountants: dict[str, str] = {Key.ACCOUNTANT: updates.accountant}
     request.context.state[MessageRecordName.OWN_ACCOUNTANT] = ConfigRecord(request.about | accountants)
     return request.reply({Key.SUM: to_numpy(updates.updates), Key.TIMES: updates.times}, accountants)

@@ -71,7 +71,7 @@ def contribute_members(
     membership
         Membership of the client's own targets in each trial.
     """
-    whole = (
+    shard = (
         federation.shard(client)
         if training_input.randomised_records is None
         else training_input.randomised_records.shard
@@ -83,9 +83,9 @@ def contribute_members(
                 present &= training_input.taking_part
             # If all records are members in all trials, no mask is needed.
             rows = None if present.all() else torch.from_numpy(present).to(training_input.models.device)
-            return contributed(federation, client, whole, training_input.models, training_input.round_context, rows)
+            return contributed(federation, client, shard, training_input.models, training_input.round_context, rows)
         case Unit.CLIENT:
-            contribution = contributed(federation, client, whole, training_input.models, training_input.round_context)
+            contribution = contributed(federation, client, shard, training_input.models, training_input.round_context)
             bits = membership.is_in[:, 0] if membership.targets else np.ones(len(training_input.models), dtype=np.bool_)
             return contribution.times(torch.from_numpy(bits).to(contribution.total.device))
         case _:
@@ -121,14 +121,16 @@ def contribute_as_victim(
         federation, training_input.models, training_input.round_context, randomised
     )
     bits = torch.from_numpy(membership.bits).to(present.total.device)
-    chosen = torch.where(bits.unsqueeze(1), present.total, absent.total)
+    contribution = torch.where(bits.unsqueeze(1), present.total, absent.total)
     ours = present.within
     absent_bit = absent.within
     within = None
     if ours is not None and absent_bit is not None:
         within = torch.where(bits, ours, absent_bit)
     if training_input.taking_part is not None:
-        chosen = chosen * torch.from_numpy(training_input.taking_part[:, positions[:1]]).to(chosen.device)
+        contribution = contribution * torch.from_numpy(training_input.taking_part[:, positions[:1]]).to(
+            contribution.device
+        )
         if within is not None:
             within = torch.where(
                 torch.from_numpy(training_input.taking_part[:, positions[0]]).to(within.device), within, 0.5
@@ -136,11 +138,11 @@ def contribute_as_victim(
     norm = federation.public.mechanism.clipping.measured_in
     sensitivity = local_sensitivity(present.total, absent.total, norm)
     if len(federation.shard_without_targets(federation.victim).labels) == 0:
-        return ContributionByTrial(chosen, within), sensitivity
+        return ContributionByTrial(contribution, within), sensitivity
     honest_contribution = contribute(federation, federation.victim, training_input)
     if within is not None and honest_contribution.within is not None:
         within = within + honest_contribution.within - 0.5  # each value is 1/2 plus the sum of (bit - 1/2)
-    return ContributionByTrial(honest_contribution.total + chosen, within), sensitivity
+    return ContributionByTrial(honest_contribution.total + contribution, within), sensitivity
 
 
 def with_noise(

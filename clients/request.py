@@ -219,8 +219,8 @@ def trained_together(
     federation = request.federation
     if identity in cohort.waiting:
         # Canary clients, which are numbered after the clients with records, do not train.
-        alike = [client for client in range(federation.public.clients) if client != federation.victim]
-        clients = {message: client for message, client in cohort.waiting.items() if client in alike}
+        clients_with_records = [client for client in range(federation.public.clients) if client != federation.victim]
+        clients = {message: client for message, client in cohort.waiting.items() if client in clients_with_records}
         cohort.waiting = {}
         if (
             len(clients) > 1

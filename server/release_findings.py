@@ -20,6 +20,7 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.learning.losses import losses_of
 from fl_audit.learning.metric_names import (
     CLIENT_CLASSES,
     WORST_CLIENT,
@@ -30,7 +31,6 @@ from fl_audit.learning.metric_names import (
     training_column,
 )
 from fl_audit.learning.metrics import TestOutputs, auroc, metric_function
-from fl_audit.learning.stacked_model import losses_of
 from fl_audit.released_model.empirical_star import empirical_epsilon_star, yeom_advantage
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
@@ -199,9 +199,9 @@ class ClientMetrics:
         label_range = federation.test_records.label_range
         logits = federation.model.logits(release.models, training.features)
         outputs = [TestOutputs(logits[:, shard], training.labels[shard], label_range) for shard in federation.shards]
-        every = TestOutputs(logits, training.labels, label_range)
+        all_outputs = TestOutputs(logits, training.labels, label_range)
         functions = {training_column(metric): metric_function(metric) for metric in self.metrics}
-        pooled = {column: function(every) for column, function in functions.items()}
+        pooled = {column: function(all_outputs) for column, function in functions.items()}
         by_client = {
             column: np.stack([function(of_client) for of_client in outputs], axis=1)
             for column, function in functions.items()

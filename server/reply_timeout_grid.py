@@ -111,9 +111,12 @@ def _clients_asked_early(federation: LoadedFederation) -> list[int]:
     The insider comes first, then holders of targets (at most `_MOST_ASKED` / 2), then other clients of round 1.
     """
     cohort = federation.public.cohort(1)
-    apart = {federation.insider, *islice(federation.holders, _MOST_ASKED // 2)}
+    first_clients = {federation.insider, *islice(federation.holders, _MOST_ASKED // 2)}
     other_clients = range(federation.public.nodes) if cohort is None else cohort.tolist()
-    return [*apart, *islice((client for client in other_clients if client not in apart), _MOST_ASKED - len(apart))]
+    return [
+        *first_clients,
+        *islice((client for client in other_clients if client not in first_clients), _MOST_ASKED - len(first_clients)),
+    ]
 
 
 def _ask(grid: ReplyTimeoutGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:

@@ -187,12 +187,12 @@ class ExactChecks:
             if public.ascent > 0 and client == federation.insider:
                 share = sent - totals.total  # it adds what it likes, and protects nobody by that
             extent = ContributionTotals(totals.total, totals.sizes + share.abs(), 0.0, totals.lengths, totals.numbers)
-            apart = sent - totals.total - share
-            is_apart = float(apart.norm()) > extent.rounding(operations(federation)) + 1e-30
+            difference = sent - totals.total - share
+            is_apart = float(difference.norm()) > extent.rounding(operations(federation)) + 1e-30
             if self._is_changed_after_noise(batch, sums, client, request, is_apart):
-                share = share + apart
-                apart = torch.zeros_like(apart)
-            gap = self._gap(apart, extent, (client,), cell, norm)
+                share = share + difference
+                difference = torch.zeros_like(difference)
+            gap = self._gap(difference, extent, (client,), cell, norm)
             worst = max(worst, (*gap, client), key=_excess)
             tensor += share
             self._add_once(whole, totals, seen_units, client, cell)
@@ -351,13 +351,13 @@ class ExactChecks:
             expected = updates[0].double().cpu()
             total += sent
             allowed = 4 * 2.0**-24 * float(expected.norm()) * operations(federation) ** 0.5 + 1e-30
-            apart = float((sent - expected).norm())
-            if self._is_changed_after_noise(batch, sums, client, request, apart > allowed):
-                apart = 0.0
-            worst = max(worst, (apart / norm, allowed / norm, client), key=_excess)
+            distance = float((sent - expected).norm())
+            if self._is_changed_after_noise(batch, sums, client, request, distance > allowed):
+                distance = 0.0
+            worst = max(worst, (distance / norm, allowed / norm, client), key=_excess)
         rounding = 4 * 2.0**-24 * federation.public.clients**0.5 * float(sums.total[row].norm() + total.norm()) + 1e-30
-        apart = float((sums.total[row].double() - total).norm())
-        worst = max(worst, (apart / norm, rounding / norm, WHOLE), key=_excess)
+        distance = float((sums.total[row].double() - total).norm())
+        worst = max(worst, (distance / norm, rounding / norm, WHOLE), key=_excess)
         self._note(batch, ExactRowKind.SUM, trial, sums.number, worst[2], worst[0])
         self._note(batch, ExactRowKind.SUM_ALLOWED, trial, sums.number, worst[2], worst[1])
 

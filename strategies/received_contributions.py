@@ -167,8 +167,8 @@ def _lengths_at_most(rows: Floats32) -> Floats:
 
     A bound exceeds the norm by about 0.02 %, and is computed faster than the exact norm.
     """
-    whole = rows.shape[1] // _BLOCK * _BLOCK
-    blocks, remaining = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
+    columns_in_blocks = rows.shape[1] // _BLOCK * _BLOCK
+    blocks, remaining = rows[:, :columns_in_blocks].reshape(len(rows), -1, _BLOCK), rows[:, columns_in_blocks:]
     with np.errstate(over="ignore"):
         squares = np.einsum("ijk,ijk->ij", blocks, blocks).sum(axis=1, dtype=np.float64)
         squares += np.einsum("ij,ij->i", remaining, remaining)

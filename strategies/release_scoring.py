@@ -290,8 +290,8 @@ class CanaryScoreCollector(ReleaseScoringQueries):
         rounds, decoys = range(1, public.rounds + 1), directions_read(public) - public.canaries
         coins = np.stack([self.challenger.coins(batch.trials, round, public.canaries) for round in rounds], axis=1)
         expected = expected_scores(public, steps, np.stack(self._times[batch.name], axis=1))
-        beside = ((0, 0), (0, 0), (0, decoys))
+        padding = ((0, 0), (0, 0), (0, decoys))
         scores = self._by_round(batch, Key.CANARIES)
         return TrialBatchColumns(
-            canaries={"is_in": np.pad(coins, beside), "part": np.pad(expected, beside), "score": scores}
+            canaries={"is_in": np.pad(coins, padding), "part": np.pad(expected, padding), "score": scores}
         )

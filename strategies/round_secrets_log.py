@@ -238,8 +238,8 @@ def _last_bits(release: Tensor) -> Floats:
 
 
 def _digest(packed: np.ndarray) -> float:
-    whole = int.from_bytes(blake2b(packed.tobytes(), digest_size=8).digest(), "big")
-    return float(whole >> (64 - _DIGEST_BITS))
+    number = int.from_bytes(blake2b(packed.tobytes(), digest_size=8).digest(), "big")
+    return float(number >> (64 - _DIGEST_BITS))
 
 
 def _histogram(kind: str, trials: int, often: Integers) -> list[_Tally]:
@@ -249,8 +249,8 @@ def _histogram(kind: str, trials: int, often: Integers) -> list[_Tally]:
 def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
     columns = list(zip(*tallies, strict=True)) or [(), (), (), (), ()]
     columns_by_name = dict(zip(("first", "second", "third"), columns[1:4], strict=True))
-    whole = {name: np.array(values, dtype=np.int64) for name, values in columns_by_name.items()}
-    return {"kind": np.array(columns[0], dtype=object), **whole, "number": np.array(columns[4], dtype=np.float64)}
+    arrays = {name: np.array(values, dtype=np.int64) for name, values in columns_by_name.items()}
+    return {"kind": np.array(columns[0], dtype=object), **arrays, "number": np.array(columns[4], dtype=np.float64)}
 
 
 def open_shares(

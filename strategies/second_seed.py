@@ -88,8 +88,8 @@ def draws_in_common(
     if SecretDraw.SHARES in first:
         shares[SecretDraw.SHARES] = float(np.mean(first[SecretDraw.SHARES] == second[SecretDraw.SHARES]))
     if SecretDraw.BITS in first:
-        apart = np.abs(first[SecretDraw.BITS] - second[SecretDraw.BITS])
-        shares[SecretDraw.BITS] = float(np.mean(apart < _CLOSE))
+        distances = np.abs(first[SecretDraw.BITS] - second[SecretDraw.BITS])
+        shares[SecretDraw.BITS] = float(np.mean(distances < _CLOSE))
     if SecretDraw.SAMPLES in first:
         shares |= _equal_samples([first[SecretDraw.SAMPLES], second[SecretDraw.SAMPLES]])
     return shares, is_anew

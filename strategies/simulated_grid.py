@@ -155,9 +155,11 @@ class SimulatedGrid(PullingGrid):
     def _pulled(self, identities: Collection[str] | None) -> list[Message]:
         with self._changed:
             # The loop over a set is over the replies that have arrived, which are fewer than those that are asked for.
-            there = list(self._replies) if identities is None or isinstance(identities, set) else list(identities)
-            chosen = [identity for identity in there if identity in self._replies]
-            return [self._replies.pop(identity) for identity in chosen if identities is None or identity in identities]
+            candidates = list(self._replies) if identities is None or isinstance(identities, set) else list(identities)
+            answered = [identity for identity in candidates if identity in self._replies]
+            return [
+                self._replies.pop(identity) for identity in answered if identities is None or identity in identities
+            ]
 
     def _settle(self, outcomes: Sequence[tuple[str, Outcome]]) -> None:
         """Store the replies for `pull_messages`; a failed call becomes an error reply, a second outcome is ignored."""

@@ -207,17 +207,23 @@ class TrialBatchStrategy(ReleaseSteps):
         messages: Mapping[ReplyIdentity, Message],
         round_sum: UnnoisedRoundSum,
     ) -> UnnoisedRoundSum:
-        """Return the sums of what clients sent, and note it if a subclass changed sums that have the clients' noise.
+        """Return the sums of a round with the contributions that clients sent, which a subclass may have changed.
 
-        Such sums are no sums before noise, so a change of them breaks no claim about those.
+        Sums that have the clients' noise are returned as clients sent them too, and a change of them is noted: they are
+        no sums before noise, so a change breaks no claim about those.
         """
-        if type(self)._read is TrialBatchStrategy._read or self.federation.mechanism.noise.origin is NoiseOrigin.SERVER:
+        if type(self)._read is TrialBatchStrategy._read:
             return round_sum
-        sums = TrialBatchStrategy._read(self, batch, messages, server_round)
+        try:
+            sums = TrialBatchStrategy._read(self, batch, messages, server_round)
+        except FederationError:  # clients of this subclass send contributions in another form
+            return round_sum
+        if self.federation.mechanism.noise.origin is NoiseOrigin.SERVER:
+            return replace(round_sum, sent=sums.sent)
         changed = int((sums.total != round_sum.total).any(dim=1).sum())
         if changed:
             self._log_origin(batch, server_round, ReleaseOrigin.NOT_A_SUM, changed)
-        return replace(round_sum, total=sums.total)
+        return replace(round_sum, total=sums.total, sent=sums.sent)
 
     def _check_exactly(self, batch: TrialBatch, round_sum: UnnoisedRoundSum) -> None:
         """Let the challenger recompute some of the sums of a round before noise is added to them."""

@@ -28,8 +28,8 @@ def page_of(path: Path) -> tuple[str, dict[str, bytes]]:
         parts.append(f"```python\n{cell.source}\n```")
         parts += [_shown(output, f"{path.stem}-{len(pictures) + 1}.png", pictures) for output in cell.outputs]
     link = f"*This page is the notebook [{path.name}]({path.name}), with its outputs.*"
-    title, *others = parts
-    return "\n\n".join([title, link, *others]) + "\n", pictures
+    title, *further_parts = parts
+    return "\n\n".join([title, link, *further_parts]) + "\n", pictures
 
 
 def _shown(output: Any, name: str, pictures: dict[str, bytes]) -> str:

@@ -129,10 +129,10 @@ def _screen(page: Path, out: Path, style: str) -> None:
     # The copy loads nothing either.
     copy = page.read_text(encoding="utf-8").replace("</style>", style + "</style>", 1)
     with tempfile.TemporaryDirectory() as directory:
-        shown, photo = Path(directory) / "page.html", Path(directory) / "photo.png"
-        shown.write_text(copy, encoding="utf-8")
+        copied_page, photo = Path(directory) / "page.html", Path(directory) / "photo.png"
+        copied_page.write_text(copy, encoding="utf-8")
         flags = (f"--user-data-dir={directory}/profile", "--window-size=900,1400", f"--screenshot={photo}")
-        subprocess.run([browser, *_FLAGS, *flags, shown.as_uri()], check=True, capture_output=True, timeout=120)
+        subprocess.run([browser, *_FLAGS, *flags, copied_page.as_uri()], check=True, capture_output=True, timeout=120)
         _write_small(Image.open(photo), out)
 
 

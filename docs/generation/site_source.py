@@ -22,7 +22,9 @@ def write_source() -> None:
     shutil.rmtree(SOURCE, ignore_errors=True)
     shutil.copytree(PAGES, SOURCE, ignore=shutil.ignore_patterns("generation", "runs", "__pycache__"))
     for path in SOURCE.rglob("*.md"):
-        path.write_text(complete_page(path.read_text(encoding="utf-8"), path.parent), encoding="utf-8")
+        # In the repository a link leads to the notebook itself, on the site to the page that is made of it.
+        text = path.read_text(encoding="utf-8").replace(".ipynb)", ".md)")
+        path.write_text(complete_page(text, path.parent), encoding="utf-8")
     write_pages(SOURCE / "notebooks")
 
 

@@ -17,15 +17,17 @@ def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str], data: Seq
     finite_claims = [claim for claim in claims if isfinite(claim.interval.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(finite_claims))
     # Numbers of like size have a panel of their own, for their axes differ.
-    there = [
+    claims_of_panels = [
         (limit, claims_of_limit)
         for limit in _LIMITS
         if (claims_of_limit := [claim for claim in finite_claims if _limit(claim) == limit])
     ]
     panels = np.atleast_1d(
-        figure.subplots(len(there), 1, height_ratios=[len(drawn_claims) + 1.5 for _, drawn_claims in there])
+        figure.subplots(
+            len(claims_of_panels), 1, height_ratios=[len(drawn_claims) + 1.5 for _, drawn_claims in claims_of_panels]
+        )
     )
-    for axes, (limit, drawn_claims) in zip(panels, there, strict=True):
+    for axes, (limit, drawn_claims) in zip(panels, claims_of_panels, strict=True):
         _draw(axes, drawn_claims, limit)
     rows = (
         measured_row(

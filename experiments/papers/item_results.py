@@ -79,7 +79,7 @@ class ItemResult:
     caption: str  # description of the image
     remarks: tuple[str, ...] = ()  # reasons why our numbers differ, or may differ, from the printed ones
     shown_rows: int = 60  # number of rows on the page; the CSV file holds all of them
-    played: str = ""  # what was trained or simulated for it; empty if the page describes it elsewhere
+    procedure: str = ""  # what was trained or simulated for it; empty if the page describes it elsewhere
     data: tuple[str, ...] = ()  # the data sets that it shows; empty if the page says so elsewhere
     # Description of a known departure from theory, which is then not counted as a disagreement; else empty.
     finding: str = ""

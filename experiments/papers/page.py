@@ -44,7 +44,7 @@ def render_page(
         heading_html("Contents"),
         contents,
         heading_html("What was played"),
-        paper_results.played,
+        paper_results.procedures_html,
         *items,
         heading_html("Paper"),
         paragraph_html(paper.reference),
@@ -58,7 +58,7 @@ def render_page(
         body=joined_html(*body),
         footer=SIMULATION_NOTICE,
         banner=_banner(results),
-        step="Read of each item where ours differs, and why; its CSV file beside this page has every row.",
+        step="Read below of each item where ours differs, and why. Its CSV file beside this page has every row.",
     )
 
 

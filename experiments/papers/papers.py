@@ -253,7 +253,7 @@ class PaperResults:
     # Basis of the results, in a few words each: the data sets and the number of runs.
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()  # warnings to read before any number
-    played: str = ""  # HTML that says what was trained or simulated
+    procedures_html: str = ""  # HTML that says what was trained or simulated
     # The paragraph with which the page opens; empty for the usual one, which counts published numbers.
     opening: str = ""
 

@@ -94,8 +94,8 @@ def draw_boxes(
     """
     boxes = boxplot_stats([np.asarray(value) for value in values])
     for box, values_of_box in zip(boxes, values, strict=True):
-        apart = max(float(np.ptp(values_of_box)) / _DOTS, 1e-12)
-        _, kept_rows = np.unique(np.round(box["fliers"] / apart), return_index=True)
+        dot_distance = max(float(np.ptp(values_of_box)) / _DOTS, 1e-12)
+        _, kept_rows = np.unique(np.round(box["fliers"] / dot_distance), return_index=True)
         box["fliers"] = box["fliers"][kept_rows]
     axes.bxp(
         boxes,

@@ -99,7 +99,7 @@ def _record_of(
         "made": datetime.now(UTC).date().isoformat(),
         # Reasons in brackets name places of the machine that played.
         "said": (*results.warnings, *(_IN_BRACKETS.sub("", line) for line in (*results.remarks, *results.left_out))),
-        "played": result.played,
+        "played": result.procedure,
         "differences": differences_html(result),
         "claims": [claim.to_json() for claim in result.claims],
     }

@@ -76,7 +76,7 @@ def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions)
         remarks,
         (", ".join(dataset.title for dataset in data) or "no data needed", plural(len(runs), "run")),
         (*((QUICK_WARNING,) if is_smaller else ()), *notes.warnings),
-        _played_html(notes, results),
+        _procedures_html(notes, results),
         notes.opening,
     )
 
@@ -93,9 +93,9 @@ def _why(item: PaperItem, there: Iterable[PaperDataset], options: ReproductionOp
     return f"not played in the {options.extent} form" if item.shown(there) else "none of its data sets is there"
 
 
-def _played_html(notes: PageNotes, results: Iterable[tuple[PaperItem, ItemResult]]) -> str:
+def _procedures_html(notes: PageNotes, results: Iterable[tuple[PaperItem, ItemResult]]) -> str:
     """Return HTML that says what was trained or simulated: a paragraph and a table of all runs, and a line an item."""
-    lines = list_html(strong_html(f"{item.title}.", result.played) for item, result in results if result.played)
+    lines = list_html(strong_html(f"{item.title}.", result.procedure) for item, result in results if result.procedure)
     rows = page_table(notes.columns, notes.rows, notes.numbers) if notes.rows else ""
     return joined_html(paragraph_html(notes.training) if rows else "", rows, lines) or paragraph_html(NO_RUNS)
 
@@ -116,11 +116,13 @@ def find_data(
             missing = {
                 version: reason for version in versions if (reason := _missing(paper, version, data_dir)) is not None
             }
-            there = [version for version in versions if version not in missing]
-            if there:
-                available.extend(there)
+            available_versions = [version for version in versions if version not in missing]
+            if available_versions:
+                available.extend(available_versions)
                 if reasons:
-                    remarks.append(f"{study} is not there ({'; '.join(reasons)}): {there[0].name} stands in for it")
+                    remarks.append(
+                        f"{study} is not there ({'; '.join(reasons)}): {available_versions[0].name} stands in for it"
+                    )
                 break
             reasons.extend(f"{dataset.name.rpartition(':')[2]}: {reason}" for dataset, reason in missing.items())
         else:

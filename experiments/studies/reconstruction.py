@@ -69,7 +69,7 @@ class _HalfNoiseStrategy(TrialBatchStrategy):
 
 
 class _TrialOutcome(NamedTuple):
-    named: TopGuessRate  # how often the right candidate is named, in the first guess
+    first_guess_rate: TopGuessRate  # how often the right candidate is named, in the first guess
     verdict: Verdict  # by these rates and by the noise
     is_passed: bool  # whether the rates by themselves pass the bound, at their level
 
@@ -143,8 +143,8 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
     axes.plot(epsilon, [point.best for point in points], "-", color=INK, label="best attack, candidates far apart")
     axes.plot(epsilon, [point.simulated for point in points], "D", color=INK, mfc="white", label="the same, simulated")
     for name, marker, fill, successes in (
-        ("named in trials on digits", "o", INK, [point.honest.named for point in points]),
-        ("the same with half of the noise", "v", "white", [point.halved.named for point in points]),
+        ("named in trials on digits", "o", INK, [point.honest.first_guess_rate for point in points]),
+        ("the same with half of the noise", "v", "white", [point.halved.first_guess_rate for point in points]),
     ):
         shares = [success.share for success in successes]
         off = [

@@ -36,7 +36,7 @@ from fl_audit.report.page import (
 from fl_audit.verdict.audit_result import AuditResult
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import verdict_banner
-from fl_audit.words import capital
+from fl_audit.words import capital, percent
 
 _BINS = 40
 _LOAD = (
@@ -45,7 +45,8 @@ _LOAD = (
 )
 _NOTICE = (
     "The bounds assume nothing of the mechanism but that trials are independent. They are corrected for the number of "
-    "distinguishers and stages that were tried. Readings that assume Gaussian noise are marked, and decide nothing."
+    "distinguishers and stages that were tried. Readings that assume Gaussian noise are marked: a broken one keeps a "
+    "verdict from being consistent, and none makes it violated."
 )
 
 
@@ -80,7 +81,9 @@ def write_result(
     is_listed
         Whether the findings of the first screen are listed; False where `details` shows them.
     """
-    body = f"{_listed(result.lines)}\n{details}" if is_listed else details
+    # The warning has a box of its own on the page.
+    lines = [(about, text) for about, text in result.lines if text != f"{result.warning}."]
+    body = f"{_listed(lines)}\n{details}" if is_listed else details
     page = html_page(
         title=f"{result.name}: {result.verdict}",
         heading=result.name,
@@ -104,7 +107,7 @@ def write_strategy_page(
     return write_result(
         result,
         directory,
-        subtitle=f"Claim: {audit.claim.words} · {audit.pilots} trials looked for distinguishers",
+        subtitle=f"Claim: {audit.claim.words} · {audit.pilots:,} trials looked for distinguishers",
         step=_next(audit, findings),
         opening=_opening(audit, findings),
         banner=capital(claim_words(audit)),
@@ -124,6 +127,8 @@ def write_app_page(
     `is_loaded`: whether every part of the app could be loaded and read.
     """
     first, findings = audits[0]
+    # What is released beside the model may break a claim that the model keeps.
+    deciding = next((audited for audited in audits if audited[0].verdict is result.verdict), audits[0])
     details = "\n".join(_details(audit, findings) for audit, findings in audits)
     # The verdict differs from that of the trials if the claim covers more than was played, or if a part was not loaded.
     is_of_trials = (
@@ -136,7 +141,7 @@ def write_app_page(
         result,
         directory,
         subtitle="A Flower app, as it is",
-        step=_next(first, findings) if is_loaded else _LOAD,
+        step=_next(*deciding) if is_loaded else _LOAD,
         opening=_opening(first, findings) if is_opened else "",
         banner=capital(claim_words(first)) if is_of_trials else "",
         details=joined_html(folded_html("Every trial that was followed", details), paragraph_html(_NOTICE)),
@@ -163,13 +168,13 @@ def _details(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) 
 
 def _opening(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return sentences on the cause of a broken claim, on untried scenarios, and on floating-point leaks."""
-    causes = [finding.cause for finding in findings[:1] if finding.test.is_broken]
+    causes = [finding.cause for finding in findings[:1] if finding.test.refutes_claim]
     return " ".join(phrase for phrase in (*causes, untried_words(claim_audit), floating_words(claim_audit)) if phrase)
 
 
 def _next(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim."""
-    broken = [finding for finding in findings if finding.test.is_broken]
+    broken = [finding for finding in findings if finding.test.refutes_claim]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."
     return next_step_words(claim_audit)
@@ -181,11 +186,20 @@ def _table(findings: Sequence[DistinguisherFinding]) -> str:
     rows = []
     for finding in findings:
         test = finding.test
-        right = f"{test.right / test.trials:.1%}"
+        right = percent(test.right / test.trials)
         rows.append(
-            (test.distinguisher.kind, test.distinguisher.group, finding.shown, finding.allowed, right, str(test.trials))
+            (
+                test.distinguisher.kind,
+                test.distinguisher.group,
+                finding.shown,
+                finding.allowed,
+                right,
+                f"{test.trials:,}",
+            )
         )
-    return page_table(("trial", "what told", "shown", "claimed", "guessed right", "trials"), rows, numbers=(4, 5))
+    return page_table(
+        ("scenario", "what was looked at", "shown", "claimed", "guessed right", "trials"), rows, numbers=(4, 5)
+    )
 
 
 def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
@@ -194,22 +208,20 @@ def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
     score_axes, tradeoff_axes = figure.subplots(1, 2)
     _draw_scores(score_axes, test)
     draw_tradeoff(tradeoff_axes, claim_audit.claim.limits, test.scores, test.present)
-    broken = "breaks the claim" if test.is_broken else "does not contradict the claim"
+    broken = "breaks the claim" if test.refutes_claim else "does not contradict the claim"
     phrases = [
         heading_html(f"{test.distinguisher.kind.capitalize()}: {broken}"),
-        paragraph_html(finding.cause) if test.is_broken else "",
+        paragraph_html(finding.cause) if test.refutes_claim else "",
         paragraph_html(capital(f"{finding.scenario.words}: {finding.sentence}")),
         html_figure(
             to_png(figure),
             f"Scores under D and D' and their trade-off, trial: {test.distinguisher.kind}",
-            f"{test.trials} fresh trials of the kind '{test.distinguisher.kind}': {finding.scenario.words}.",
+            f"{test.trials:,} fresh trials of the kind '{test.distinguisher.kind}': {finding.scenario.words}.",
         ),
         paragraph_html("What differs most in the transcript:") if test.lines else "",
         list_html(test.lines),
-        paragraph_html(f"{test.noise.words} A broken reading keeps a verdict from being consistent.")
-        if test.noise
-        else "",
-        paragraph_html(f"Usual fix: {finding.fix}") if test.is_broken else "",
+        paragraph_html(test.noise.words) if test.noise else "",
+        paragraph_html(f"Usual fix: {finding.fix}") if test.refutes_claim else "",
     ]
     return joined_html(*phrases)
 
@@ -228,7 +240,7 @@ def _draw_scores(axes: Axes, test: DistinguisherTest) -> None:
         axes.stairs(heights, edges, color=style.colour, linestyle=style.line, linewidth=1.6, label="D" if bit else "D'")
     axes.axvline(0, color=INK, linewidth=1, linestyle=":")
     axes.legend(frameon=False, fontsize=9)
-    finish_axes(axes, "Scores of fresh trials", "score, in spreads (right of the line: guess D)", "trials")
+    finish_axes(axes, "Scores of fresh trials", "Score, in spreads (right of the line: guess D)", "Trials")
 
 
 def draw_tradeoff(
@@ -236,7 +248,7 @@ def draw_tradeoff(
     limits: Sequence[EpsilonDeltaLimit],
     scores: Floats,
     present: Flags,
-    names: tuple[str, str] = ("false alarms: share of D' taken for D", "share of D found"),
+    names: tuple[str, str] = ("False alarms: share of D' taken for D", "Share of D found"),
 ) -> None:
     """Draw the measured trade-off of a score, with the most that a claim allows and with guessing.
 

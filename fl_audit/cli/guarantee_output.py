@@ -134,7 +134,7 @@ def _print(rows: list[AccountantResult], best: "Guarantee", title: str, saving: 
     # The title says what the table holds for: neighbours, sampling, prior and sensitivities.
     rate = "" if best.sampling_rate == 1 else f", sampling rate {best.sampling_rate:g}"
     holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
-    print_table(columns, rows_shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
+    print_table(columns, rows_shown, f"{title}\n{holds}; the guarantee is by {best.accountant}", range(1, len(columns)))
     print(_multiplied(best))
 
     from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values

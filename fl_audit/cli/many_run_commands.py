@@ -253,6 +253,9 @@ def reproduce(
         paper, paper_results, page = reproduce(name, context)
     rows = [(paper.name_of(item), *map(str, _counts(result))) for item, result in paper_results.results]
     print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
+    for item, result in paper_results.results:
+        if result.finding:
+            print(f"{paper.name_of(item)}: {result.finding}.")
     for line in paper_results.left_out:
         print(line)
     print(f"page: {page}")

@@ -15,6 +15,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.expected_errors import VIOLATED
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.value_checks import choice
+from fl_audit.words import capital
 
 
 def print_json(values: object) -> None:
@@ -140,10 +141,12 @@ class ResultOptions:
         if self.as_json:
             print_json(result)
             return
-        print(result["headline"])
-        if result.get("warning"):
-            print(f"warning: {result['warning']}")
+        verdict, headline, warning = capital(result["verdict"]), result["headline"], result.get("warning")
+        print(headline if headline.startswith(verdict) else f"{verdict}. {headline}")
+        if warning:
+            print(f"warning: {warning}")
         for subject, text in result["lines"]:
-            print(f"* {subject}: {text}")
+            if text != f"{warning}.":
+                print(f"* {subject}: {text}")
         if result.get("report") is not None:
             print(f"report: {result['report']}")

@@ -35,7 +35,7 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
     microbatch = Microbatch(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
     # The first call of `torch.func` imports torch's compiler: seconds in every process, for the same gradients.
     if is_plain(passes.template):
-        with suppress(Exception):
+        with suppress(Exception), without_hints():
             if _agrees(
                 passes, models, microbatch, backward_sums(passes.layout, models, microbatch, passes.summed_loss)
             ):

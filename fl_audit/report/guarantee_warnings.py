@@ -72,5 +72,6 @@ def _weakness(subject: str, epsilon: float, belief_bound: float, advantage_bound
     right = percent((1 + advantage_bound) / 2)
     return (
         f"This {subject} assures next to nothing: with epsilon {number_text(epsilon, 3)} somebody may become {surer} "
-        f"{unit_words(adjacency).whether}, or guess right in {right} of even cases, even where the {subject} is kept"
+        f"{unit_words(adjacency).whether}, or guess right in {right} of cases at even odds, even "
+        f"where the {subject} is kept"
     )

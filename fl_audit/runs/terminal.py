@@ -36,7 +36,8 @@ def print_table(
     """Print a table to standard output, with notes below it."""
     table = Table(title=title)
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index in numbers else "left")
+        # A name that does not fit is folded: one that was cut cannot be copied into the next command.
+        table.add_column(column, justify="right" if index in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     target_console = console()

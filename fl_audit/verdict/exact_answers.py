@@ -127,7 +127,7 @@ def _sum(rows: _Rows) -> ExactAnswer:
     if not values:
         return _not_asked(ExactQuestion.SUM, _NOT_OPENED)
     worst, allowed = _worst(values, rows[ExactRowKind.SUM_ALLOWED])
-    subject = "what the server summed" if worst.where < 0 else f"what client {worst.where} sent"
+    subject = "what the server summed" if worst.where < 0 else f"what the server read of client {worst.where}"
     text = (
         f"in trial {worst.trial} round {worst.number}, {subject} is {worst.value:.3g} clipping norms away from "
         f"what was recomputed from the data; rounding explains {allowed:.2g}"

@@ -13,6 +13,7 @@ import pytest
 
 import fl_audit as fa
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.refusals import assert_refused
 
 # One worker plays the run that tests of this file share.
 pytestmark = pytest.mark.xdist_group("api")
@@ -68,8 +69,7 @@ def test_the_mu_that_a_guarantee_prints_is_one_of_its_numbers() -> None:
     ],
 )
 def test_wrong_guarantees_are_refused_in_a_line(wrong: dict[str, object], said: str) -> None:
-    with pytest.raises(fa.InputError, match=said):
-        fa.calibrate(30, 1e-3, **{"belief": 0.9, **wrong})  # type: ignore[arg-type]
+    assert_refused(said, fa.calibrate, 30, 1e-3, **{"belief": 0.9, **wrong})
 
 
 def test_bounds_and_epsilon_star_answer_in_one_call() -> None:
@@ -82,10 +82,8 @@ def test_bounds_and_epsilon_star_answer_in_one_call() -> None:
     assert one_run.epsilon == one_run.limit_of_detection < fa.one_run_bound(scores, scores > 49, 1e-5).epsilon
     assert one_run.method.is_for_any_mechanism
     assert one_run.method.assumption in html.unescape(one_run._repr_html_())
-    with pytest.raises(fa.InputError, match=r"method is 'best': .* trade-off"):
-        fa.one_run_bound(scores, scores > 49, 1e-5, method="best")
-    with pytest.raises(fa.InputError, match=r"coins .*not all 0 or 1"):
-        fa.one_run_bound(scores, scores, 1e-5)
+    assert_refused(r"method is 'best': .* trade-off", fa.one_run_bound, scores, scores > 49, 1e-5, method="best")
+    assert_refused(r"coins .*not all 0 or 1", fa.one_run_bound, scores, scores, 1e-5)
     draw = np.random.default_rng(3)
     losses = draw.gamma(2.0, 0.3, 400), draw.gamma(2.5, 0.3, 400)
     star = fa.epsilon_star(*losses, delta=1e-3)
@@ -149,17 +147,13 @@ def test_the_line_of_a_command_that_failed_is_the_error(
 
 @pytest.mark.long
 def test_a_directory_without_a_whole_run_is_refused(run: tuple[fa.Run, list[str]], tmp_path: Path) -> None:
-    with pytest.raises(fa.InputError, match=r"no finished run: .*directories .*summary\.json"):
-        fa.read_run(tmp_path)
+    assert_refused(r"no finished run: .*directories .*summary\.json", fa.read_run, tmp_path)
     (tmp_path / "summary.json").write_text(json.dumps({"schema": 99}))
-    with pytest.raises(fa.InputError, match="no summary of"):
-        fa.read_run(tmp_path)
+    assert_refused("no summary of", fa.read_run, tmp_path)
     (tmp_path / "summary.json").write_text(json.dumps(run[0].summary))
     (tmp_path / "public").mkdir()
     (tmp_path / "public" / "configuration.json").write_text('{"configuration": {}}')
-    with pytest.raises(fa.InputError, match=r"lacks trials.parquet, rounds.parquet, releases.parquet"):
-        fa.read_run(tmp_path)
+    assert_refused(r"lacks trials.parquet, rounds.parquet, releases.parquet", fa.read_run, tmp_path)
     for name in ("trials", "rounds", "releases"):
         (tmp_path / f"{name}.parquet").write_bytes(b"no table")
-    with pytest.raises(fa.InputError, match="cannot be read"):
-        fa.read_run(tmp_path)
+    assert_refused("cannot be read", fa.read_run, tmp_path)

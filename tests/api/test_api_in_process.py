@@ -21,6 +21,7 @@ import fl_audit as fa
 from fl_audit.cli.main import app
 from fl_audit.errors import FederationError
 from fl_audit.runs import verbosity
+from tests.builders.refusals import assert_refused
 from tests.builders.settings import toml_text
 
 pytestmark = pytest.mark.xdist_group("api")
@@ -124,8 +125,7 @@ def test_a_call_plays_on_ray_and_ends_it(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_input_is_said_before_anything_is_written(wrong: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(fa.InputError):
-        _run_audit(SETTINGS, tmp_path / "run", **{"engine": "local", "progress": None, **wrong})
+    assert_refused(None, _run_audit, SETTINGS, tmp_path / "run", **{"engine": "local", "progress": None, **wrong})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -194,6 +194,5 @@ def test_a_ray_of_the_caller_is_left_alone(tmp_path: Path, monkeypatch: pytest.M
     import ray
 
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    with pytest.raises(fa.InputError, match=r"Ray is started"):
-        _run_audit(SETTINGS, tmp_path / "run", engine="ray", progress=None)
+    assert_refused(r"Ray is started", _run_audit, SETTINGS, tmp_path / "run", engine="ray", progress=None)
     assert list(tmp_path.iterdir()) == []

@@ -1,17 +1,22 @@
 """Tests that a value that is no number is refused in one line, and that answers print as one line."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from flwr.serverapp.strategy import FedAvg
 
+import fl_audit
 import fl_audit as fa
 from fl_audit.app_audits.black_box import Audit, AuditedSystem, StatedClaim
 from fl_audit.app_audits.live.canary import Canary, canary_of_node
 from fl_audit.app_audits.live.observer_store import TrainingObserver
 from fl_audit.privacy.stated_releases import StatedReleases
+from tests.builders.refusals import assert_refused
 
 CLAIM = StatedClaim("add-remove-client", epsilon=4.0)
 SCORES, LOSSES = np.arange(60.0), np.linspace(0.1, 1.0, 50)
@@ -76,3 +81,54 @@ def test_an_answer_prints_as_one_line(call: str) -> None:
     assert "\n" not in said
     assert "=" not in said
     assert len(said) < 300
+
+
+# --- Numbers are accepted in every usual form of a table, an array or a tensor, with one answer; others are refused
+
+
+DRAWS = np.random.default_rng(0)
+DRAWN_LOSSES = DRAWS.gamma(1.0, 1.0, (2, 120))
+COINS = np.arange(120) % 2 == 0
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "list": lambda values: values.tolist(),
+    "series with an index": lambda values: pd.Series(values, index=range(7, 7 + len(values))),
+    "series with missing values": lambda values: pd.Series(values, dtype="Float64"),
+    "frame of a column": lambda values: pd.DataFrame({"loss": values}),
+    "column": lambda values: values[:, None],
+    "objects": lambda values: values.astype(object),
+    "tensor": torch.tensor,
+    "tensor with a gradient": lambda values: torch.tensor(values, requires_grad=True),
+}
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "masked": lambda values: np.ma.array(values, mask=values > 2),
+    "complex": lambda values: values + 1j,
+    "dates": lambda values: pd.date_range("2020", periods=len(values)),
+    "words": lambda values: ["word"] * len(values),
+    "missing": lambda values: [None, *values],
+    "not a number": lambda values: [np.nan, *values],
+    "of several lengths": lambda values: [[1, 2], [3]],
+    "none": lambda values: None,
+    "a generator": iter,
+}
+
+
+def answers(members: Any, population: Any) -> tuple[str, str]:
+    bound = fl_audit.lower_bound(members, population, 1e-5)
+    star = fl_audit.epsilon_star(members, population, 1e-3, rng=np.random.default_rng(1))
+    return str(bound), str(star)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_has_the_same_answer(form: str) -> None:
+    written = FORMS[form]
+    assert answers(*map(written, DRAWN_LOSSES)) == answers(*DRAWN_LOSSES)
+    one_run = fl_audit.one_run_bound(written(DRAWN_LOSSES[0]), COINS, 1e-5)
+    assert str(one_run) == str(fl_audit.one_run_bound(DRAWN_LOSSES[0], COINS, 1e-5))
+
+
+@pytest.mark.parametrize("form", REFUSED)
+def test_other_forms_are_refused_in_a_line(form: str) -> None:
+    values = REFUSED[form](DRAWN_LOSSES[0])
+    for function in (fl_audit.lower_bound, fl_audit.epsilon_star):
+        assert_refused("accepted", function, values, DRAWN_LOSSES[1], 1e-3)
+    assert_refused("accepted", lambda: fl_audit.one_run_bound(REFUSED[form](DRAWN_LOSSES[0]), COINS, 1e-5))

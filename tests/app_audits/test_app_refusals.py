@@ -1,11 +1,12 @@
 """Refusals of strategies, apps and trainings of others: each names what is wrong."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 from flwr.serverapp.strategy import FedAvg
 
-from fl_audit.app_audits.black_box import StatedClaim
+from fl_audit.app_audits.black_box import Audit, StatedClaim
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.app_audits.live.canary import Canary
@@ -24,6 +25,20 @@ REFUSALS = [
         ({"model": [WEIGHT]}, "model is a list without tensors"),
         ({"model": {"weight": "text"}}, "model has 'weight' of type <U4"),
         ({"model": {"steps": np.zeros(3, np.int64)}}, "model has no tensor of floats"),
+        ({"clients": "4"}, r"clients .*'4': .*from 2"),
+        ({"norm": math.nan}, r"norm is nan: .*above 0 .*1000000"),
+        ({"is_clipped": "no"}, "is_clipped is 'no': accepted are True and False"),
+        ({"metrics": "loss"}, r"metrics is 'loss': .*tuples"),
+        ({"observer": "me"}, r"observer is 'me': .*client and server"),
+    ),
+    *refusals(
+        lambda numbers: StatedClaim("add-remove-client", **numbers),
+        ({"epsilon": -1.0}, None),
+        ({"epsilon": 1.0, "delta": 1.0}, None),
+        ({"noise_multiplier": 0.0}, None),
+        ({"epsilon": 1.0, "noise_multiplier": 1.0}, None),
+        ({}, None),
+        ({"epsilon": 1.0, "rounds": 0}, None),
     ),
     # Wrong settings are refused in one line.
     *refusals(
@@ -42,6 +57,9 @@ REFUSALS = [
         ({"shares": (0.5, 0.5, 0.5)}, None),
     ),
     # What cannot be is refused.
+    Refusal(
+        lambda: Audit(StatedClaim("add-remove-client", noise_multiplier=1.0)).watch(3), r"strategy .*\bint\b.*Flower's"
+    ),
     Refusal(lambda: Canary(0, 5, 5, 1.0), "one seed"),
     Refusal(lambda: Canary(0, 5, 6, 0.0), "clipping_norm is 0"),
     Refusal(lambda: watched(3, TrainingObserver(Path(), 1, 1)), r"strategy .*\bint\b"),

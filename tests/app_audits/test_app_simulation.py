@@ -5,16 +5,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 from flwr.common.config import parse_config_args
 
 from fl_audit.app_audits.app_simulation import run_config_values, simulate_app
 from fl_audit.cli.simulate import simulate
-from fl_audit.errors import InputError
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.verbosity import with_verbosity
+from tests.app_audits.review.apps import write_app
+from tests.builders.refusals import assert_refused
 
 SERVER = """
 import json
@@ -42,20 +42,20 @@ CLIENT = """
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from {name}.task import step
+from PACKAGE.task import step
 
 app = ClientApp()
 
 
 @app.train()
 def train(message, context):
-    trained = context.state.config_records.get("rounds", ConfigRecord({{"trained": 0}}))["trained"] + 1
-    context.state["rounds"] = ConfigRecord({{"trained": trained}})
+    trained = context.state.config_records.get("rounds", ConfigRecord({"trained": 0}))["trained"] + 1
+    context.state["rounds"] = ConfigRecord({"trained": trained})
     part, parts = context.node_config["partition-id"], context.node_config["num-partitions"]
     weights = message.content.array_records["arrays"]["w"].numpy()
-    arrays = ArrayRecord({{"w": Array(step(weights, context.run_config["params.rate"], part))}})
-    metrics = MetricRecord({{"num-examples": 1, "trained": trained, "part": part, "parts": parts}})
-    return Message(RecordDict({{"arrays": arrays, "metrics": metrics}}), reply_to=message)
+    arrays = ArrayRecord({"w": Array(step(weights, context.run_config["params.rate"], part))})
+    metrics = MetricRecord({"num-examples": 1, "trained": trained, "part": part, "parts": parts})
+    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 """
 LEGACY_SERVER = """
 from pathlib import Path
@@ -97,18 +97,7 @@ def client_fn(context):
 
 app = ClientApp(client_fn=client_fn)
 """
-PROJECT = """
-[project]
-name = "{name}"
-
-[tool.flwr.app.components]
-serverapp = "{name}.server_app:app"
-clientapp = "{name}.client_app:app"
-
-[tool.flwr.app.config]
-num-server-rounds = 3
-params.rate = 0.5
-fails = false
+SETTINGS = """fails = false
 
 [tool.flwr.federations]
 default = "local-simulation"
@@ -119,13 +108,10 @@ options.num-supernodes = 4
 
 
 def _app(directory: Path, name: str, server: str = SERVER, client: str = CLIENT) -> Path:
-    package = directory / name
-    package.mkdir(parents=True)
-    (directory / "pyproject.toml").write_text(PROJECT.format(name=name))
-    (package / "__init__.py").write_text("")
-    (package / "task.py").write_text("def step(weights, rate, part):\n    return weights + rate * (part + 1)\n")
-    (package / "server_app.py").write_text(dedent(server))
-    (package / "client_app.py").write_text(dedent(client).format(name=name) if client is CLIENT else client)
+    write_app(directory, name, server, client.replace("PACKAGE", name))
+    (directory / name / "task.py").write_text("def step(weights, rate, part): return weights + rate * (part + 1)\n")
+    with (directory / "pyproject.toml").open("a") as file:
+        file.write(SETTINGS)
     return directory
 
 
@@ -175,7 +161,7 @@ def test_calls_of_clients_that_failed_are_counted(engine: Engine, tmp_path: Path
 def test_the_command_warns_of_calls_that_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server = SERVER.replace('result.arrays["w"]', 'initial["w"]')
     simulate(_app(tmp_path / "app", "warned", server, FAILING_CLIENT), engine=Engine.LOCAL)
-    assert "12 calls of clients failed" in (shown := capsys.readouterr().out)
+    assert "20 calls of clients failed" in (shown := capsys.readouterr().out)
     assert "no data of client" in shown
 
 
@@ -187,7 +173,7 @@ def test_processes_of_ray_give_the_same(tmp_path: Path) -> None:
         simulate_app(app, engine, clients=3)
         results.append(json.loads(Path("found.json").read_text()))
     assert results[0] == results[1]
-    assert results[0]["metrics"]["3"] == pytest.approx({"trained": 3, "part": 1, "parts": 3})  # type: ignore[index]
+    assert results[0]["metrics"]["5"] == pytest.approx({"trained": 5, "part": 1, "parts": 3})  # type: ignore[index]
 
 
 @pytest.mark.long
@@ -218,8 +204,7 @@ def test_an_app_of_flowers_former_interface_is_played_too(tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_be_played_is_said_in_a_line(name: str, run_config: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=said):
-        simulate_app(_app(tmp_path / "app", name), Engine.LOCAL, [run_config])
+    assert_refused(said, lambda: simulate_app(_app(tmp_path / "app", name), Engine.LOCAL, [run_config]))
 
 
 @pytest.mark.parametrize(

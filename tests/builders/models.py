@@ -1,6 +1,7 @@
 """Models of users, built as a run builds them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from torch import Tensor, nn
@@ -10,6 +11,19 @@ from fl_audit.learning.model_checks import ModelCheckRecords
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_model import StackedModel
+
+
+class Model(nn.Module):
+    """Parts, and a function of them and of the records that is the forward pass."""
+
+    def __init__(self, way: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> None:
+        super().__init__()
+        self.way = way
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.way(self, x)
 
 
 def built_model(

@@ -1,4 +1,4 @@
-"""Tables of what is refused: what is given, and what the message must name."""
+"""Checks of refusals: of single calls, and of tables with the input and the names that the message must have."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,6 +8,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from fl_audit.errors import InputError
+
+
+def assert_refused(named: str | None, call: Callable[..., object], /, *arguments: Any, **options: Any) -> None:
+    """Assert that a call raises an `InputError` of one line, which a pattern is found in."""
+    with pytest.raises(InputError, match=named) as caught:
+        call(*arguments, **options)
+    assert "\n" not in str(caught.value)
 
 
 class Refusal(NamedTuple):
@@ -23,12 +30,11 @@ def refusals(call: Callable[..., object], *rows: tuple[Any, ...]) -> list[Refusa
 
 
 def refusal_test(rows: Sequence[Refusal]) -> Callable[..., None]:
-    """Return a test that each call raises an `InputError` whose message names what is wrong."""
+    """Return a test that each call raises an `InputError` of one line that names what is wrong."""
 
     @pytest.mark.parametrize("refusal", rows, ids=[str(refusal.named) for refusal in rows])
     def test_it_is_refused(refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        with pytest.raises(InputError, match=refusal.named):
-            refusal.given()
+        assert_refused(refusal.named, refusal.given)
 
     return test_it_is_refused

@@ -14,6 +14,7 @@ from fl_audit.data.neighbours import (
 )
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
 REMOVE, REPLACE = Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT
@@ -108,8 +109,7 @@ def test_a_stand_in_is_a_sorted_set_of_its_size_of_one_owner_who_has_enough(
 ) -> None:
     pool = drawn(outside, outside, owners)
     if outside < size:
-        with pytest.raises(InputError, match=f"has {size} records, .* {outside} are left"):
-            replacement_positions(pool, size, seed, number)
+        assert_refused(f"has {size} records, .* {outside} are left", replacement_positions, pool, size, seed, number)
         return
     shard = replacement_positions(pool, size, seed, number)
     assert shard.dtype == np.int64

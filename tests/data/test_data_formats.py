@@ -18,6 +18,7 @@ from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.numpy_archives import load_npz
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
+from tests.builders.refusals import assert_refused
 from tests.builders.tables import archive, load_table
 from tests.builders.workbooks import write_workbook
 
@@ -89,8 +90,7 @@ def test_what_is_missing_in_a_workbook_or_parquet_is_missing() -> None:
     frame.to_parquet("t.parquet")
     write_workbook(Path("t.xlsx"), {"Data": [*rows(TABLE)[:1], [20, None, *rows()[1][2:]], *rows()[2:], []]})
     for name in ("t.parquet", "t.xlsx"):
-        with pytest.raises(InputError, match=r"missing value .* crp, row 1"):
-            load(name)
+        assert_refused(r"missing value .* crp, row 1", load, name)
         assert len(load(name, missing=()).pool) == ROWS - 1
 
 
@@ -105,8 +105,7 @@ def test_lists_in_parquet_are_refused_unless_they_are_dropped() -> None:
 def test_a_workbook_without_its_reader_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     write_workbook(Path("t.xlsx"), {"Data": rows()})
     monkeypatch.setattr(table_text, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"t\.xlsx is .*Excel.*pip install 'fl-audit\[excel\]'"):
-        load("t.xlsx")
+    assert_refused(r"t\.xlsx is .*Excel.*pip install 'fl-audit\[excel\]'", load, "t.xlsx")
     assert "\n" not in table_text._INSTALL
 
 
@@ -123,8 +122,7 @@ def test_settings_that_do_not_fit_a_kind_of_file_are_refused() -> None:
         ("t.csv", {"skip_lines": 99}, "skip-lines is 99"),
         ("t.csv", {"separator": "::"}, "separator is '::': .* one character"),
     ):
-        with pytest.raises(InputError, match=said):
-            load(name, **options)
+        assert_refused(said, load, name, **options)
 
 
 def write_database() -> None:
@@ -177,8 +175,7 @@ def test_words_that_other_files_begin_with_can_be_names_of_columns(text: str) ->
 
 def test_bytes_of_no_kind_are_no_text() -> None:
     Path("t").write_bytes(np.random.default_rng(0).integers(0, 256, 4000).astype(np.uint8).tobytes())
-    with pytest.raises(InputError, match="t is no text, and no kind"):
-        read_table_text(Path("t"))
+    assert_refused("t is no text, and no kind", read_table_text, Path("t"))
 
 
 DRAW = np.random.default_rng(0)

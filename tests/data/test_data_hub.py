@@ -12,7 +12,7 @@ from PIL import Image
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.loaded_dataset import ColumnRole, LoadedDataset
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 
 DRAW = np.random.default_rng(5)
 GREY = DRAW.integers(0, 256, (12, 6, 5), dtype=np.uint8)
@@ -67,17 +67,13 @@ def test_test_pictures_are_official_test_records(folder: Path) -> None:
 
 
 def test_folders_that_cannot_be_used_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"folder .*nowhere not found: .*folder"):
-        load("images", path=str(tmp_path / "nowhere"))
+    assert_refused(r"folder .*nowhere not found: .*folder", load, "images", path=str(tmp_path / "nowhere"))
     Image.new("L", (9, 9)).save(folder / "dog" / "large.png")
-    with pytest.raises(InputError, match=r"large.png has 9x9 pixels and .*00.png 6x5: accepted are"):
-        load("images", path=str(folder))
+    assert_refused(r"large.png has 9x9 pixels and .*00.png 6x5: accepted are", load, "images", path=str(folder))
     (folder / "dog" / "large.png").write_bytes(b"no picture")
-    with pytest.raises(InputError, match=r"large\.png is no picture"):
-        load("images", path=str(folder))
+    assert_refused(r"large\.png is no picture", load, "images", path=str(folder))
     (folder / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty .*no pictures"):
-        load("images", path=str(folder))
+    assert_refused(r"empty .*no pictures", load, "images", path=str(folder))
 
 
 @pytest.fixture
@@ -169,10 +165,8 @@ def test_columns_of_a_data_set(hub: Path) -> None:
 )
 def test_data_sets_that_cannot_be_used_are_refused(hub: Path, options: dict[str, str], said: str) -> None:
     write(hub, {"x": [1.0, 2.0, 3.0], "y": [0, 1, 0]})
-    with pytest.raises(InputError, match=said):
-        load(f"hf:{hub}", **options)
+    assert_refused(said, load, f"hf:{hub}", **options)
 
 
 def test_a_data_set_that_cannot_be_reached_is_refused(hub: Path) -> None:
-    with pytest.raises(InputError, match=r"hf:nobody/nothing .*be read"):
-        load("hf:nobody/nothing", label="y")
+    assert_refused(r"hf:nobody/nothing .*be read", load, "hf:nobody/nothing", label="y")

@@ -15,6 +15,7 @@ from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.missing_values import imputed
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 
 KNOWN = """age,ward,score,label
 10,a,1,yes
@@ -73,8 +74,7 @@ def test_test_records_get_what_the_training_records_teach(tmp_path: Path) -> Non
 
 def test_a_column_without_any_value_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("age,dose,label\n10,,a\n30,,b\n")
-    with pytest.raises(InputError, match=r'has no value in column dose.*drop = \["dose"\]'):
-        load(tmp_path / "empty.csv")
+    assert_refused(r'has no value in column dose.*drop = \["dose"\]', load, tmp_path / "empty.csv")
 
 
 def test_a_table_with_gaps_is_refused_with_the_settings_that_help(tmp_path: Path) -> None:

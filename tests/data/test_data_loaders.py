@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from fl_audit.data.catalogue import DataSpec, available_datasets, load_source
 from fl_audit.data.idx_images import read_idx
 from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 
 MNIST = (("train-images-idx3-ubyte", "train-labels-idx1-ubyte"), ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"))
 Write = Callable[[Path, np.ndarray], Path]
@@ -107,8 +108,7 @@ def test_adult_in_its_own_folder_and_gzipped(adult_dir: Path, tmp_path: Path) ->
 def test_spoilt_adult_rows_are_named(adult_dir: Path, old: str, new: str, words: str) -> None:
     path = adult_dir / "adult.data"
     path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(InputError, match=words):
-        load_source(DataSpec("adult", str(adult_dir)))
+    assert_refused(words, lambda: load_source(DataSpec("adult", str(adult_dir))))
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -128,8 +128,7 @@ def test_mnist_by_writer(tmp_path: Path, write_idx: Write) -> None:
         write_idx(tmp_path / f"{part}-images-idx3-ubyte", np.zeros((len(digits), 28, 28)))
         write_idx(tmp_path / f"{part}-labels-idx1-ubyte", np.array(digits))
     spec = DataSpec("mnist", str(tmp_path), (("user", "writer"),))
-    with pytest.raises(InputError, match=r"qmnist-train-labels-idx2-int or .* not found"):
-        load_source(spec)
+    assert_refused(r"qmnist-train-labels-idx2-int or .* not found", load_source, spec)
     assert load_source(DataSpec("mnist", str(tmp_path))).pool.user is None, "the files of MNIST name no writers"
 
     def write(digits: list[int]) -> None:
@@ -139,8 +138,7 @@ def test_mnist_by_writer(tmp_path: Path, write_idx: Write) -> None:
         (tmp_path / "qmnist-train-labels-idx2-int").write_bytes(header + table.tobytes())
 
     write([3, 9, 4])
-    with pytest.raises(InputError, match=r"another digit than train-labels-idx1-ubyte .* 1 of 3 images"):
-        load_source(spec)
+    assert_refused(r"another digit than train-labels-idx1-ubyte .* 1 of 3 images", load_source, spec)
     write([3, 9, 3])
     pool = load_source(spec).pool
     assert pool.users == ("17", "2154")
@@ -162,8 +160,7 @@ def test_truncated_and_foreign_idx_are_refused(tmp_path: Path, write_idx: Write)
         (b"", "is empty"),
     ]:
         path.write_bytes(content)
-        with pytest.raises(InputError, match=words):
-            read_idx(path)
+        assert_refused(words, read_idx, path)
 
 
 def test_idx_of_the_wrong_kind_is_refused(tmp_path: Path, write_idx: Write) -> None:
@@ -173,14 +170,11 @@ def test_idx_of_the_wrong_kind_is_refused(tmp_path: Path, write_idx: Write) -> N
     spec = DataSpec("mnist", str(tmp_path))
     write_idx(images, np.zeros((3, 4, 5)))
     write_idx(labels, np.zeros((3, 4, 5)))
-    with pytest.raises(InputError, match=r": .* labels, one axis"):
-        load_source(spec)
+    assert_refused(r": .* labels, one axis", load_source, spec)
     write_idx(labels, np.array([0, 1]))
-    with pytest.raises(InputError, match="images-idx3-ubyte: there are 3 records and 2 labels"):
-        load_source(spec)
+    assert_refused("images-idx3-ubyte: there are 3 records and 2 labels", load_source, spec)
     write_idx(images, np.array([0, 1]))
-    with pytest.raises(InputError, match="accepted are images"):
-        load_source(spec)
+    assert_refused("accepted are images", load_source, spec)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip"])
@@ -191,17 +185,14 @@ def test_damaged_gzip_is_refused(adult_dir: Path, damage: str) -> None:
     else:
         packed[len(packed) // 2] ^= 0xFF
     (adult_dir / "adult.data").write_bytes(bytes(packed))
-    with pytest.raises(InputError, match="damaged gzip data"):
-        load_source(DataSpec("adult", str(adult_dir)))
+    assert_refused("damaged gzip data", lambda: load_source(DataSpec("adult", str(adult_dir))))
 
 
 def test_missing_directory_and_file_say_how_to_give_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
     how = r"adult\.data.*--data-dir or FL_AUDIT_DATA"
-    with pytest.raises(InputError, match=how):
-        load_source(DataSpec("adult"))
-    with pytest.raises(InputError, match=how):
-        load_source(DataSpec("adult", str(tmp_path)))
+    assert_refused(how, lambda: load_source(DataSpec("adult")))
+    assert_refused(how, lambda: load_source(DataSpec("adult", str(tmp_path))))
     with pytest.raises(InputError, match=r"nowhere .*not exist.*--data-dir"):
         load_source(DataSpec("adult", str(tmp_path / "nowhere")))
 
@@ -210,8 +201,7 @@ def test_directory_from_the_environment(adult_dir: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("FL_AUDIT_DATA", str(adult_dir))
     assert len(load_source(DataSpec("adult")).pool) == 2
     monkeypatch.setenv("FL_AUDIT_DATA", str(tmp_path / "gone"))
-    with pytest.raises(InputError, match=r"gone .*not exist"):
-        load_source(DataSpec("adult"))
+    assert_refused(r"gone .*not exist", lambda: load_source(DataSpec("adult")))
 
 
 def test_catalogue_lists_what_needs_files() -> None:

@@ -13,7 +13,7 @@ from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.dissimilarity_ranking import approximate_totals, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.neighbours import NeighbourChoice, NeighbourRule, choose_neighbour, ranked_neighbours
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
+from tests.builders.refusals import refusal_test, refusals
 from tests.few_examples import examples
 
 REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD
@@ -190,28 +190,9 @@ def test_ranks_go_on_from_the_most_and_the_least_dissimilar() -> None:
     assert nearest == (NeighbourPair(1, 0), NeighbourPair(0, 0), NeighbourPair(3, 0))
 
 
-def test_ranks_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(InputError, match="neighbour-rank is 5: accepted are 1 to 4"):
-        choose_neighbour(NeighbourRule(REMOVE, MOST, EUCLIDEAN, 0, 5), D, None)
-    with pytest.raises(InputError, match="neighbour-rank is 13: accepted are 1 to 12"):
-        choose_neighbour(NeighbourRule(REPLACE, LEAST, EUCLIDEAN, 0, 13), D, OUT)
-    with pytest.raises(InputError, match="neighbour-rank is 0"):
-        ranked_neighbours(REMOVE, D, None, EUCLIDEAN, 0)
-    for choice in (RANDOM, 1):
-        with pytest.raises(InputError, match="neighbour = most-dissimilar or least-dissimilar"):
-            choose_neighbour(NeighbourRule(REPLACE, choice, EUCLIDEAN, 0, 2), D, OUT)
-
-
 def test_named_record() -> None:
     assert choose_neighbour(NeighbourRule(REMOVE, 3, EUCLIDEAN, 0), D, OUT) == NeighbourPair(3, None)
     assert choose_neighbour(NeighbourRule(REPLACE, 2, EUCLIDEAN, 0), D, OUT) == NeighbourPair(2, 1)
-
-
-@pytest.mark.parametrize("relation", [REMOVE, REPLACE])
-@pytest.mark.parametrize("index", [-1, 4])
-def test_index_out_of_range(relation: Adjacency, index: int) -> None:
-    with pytest.raises(InputError, match=f"neighbour is {index}: accepted are 0 to 3"):
-        choose_neighbour(NeighbourRule(relation, index, EUCLIDEAN, 0), D, OUT)
 
 
 def test_random_is_uniform_and_follows_the_seed() -> None:
@@ -226,8 +207,21 @@ def test_random_is_uniform_and_follows_the_seed() -> None:
     assert removed == {0, 1, 2, 3}
 
 
-def test_a_neighbour_must_be_possible() -> None:
-    with pytest.raises(InputError, match=rf"D takes all \d+ records, .* at most {len(D) - 1} records"):
-        choose_neighbour(NeighbourRule(REPLACE, MOST, EUCLIDEAN, 0), D, None)
-    with pytest.raises(InputError, match=r"at least 2 .* remove"):
-        choose_neighbour(NeighbourRule(REMOVE, MOST, EUCLIDEAN, 0), D.take([0]), OUT)
+test_a_neighbour_must_be_possible = refusal_test(
+    refusals(
+        lambda relation, choice, rank, pool, outside: choose_neighbour(
+            NeighbourRule(relation, choice, EUCLIDEAN, 0, rank), pool, outside
+        ),
+        (REMOVE, MOST, 5, D, None, "neighbour-rank is 5: accepted are 1 to 4"),
+        (REPLACE, LEAST, 13, D, OUT, "neighbour-rank is 13: accepted are 1 to 12"),
+        (REMOVE, MOST, 0, D, None, "neighbour-rank is 0"),
+        (REPLACE, RANDOM, 2, D, OUT, "neighbour = most-dissimilar or least-dissimilar"),
+        (REPLACE, 1, 2, D, OUT, "neighbour = most-dissimilar or least-dissimilar"),
+        (REMOVE, -1, 1, D, OUT, "neighbour is -1: accepted are 0 to 3"),
+        (REMOVE, 4, 1, D, OUT, "neighbour is 4: accepted are 0 to 3"),
+        (REPLACE, -1, 1, D, OUT, "neighbour is -1: accepted are 0 to 3"),
+        (REPLACE, 4, 1, D, OUT, "neighbour is 4: accepted are 0 to 3"),
+        (REPLACE, MOST, 1, D, None, r"D takes all \d+ records, .* at most 3 records"),
+        (REMOVE, MOST, 1, D.take([0]), OUT, r"at least 2 .* remove"),
+    )
+)

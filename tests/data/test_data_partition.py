@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fl_audit.data.partition import PartitionScheme, partition_records
 from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
 LABELS = np.random.default_rng(0).integers(0, 10, 500)
@@ -111,10 +112,8 @@ def test_every_owner_is_a_client(owner: list[int], seed: int) -> None:
 def test_natural_clients_are_as_many_as_owners() -> None:
     owner = np.repeat([0, 4, 7], 2)
     words = "clients is 2, .* 3 owners: .*natural is 3, .*leave clients out"
-    with pytest.raises(InputError, match=words):
-        partition_records(np.zeros(6, np.int64), 2, PartitionScheme.NATURAL, {}, 0, owner)
-    with pytest.raises(InputError, match="whose each record"):
-        partition_records(np.zeros(6, np.int64), 2, PartitionScheme.NATURAL, {}, 0)
+    assert_refused(words, partition_records, np.zeros(6, np.int64), 2, PartitionScheme.NATURAL, {}, 0, owner)
+    assert_refused("whose each record", partition_records, np.zeros(6, np.int64), 2, PartitionScheme.NATURAL, {}, 0)
     with pytest.raises(InputError, match=r"natural .*no parameter 'alpha'"):
         partition_records(np.zeros(6, np.int64), 3, PartitionScheme.NATURAL, {"alpha": 1.0}, 0, owner)
 

@@ -21,6 +21,7 @@ from fl_audit.privacy.identifiability_bounds import response_advantage, truth_pr
 from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
 from fl_audit.randomness import Purpose, generator
 from tests.builders.log_odds import uniforms
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
@@ -301,6 +302,4 @@ def lonely_odds(nodes: int, other: int) -> NDArray[np.float64]:
     ],
 )
 def test_wrong_input_is_refused_in_one_line(action: object, words: str) -> None:
-    with pytest.raises(InputError, match=words) as caught:
-        action()  # type: ignore[operator]
-    assert "\n" not in str(caught.value)
+    assert_refused(words, action)

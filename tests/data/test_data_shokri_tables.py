@@ -10,7 +10,7 @@ import pytest
 from fl_audit.data.catalogue import DataSpec, is_found, load_source
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import select_records
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 
 ROWS = '"13",0,1,0,1\n"1",1,1,0,0\n"30",0,0,0,1\n'
 VALUES = [[0, 1, 0, 1], [1, 1, 0, 0], [0, 0, 0, 1]]
@@ -137,9 +137,7 @@ def test_arrays_with_either_form_of_labels(tmp_path: Path, kind: type, labels: n
     ],
 )
 def test_spoilt_rows_are_refused(tmp_path: Path, name: str, files: dict[str, str], words: str) -> None:
-    with pytest.raises(InputError, match=words) as caught:
-        load_archive(tmp_path, files, name)
-    assert "\n" not in str(caught.value)
+    assert_refused(words, load_archive, tmp_path, files, name)
 
 
 Damage = Callable[[bytes], bytes]
@@ -163,9 +161,7 @@ def test_damaged_archives_are_refused(tmp_path: Path, damage: Damage) -> None:
     text = "".join(f'"{row % 30 + 1}",{",".join(draw.choice(["0", "1"], 50))}\n' for row in range(200))
     path = archive(tmp_path / ARCHIVES["location30"], {"bangkok": text})
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(InputError, match=r"dataset_location\.tgz .*damaged archive") as caught:
-        load("location30", tmp_path)
-    assert "\n" not in str(caught.value)
+    assert_refused(r"dataset_location\.tgz .*damaged archive", load, "location30", tmp_path)
 
 
 def test_names_in_an_archive_are_no_paths(tmp_path: Path) -> None:
@@ -181,14 +177,12 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         link = tarfile.TarInfo("bangkok")
         link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path / "secret")
         tar.addfile(link)
-    with pytest.raises(InputError, match="holds no file"):
-        load("location30", tmp_path)
+    assert_refused("holds no file", load, "location30", tmp_path)
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
 def test_missing_file_names_the_accepted_ones(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=rf"{ARCHIVES[name]} or {name}\.npz not found .*{name} or .*--data-dir"):
-        load(name, tmp_path)
+    assert_refused(rf"{ARCHIVES[name]} or {name}\.npz not found .*{name} or .*--data-dir", load, name, tmp_path)
     assert not is_found(name, str(tmp_path))
     (tmp_path / f"{name}.npz").touch()
     assert is_found(name, str(tmp_path))

@@ -8,7 +8,7 @@ from fl_audit.data import dissimilarity as module
 from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare, screening_block
 from fl_audit.data.dissimilarity_ranking import approximate_totals, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 
 SSIM = Dissimilarity.SSIM
 
@@ -79,10 +79,8 @@ def test_ranks_are_those_of_scikit_image(farthest: bool) -> None:
 )
 def test_other_than_images_are_refused(features: np.ndarray, words: str) -> None:
     records = Records(features, np.zeros(3), classes=1)
-    with pytest.raises(InputError, match=words):
-        ranked_records(records, SSIM, 1)
-    with pytest.raises(InputError, match=words):
-        ranked_pairs(records, records, SSIM, 1)
+    assert_refused(words, ranked_records, records, SSIM, 1)
+    assert_refused(words, ranked_pairs, records, records, SSIM, 1)
 
 
 def test_published_images(published: str) -> None:

@@ -15,6 +15,7 @@ from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.missing_values import USUAL_WORDS, missing_value_word_counts, without_words
 from fl_audit.data.warnings import header_warnings
 from fl_audit.errors import InputError, Remedy
+from tests.builders.refusals import assert_refused
 
 LIKE_A_RECORD = r"like a record\b"
 DRAW = np.random.default_rng(0)
@@ -247,8 +248,7 @@ def test_a_table_without_a_header_is_told_from_its_file() -> None:
 
 def test_a_label_that_is_missing_from_a_first_line_of_numbers_is_told_with_that_line() -> None:
     lines = "\n".join(f"{number}.5,{number % 7}.25,{number % 2}" for number in range(60))
-    with pytest.raises(InputError, match=rf"no label column 'y'.*{LIKE_A_RECORD}: .*names above"):
-        read(lines.encode())
+    assert_refused(rf"no label column 'y'.*{LIKE_A_RECORD}: .*names above", lambda: read(lines.encode()))
     with pytest.raises(InputError) as refused:
         read(f"a,b,c\n{lines}".encode())
     assert not re.search(LIKE_A_RECORD, str(refused.value))

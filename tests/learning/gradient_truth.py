@@ -1,6 +1,8 @@
 """Per-example gradients by a plain loop of float64 backward passes: slow, and without anything that is tested."""
 
 import copy
+import warnings
+from collections.abc import Callable
 from functools import lru_cache
 
 import torch
@@ -32,6 +34,31 @@ def example_gradients(template: nn.Module, models: Tensor, features: Tensor, lab
                 ]
             )
     return rows
+
+
+def record_gradients(
+    module: nn.Module,
+    features: Tensor,
+    labels: Tensor,
+    weights: Tensor | None = None,
+    call: Callable[[nn.Module, Tensor], Tensor] = lambda module, record: module(record),
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+) -> Tensor:
+    """Return every record's gradient of what a module trains, float64 (n, parameters), on the module as it is.
+
+    The weights of its trained parameters may be others, and so may the loss and the way in which it is called.
+    """
+    module = copy.deepcopy(module).double().eval()
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if weights is not None:
+        nn.utils.vector_to_parameters(weights.double(), trained)
+    rows = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for feature, label in zip(features.double(), labels, strict=True):
+            gradients = torch.autograd.grad(loss(call(module, feature[None]), label[None]), trained)
+            rows.append(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+    return torch.stack(rows)
 
 
 def clip_and_sum(gradients: Tensor, clipping_norm: float) -> Tensor:

@@ -8,7 +8,6 @@ import torch
 
 from fl_audit import torch_device
 from fl_audit.device import Device
-from fl_audit.errors import InputError
 from fl_audit.federation.contributions import ContributionByTrial, RoundContext, zero_contribution
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning import local_training
@@ -18,6 +17,7 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import small_plan
 
 
@@ -53,8 +53,7 @@ def test_every_party_settles_its_device(monkeypatch: pytest.MonkeyPatch) -> None
     assert public.device is Device.CUDA
     assert type(public).from_json(public.to_json()) == public
     if not torch.cuda.is_available():
-        with pytest.raises(InputError, match=r"device is 'cuda', .*torch .*none .*: .*'cpu'"):
-            load_federation(public)
+        assert_refused(r"device is 'cuda', .*torch .*none .*: .*'cpu'", load_federation, public)
 
 
 ELSEWHERE = torch.device("meta")

@@ -1,6 +1,5 @@
 """Frozen parts of models: in numbers of 8 and 16 bits, held once by all threads, and in bounded memory."""
 
-import copy
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,21 +10,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fl_audit.errors import InputError
-from fl_audit.learning import models, stacked_model
-from fl_audit.learning.model_checks import ModelCheckRecords
+from fl_audit.learning import models
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.models import built_model
+from tests.builders.refusals import assert_refused
+from tests.learning.gradient_truth import clip_and_sum, record_gradients
 
 CLASSES = 3
 RECORDS = torch.randn(20, 6, generator=torch.Generator().manual_seed(2))
 
 
 def built(made: Callable[[], nn.Module], records: Tensor = RECORDS) -> StackedModel:
-    with mock.patch.object(models, "import_factory", return_value=made):
-        spec = ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES)
-        return stacked_model._built(spec, ModelCheckRecords(records, tuple(map(str, range(len(records))))))
+    return built_model(made, records, CLASSES)
 
 
 class Whole(nn.Module):
@@ -65,20 +63,13 @@ def test_a_frozen_part_of_fewer_bits_is_taken_and_gradients_are_exact(made: Call
     flat = torch.cat([one.detach().flatten() for one in module.parameters() if one.requires_grad])
     labels = torch.arange(len(RECORDS)) % CLASSES
     found = model.clipped_sum(flat.unsqueeze(0), RECORDS, labels, 0.5)[0]
-    exact = copy.deepcopy(module).double()
-    expected, trained = torch.zeros(len(flat)), [one for one in exact.parameters() if one.requires_grad]
-    for record, label in zip(RECORDS.to(trained[0].dtype), labels, strict=True):
-        loss = nn.functional.cross_entropy(exact(record.unsqueeze(0)), label.unsqueeze(0))
-        gradient = torch.cat([one.flatten() for one in torch.autograd.grad(loss, trained)])
-        expected += (gradient * (0.5 / gradient.norm()).clamp(max=1.0)).float()
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    (expected,) = clip_and_sum(record_gradients(module, RECORDS, labels).unsqueeze(0), 0.5)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_what_turns_numbers_into_16_bits_itself_is_told_what_to_give_a_layer(is_first: bool) -> None:
-    with pytest.raises(InputError, match=r"call \.float\(\) on") as caught:
-        built(lambda: Narrow(turns=True, is_first=is_first))
-    assert "\n" not in str(caught.value)
+    assert_refused(r"call \.float\(\) on", lambda: built(lambda: Narrow(turns=True, is_first=is_first)))
     built(lambda: Narrow(turns=False, is_first=is_first))
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fl_audit.errors import InputError
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.refusals import assert_refused
 from tests.learning.gradient_truth import example_gradients
 from tests.learning.test_learning_stacked_model import NETS, _budget_for, _setting
 from tests.learning.test_learning_ways import FAST, GENERIC
@@ -140,5 +140,4 @@ def test_a_computation_before_or_after_changes_nothing() -> None:
 def test_what_does_not_fit_is_refused(change: dict[str, Tensor], message: str) -> None:
     model, models, features, labels = _setting("adult-mlp")
     given = {"models": models, "features": features, "labels": labels, "vectors": models} | change
-    with pytest.raises(InputError, match=message):
-        gradient_norms_and_products(model, **given)
+    assert_refused(message, gradient_norms_and_products, model, **given)

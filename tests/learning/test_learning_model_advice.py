@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fl_audit.errors import InputError
 from fl_audit.learning.model_advice import ADVICE, advise, refusal
 from fl_audit.learning.model_faults import ModelCheck, ModelFault, fault_values
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.refusals import assert_refused
 
 LAYERS = (nn.Embedding(4, 2), nn.Conv2d(1, 2, 3), nn.Linear(2, 3), nn.GRU(2, 3))
 ALWAYS = (ModelCheck.COPY, ModelCheck.NO_GRADIENT, ModelCheck.OPACUS, ModelCheck.RANDOM, ModelCheck.MOVED_WEIGHTS)
@@ -51,8 +51,7 @@ def test_one_number_for_two_classes_becomes_two(monkeypatch: pytest.MonkeyPatch)
     spec = ModelSpec("theirs:build", (4,), 2)
     monkeypatch.setattr("fl_audit.learning.models.import_factory", lambda name: lambda: nn.Linear(4, 1))
     monkeypatch.setattr("fl_audit.learning.stacked_model.import_factory", lambda name: lambda: nn.Linear(4, 1))
-    with pytest.raises(InputError, match=r"1 output .*2 classes: .*becomes two"):
-        StackedModel.of(spec)
+    assert_refused(r"1 output .*2 classes: .*becomes two", StackedModel.of, spec)
     monkeypatch.setattr("fl_audit.learning.models.import_factory", lambda name: lambda: Doubled(4, 1))
     monkeypatch.setattr("fl_audit.learning.stacked_model.import_factory", lambda name: lambda: Doubled(4, 1))
     assert StackedModel.of(spec).layout.size == 5

@@ -14,34 +14,17 @@ from fl_audit.learning.metric_names import Metric, metrics_of_task
 from fl_audit.learning.metrics import TestOutputs, metric_function, require_metrics
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.models import Model
+from tests.builders.refusals import assert_refused
+from tests.learning.gradient_truth import clip_and_sum, record_gradients
 
 WAYS = {
     "dense chain": lambda: nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1)),
     "one layer": lambda: nn.Linear(5, 1),
-    "example by example": lambda: _Squared(),
+    "example by example": lambda: Model(
+        lambda m, x: torch.tanh(m.first(x)) @ m.second, first=nn.Linear(5, 3), second=nn.Parameter(torch.rand(3, 1))
+    ),
 }
-
-
-class _Squared(nn.Module):
-    """A module that has no stacked layers: it multiplies the outputs of two layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(5, 3)
-        self.second = nn.Parameter(torch.rand(3, 1))
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(self.first(features)) @ self.second
-
-
-def clipped_by_hand(module: nn.Module, features: torch.Tensor, labels: torch.Tensor, norm: float) -> torch.Tensor:
-    """Return the sum of clipped gradients of (output - label)^2, one example after the other, (parameters,)."""
-    total = torch.zeros(sum(parameter.numel() for parameter in module.parameters()))
-    for example, label in zip(features, labels, strict=True):
-        error = (module(example.unsqueeze(0))[0, 0] - label) ** 2
-        gradient = torch.cat([part.flatten() for part in torch.autograd.grad(error, list(module.parameters()))])
-        total += gradient * min(1.0, norm / float(gradient.norm()))
-    return total
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -52,11 +35,14 @@ def test_clipped_sums_are_those_of_squared_errors(way: str) -> None:
     model = StackedModel(module, (5,))
     row = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
     models = torch.stack([row, row])
-    expected = clipped_by_hand(module, features, labels, 0.5)
-    for found in model.clipped_sum(models, features, labels, 0.5):
+    truth = record_gradients(
+        module, features, labels.double(), loss=lambda output, label: (output[0, 0] - label[0]) ** 2
+    )
+    (expected,) = clip_and_sum(truth.unsqueeze(0), 0.5)
+    for found in model.clipped_sum(models, features, labels, 0.5).double():
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    mean = clipped_by_hand(module, features, labels, 1e9) / 7
-    torch.testing.assert_close(model.mean_gradients(models, features, labels)[1], mean, rtol=1e-4, atol=1e-5)
+    mean = model.mean_gradients(models, features, labels)[1].double()
+    torch.testing.assert_close(mean, truth.mean(0), rtol=1e-4, atol=1e-5)
     losses = (module(features)[:, 0] - labels).square().detach()
     torch.testing.assert_close(model.losses(models, features, labels)[0], losses)
     assert model.chain is None, "the written-out backward pass of chains is that of the cross-entropy"
@@ -102,8 +88,7 @@ def test_metrics_of_classes_are_refused_for_quantities_and_the_other_way_round()
     assert metrics_of_task(1, 0.0, is_audit=False) == (Metric.RMSE, Metric.R2, Metric.LOSS)
     with pytest.raises(InputError, match="accuracy is not defined for labels that are quantities: accepted are loss"):
         require_metrics(("accuracy",), 1)
-    with pytest.raises(InputError, match="rmse is not defined for 2 classes"):
-        require_metrics(("rmse",), 2)
+    assert_refused("rmse is not defined for 2 classes", require_metrics, ("rmse",), 2)
 
 
 def test_built_in_models_have_one_output_for_a_quantity() -> None:

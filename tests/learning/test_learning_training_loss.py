@@ -1,6 +1,7 @@
 """Class weights, label smoothing and falling step sizes, against torch's own."""
 
 import copy
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -27,7 +28,16 @@ from fl_audit.learning.optimizers import (
 from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.accounting_enums import VectorNorm
+from tests.learning.gradient_truth import record_gradients
 from tests.learning.test_learning_ways import FAST, GENERIC
+
+
+def _torch_gradients(model: StackedModel, start: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """Return each record's gradient of torch's own loss in one trial, float64 (records, parameters)."""
+    weights = torch.tensor(model.loss.class_weights).double() if model.loss.class_weights else None
+    loss = partial(F.cross_entropy, weight=weights, reduction="sum", label_smoothing=model.loss.label_smoothing)
+    return record_gradients(copy.deepcopy(model.template).requires_grad_(True), features, labels, start, loss=loss)
+
 
 LOSSES = [TrainingLoss((0.5, 4.0, 1.5)), TrainingLoss(label_smoothing=0.2), TrainingLoss((0.5, 4.0, 1.5), 0.2)]
 RECORDS = 11
@@ -43,20 +53,6 @@ def _setting(name: str, loss: TrainingLoss) -> tuple[StackedModel, Tensor, Tenso
     model = StackedModel(module, shape)
     models = model.layout.flatten(dict(module.named_parameters())) + 0.2 * torch.randn(3, model.layout.size)
     return model.trained_with(loss), models, torch.randn(RECORDS, *shape), torch.arange(RECORDS) % 3
-
-
-def _torch_gradients(model: StackedModel, start: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return each record's gradient of torch's own loss in one trial, float64 (records, parameters)."""
-    module = copy.deepcopy(model.template).double().requires_grad_(True)
-    nn.utils.vector_to_parameters(start.double(), module.parameters())
-    weights = torch.tensor(model.loss.class_weights).double() if model.loss.class_weights else None
-    rows = list[Tensor]()
-    for feature, label in zip(features.double(), labels, strict=True):
-        loss = F.cross_entropy(
-            module(feature[None]), label[None], weights, reduction="sum", label_smoothing=model.loss.label_smoothing
-        )
-        rows.append(nn.utils.parameters_to_vector(torch.autograd.grad(loss, list(module.parameters()))))
-    return torch.stack(rows)
 
 
 @pytest.mark.few_cases(6)

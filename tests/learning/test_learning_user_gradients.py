@@ -10,22 +10,12 @@ from fl_audit.learning import microbatching, pass_budgets
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.microbatching import GroupedRecords
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.models import Model
 
 TRIALS = 3
 SIZES = (1, 7, 1, 3, 2, 12, 1, 4)
 USERS = torch.from_numpy(np.repeat(np.arange(len(SIZES)) * 5, SIZES))
 RECORDS = len(USERS)
-
-
-class Tempered(nn.Module):
-    """A module that has no stacked form: a learned temperature."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.heat = nn.Linear(6, 3), nn.Parameter(torch.ones(()))
-
-    def forward(self, features: Tensor) -> Tensor:
-        return self.inner(features) * self.heat
 
 
 NETWORKS = {
@@ -43,7 +33,11 @@ NETWORKS = {
         ),
         (2, 6, 6),
     ),
-    "tempered": (Tempered, (6,)),
+    # A module that has no stacked form: a learned temperature.
+    "tempered": (
+        lambda: Model(lambda m, x: m.inner(x) * m.heat, inner=nn.Linear(6, 3), heat=nn.Parameter(torch.ones(()))),
+        (6,),
+    ),
 }
 
 

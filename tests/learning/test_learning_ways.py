@@ -1,6 +1,8 @@
 """Modules that run on stacked layers and others through torch.func; the sums are right either way."""
 
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -8,175 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.models import Model
 from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
-
-class Flattening(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.head = nn.Conv2d(1, 3, 3), nn.Linear(27, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = F.relu(self.conv(x.view(x.shape[0], 1, 5, 5)))
-        return self.head(hidden.view(hidden.size(0), -1))
-
-
-class Residual(nn.Module):
-    """The sum is over hidden values, which all have the axis of trials."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second, self.head = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = torch.tanh(self.first(x))
-        return self.head(hidden + F.relu(self.second(hidden)))
-
-
-class ResidualOnInput(nn.Module):
-    """The sum is over the input, which has no axis of trials."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(x + F.relu(self.first(x)))
-
-
-class TwoHeads(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.left, self.right = nn.Linear(4, 3), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.left(x) * torch.sigmoid(self.right(x))
-
-
-class UsedTwice(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(torch.tanh(self.layer(torch.tanh(self.layer(x)))))
-
-
-class SeldomUsedTwice(nn.Module):
-    """The first use counts for large inputs only, and so not in the probe."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(F.relu(self.layer(4 * x) - 6) + torch.tanh(self.layer(x)))
-
-
-class Tied(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.down, self.up = nn.Linear(3, 3), nn.Linear(3, 3)
-        self.up.weight = self.down.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.up(torch.tanh(self.down(x)))
-
-
-class OwnParameter(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.scale = nn.Linear(4, 3), nn.Parameter(torch.tensor([0.5, 1.0, 2.0]))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x) * self.scale
-
-
-class Words(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.head = nn.Embedding(7, 4), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.words((x.abs() * 3).long().clamp(max=6)).mean(1))
-
-
-class Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.head = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.cell(x)[0][:, -1])
-
-
-class Sequences(nn.Module):
-    """A dense layer on (n, T, in), reduced to logits by a further layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.head = nn.Linear(3, 4), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(torch.tanh(self.layer(x)).mean(1))
-
-
-class SequencesAlone(nn.Module):
-    """A dense layer on (n, T, in) and nothing else."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x).mean(1)
-
-
-class SequencesMerged(nn.Module):
-    """T is 2, the number of trials in the probe: the merged axes look like trials and examples."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x.reshape(-1, 3)).reshape(-1, 2, 3).sum(1)
-
-
-class ReadsWidth(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x.view(-1, self.layer.in_features))
-
-
-class ReadsWeight(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.layer.weight.abs(), self.layer.bias)
-
-
-class InPlaceFunction(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second, self.head = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(F.relu_(self.second(F.relu(self.first(x)))))
-
-
-class Unused(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.other = nn.Linear(4, 3), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x)
+Make = Callable[[], nn.Module]
 
 
 class OwnLinear(nn.Linear):
@@ -195,35 +32,98 @@ def _named() -> nn.Module:
     return nn.Sequential(OrderedDict(first=nn.Linear(4, 5), inner=inner, head=nn.Linear(4, 3)))
 
 
+def _flattening(m: Any, x: Tensor) -> Tensor:
+    hidden = F.relu(m.conv(x.view(x.shape[0], 1, 5, 5)))
+    return m.head(hidden.view(hidden.size(0), -1))  # type: ignore[no-any-return]
+
+
+def _residual(m: Any, x: Tensor) -> Tensor:
+    """The sum is over hidden values, which all have the axis of trials."""
+    hidden = torch.tanh(m.first(x))
+    return m.head(hidden + F.relu(m.second(hidden)))  # type: ignore[no-any-return]
+
+
+def _tied() -> nn.Module:
+    model = Model(lambda m, x: m.up(torch.tanh(m.down(x))), down=nn.Linear(3, 3), up=nn.Linear(3, 3))
+    model.up.weight = model.down.weight  # type: ignore[union-attr]
+    return model
+
+
+def _one_layer(way: Callable[[Any, Tensor], Tensor], inputs: int = 4) -> Make:
+    return lambda: Model(way, layer=nn.Linear(inputs, 3))
+
+
+def _layer_and_head(way: Callable[[Any, Tensor], Tensor], inputs: int = 4) -> Make:
+    return lambda: Model(way, layer=nn.Linear(inputs, 4), head=nn.Linear(4, 3))
+
+
 FAST = {
     "grouped convolution": (
         lambda: nn.Sequential(nn.Conv2d(2, 4, 2, groups=2), nn.Flatten(), nn.Linear(16, 3)),
         (2, 3, 3),
     ),
-    "view and flatten": (Flattening, (25,)),
-    "residual": (Residual, (4,)),
-    "two heads": (TwoHeads, (4,)),
+    "view and flatten": (lambda: Model(_flattening, conv=nn.Conv2d(1, 3, 3), head=nn.Linear(27, 3)), (25,)),
+    "residual": (lambda: Model(_residual, first=nn.Linear(4, 6), second=nn.Linear(6, 6), head=nn.Linear(6, 3)), (4,)),
+    "two heads": (
+        lambda: Model(lambda m, x: m.left(x) * torch.sigmoid(m.right(x)), left=nn.Linear(4, 3), right=nn.Linear(4, 3)),
+        (4,),
+    ),
     "in-place modules": (_in_place, (1, 3, 3)),
     "nested and named": (_named, (4,)),
     "a bare layer": (lambda: nn.Linear(4, 3), (4,)),
     "dropout of nothing": (lambda: nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0)), (4,)),
 }
 GENERIC = {
-    "residual on the input": (ResidualOnInput, (4,)),
-    "a layer used twice": (UsedTwice, (4,)),
-    "a layer seldom used twice": (SeldomUsedTwice, (4,)),
-    "tied weights": (Tied, (3,)),
-    "a parameter outside layers": (OwnParameter, (4,)),
-    "embedding": (Words, (5,)),
-    "lstm": (Recurrent, (5, 3)),
-    "sequences": (Sequences, (5, 3)),
-    "sequences alone": (SequencesAlone, (5, 3)),
-    "sequences of two": (SequencesAlone, (2, 3)),
-    "sequences merged": (SequencesMerged, (2, 3)),
-    "a layer asked for its width": (ReadsWidth, (4,)),
-    "a layer asked for its weight": (ReadsWeight, (4,)),
-    "in-place function": (InPlaceFunction, (4,)),
-    "a layer that is not used": (Unused, (4,)),
+    # The sum is over the input, which has no axis of trials.
+    "residual on the input": (_layer_and_head(lambda m, x: m.head(x + F.relu(m.layer(x)))), (4,)),
+    "a layer used twice": (_layer_and_head(lambda m, x: m.head(torch.tanh(m.layer(torch.tanh(m.layer(x)))))), (4,)),
+    # The first use counts for large inputs only, and so not in the probe.
+    "a layer seldom used twice": (
+        _layer_and_head(lambda m, x: m.head(F.relu(m.layer(4 * x) - 6) + torch.tanh(m.layer(x)))),
+        (4,),
+    ),
+    "tied weights": (_tied, (3,)),
+    "a parameter outside layers": (
+        lambda: Model(
+            lambda m, x: m.layer(x) * m.scale, layer=nn.Linear(4, 3), scale=nn.Parameter(torch.tensor([0.5, 1.0, 2.0]))
+        ),
+        (4,),
+    ),
+    "embedding": (
+        lambda: Model(
+            lambda m, x: m.head(m.words((x.abs() * 3).long().clamp(max=6)).mean(1)),
+            words=nn.Embedding(7, 4),
+            head=nn.Linear(4, 3),
+        ),
+        (5,),
+    ),
+    "lstm": (
+        lambda: Model(
+            lambda m, x: m.head(m.cell(x)[0][:, -1]), cell=nn.LSTM(3, 4, batch_first=True), head=nn.Linear(4, 3)
+        ),
+        (5, 3),
+    ),
+    # A dense layer on (n, T, in), reduced to logits by a further layer or not.
+    "sequences": (_layer_and_head(lambda m, x: m.head(torch.tanh(m.layer(x)).mean(1)), 3), (5, 3)),
+    "sequences alone": (_one_layer(lambda m, x: m.layer(x).mean(1), 3), (5, 3)),
+    "sequences of two": (_one_layer(lambda m, x: m.layer(x).mean(1), 3), (2, 3)),
+    # T is 2, the number of trials in the probe: the merged axes look like trials and examples.
+    "sequences merged": (_one_layer(lambda m, x: m.layer(x.reshape(-1, 3)).reshape(-1, 2, 3).sum(1), 3), (2, 3)),
+    "a layer asked for its width": (_one_layer(lambda m, x: m.layer(x.view(-1, m.layer.in_features))), (4,)),
+    "a layer asked for its weight": (_one_layer(lambda m, x: F.linear(x, m.layer.weight.abs(), m.layer.bias)), (4,)),
+    "in-place function": (
+        lambda: Model(
+            lambda m, x: m.head(F.relu_(m.second(F.relu(m.first(x))))),
+            first=nn.Linear(4, 8),
+            second=nn.Linear(8, 8),
+            head=nn.Linear(8, 3),
+        ),
+        (4,),
+    ),
+    "a layer that is not used": (
+        lambda: Model(lambda m, x: m.layer(x), layer=nn.Linear(4, 3), other=nn.Linear(4, 3)),
+        (4,),
+    ),
     "a dense layer with its own forward": (lambda: nn.Sequential(OwnLinear(4, 5), nn.Linear(5, 3)), (4,)),
     "reflecting convolution": (
         lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(18, 3)),

@@ -33,6 +33,7 @@ from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, TargetsPar
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
+from tests.builders.refusals import assert_refused
 
 RELATIONS = (Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD)
 RECORD_SUMS = Mechanism(
@@ -275,8 +276,7 @@ def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
     # Of everybody else one client has changed places with it.
     moved = [len(set(cohorts.eligible_units(7, n)) - set(by_chance.eligible_units(7, n))) for n in range(1, 4)]
     assert max(moved) <= 1
-    with pytest.raises(InputError, match=r"first client .* is 10: .* 0 to 9"):
-        RotatingCohorts(3, 10, 10)
+    assert_refused(r"first client .* is 10: .* 0 to 9", RotatingCohorts, 3, 10, 10)
 
 
 # Refusals.
@@ -325,12 +325,10 @@ def test_everything_else_goes_together(contribution: RecordGradients | LocalTrai
 
 @pytest.mark.parametrize("rate", [0, -0.1, 1, 1.5, math.nan])
 def test_refuses_rates_that_sample_nobody_or_everybody(rate: float) -> None:
-    with pytest.raises(InputError, match=f"sampling rate is {rate}"):
-        PoissonSampling(rate)
+    assert_refused(f"sampling rate is {rate}", PoissonSampling, rate)
 
 
 @pytest.mark.parametrize("clients", [0, 1])
 def test_refuses_noise_of_clients_without_two_of_them(clients: int) -> None:
     for noise in (DistributedGaussian, LocalGaussian):
-        with pytest.raises(InputError, match=f"clients is {clients}"):
-            noise(1.0, clients)
+        assert_refused(f"clients is {clients}", noise, 1.0, clients)

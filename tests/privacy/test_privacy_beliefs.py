@@ -16,7 +16,6 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.privacy.events import GaussianRelease, RandomizedResponse, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.identifiability_bounds import (
@@ -26,6 +25,7 @@ from fl_audit.privacy.identifiability_bounds import (
     mu_from_belief,
 )
 from fl_audit.privacy.pld import loss_curves
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 from tests.privacy.passing import gaussian_passing_probability, passing_probability, survival
 
@@ -85,10 +85,8 @@ def test_extremes() -> None:
     assert gaussian_passing_probability(1.0, -0.1, ADAPTIVE) == 1
     assert gaussian_passing_probability(1.0, 1e-12, ADAPTIVE) == pytest.approx(1)
     assert gaussian_passing_probability(0.0, 0.1, ADAPTIVE) == 0
-    with pytest.raises(InputError, match=r"belief is 0\.5"):
-        mu_from_belief(0.5, 0.1, ADAPTIVE)
-    with pytest.raises(InputError, match="mu is -1"):
-        gaussian_log_odds_bound(-1.0, 0.1, ADAPTIVE)
+    assert_refused(r"belief is 0\.5", mu_from_belief, 0.5, 0.1, ADAPTIVE)
+    assert_refused("mu is -1", gaussian_log_odds_bound, -1.0, 0.1, ADAPTIVE)
 
 
 def best_allotment(mu: float, threshold: float, rounds: int) -> float:

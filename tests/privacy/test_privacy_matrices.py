@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.stats import kstest, norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.strategy_matrices import (
@@ -28,6 +27,7 @@ from fl_audit.privacy.strategy_matrices import (
     sensitivity,
     strategy_matrix,
 )
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
 TREE, BANDED = StrategyMatrixKind.TREE, StrategyMatrixKind.BANDED
@@ -176,15 +176,10 @@ def test_the_event_has_the_distribution_of_the_releases(kind: StrategyMatrixKind
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match=r"^bands is 5: .* 1 to 4\b"):
-        strategy_matrix(BANDED, 4, 5)
-    with pytest.raises(InputError, match=r"^rounds is 0"):
-        strategy_matrix(TREE, 0)
-    with pytest.raises(InputError, match=r"^separation is 0"):
-        sensitivity(np.eye(3), 0, 1)
+    assert_refused(r"^bands is 5: .* 1 to 4\b", strategy_matrix, BANDED, 4, 5)
+    assert_refused(r"^rounds is 0", strategy_matrix, TREE, 0)
+    assert_refused(r"^separation is 0", sensitivity, np.eye(3), 0, 1)
     tree = strategy_matrix(TREE, 200)
     assert sensitivity(tree, 3, 20) == _sensitivity_upper_bound(tree, 3, 20)
-    with pytest.raises(InputError, match="square"):
-        sensitivity(np.ones((2, 3)), 1, 1)
-    with pytest.raises(InputError, match="multiplier is 0"):
-        correlated_event(0.0, strategy_matrix(TREE, 4), 1, 4)
+    assert_refused("square", sensitivity, np.ones((2, 3)), 1, 1)
+    assert_refused("multiplier is 0", lambda: correlated_event(0.0, strategy_matrix(TREE, 4), 1, 4))

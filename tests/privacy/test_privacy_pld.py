@@ -26,6 +26,7 @@ from fl_audit.privacy.events import (
 )
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.privacy.loss_distributions import _GaussianLoss
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
 from tests.few_examples import examples
 from tests.privacy.passing import survival
@@ -233,3 +234,28 @@ def test_extremes_are_finite_and_monotone_or_refused() -> None:
         ):
             if other in answers:
                 assert answers[other] <= found * (1 + 1e-9) + 1e-12
+
+
+# --- Distributions of the privacy loss of one release keep all mass, and never place it at a smaller loss
+
+
+@pytest.mark.parametrize("interval", [0.001, 0.01, 0.5])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize(("mu", "rate"), [(0.05, 0.001), (0.05, 0.3), (1.0, 0.4), (4.0, 0.01)])
+def test_masses_sum_to_one_and_the_mean_loss_is_not_too_small(
+    mu: float, rate: float, replaced: bool, reverse: bool, interval: float
+) -> None:
+    loss = _GaussianLoss(mu, rate, replaced)
+    distribution = loss.masses(interval, reverse)
+    assert distribution.probabilities.sum() + distribution.infinity == pytest.approx(1.0, abs=1e-14)
+    # The exact mean, by quadrature over the outcomes of the release.
+    x = np.linspace(-12.0 - mu, 12.0 + mu, 200_001)
+    up, down = (mu / 2, -mu / 2) if replaced else (mu, 0.0)
+    p = (1 - rate) * norm.pdf(x) + rate * norm.pdf(x, up)
+    q = (1 - rate) * norm.pdf(x) + rate * norm.pdf(x, down)
+    first, second = (q, p) if reverse else (p, q)
+    mean = float(np.sum(first * np.log(first / second)) * (x[1] - x[0]))
+    grid = (distribution.first + np.arange(distribution.probabilities.size)) * interval
+    assert float(grid @ distribution.probabilities) >= mean - 1e-9
+    assert math.isfinite(mean)

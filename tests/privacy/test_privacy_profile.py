@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import (
     GaussianRelease,
@@ -161,9 +160,3 @@ def test_belief_of_randomized_response_follows_the_prior() -> None:
 def test_sampling_at_rate_one_is_no_sampling() -> None:
     sampled, plain = SampledGaussianRelease(3.0, 1.0, 7), GaussianRelease(2.0, 6.0, 7)
     assert profile_of(sampled).epsilon(1e-5) == pytest.approx(profile_of(plain).epsilon(1e-5), rel=1e-12)
-
-
-def test_gdp_names_the_event_it_cannot_handle() -> None:
-    profile = profile_of(GaussianRelease(1.0, 1.0), SampledGaussianRelease(1.0, 0.1, 3))
-    with pytest.raises(InputError, match=r"^gdp .*3 x Poisson-sampled Gaussian release"):
-        account(profile, Accountant.GDP, 1e-5)

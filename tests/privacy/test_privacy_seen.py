@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
@@ -102,12 +101,6 @@ def test_between_secret_and_certain_participation(accountant: Accountant, z: flo
     )
     assert secret <= shown * (1 + 1e-4) + 1e-9
     assert shown <= certain * (1 + 1e-4) + 1e-9
-
-
-def test_gdp_refuses_and_says_what() -> None:
-    profile = PrivacyProfile(seen(1.0, 0.5, 2), Adjacency.REPLACE_RECORD)
-    with pytest.raises(InputError, match=r"^gdp .* \(sampling rate 0\.5, participation seen\)$"):
-        account(profile, Accountant.GDP, 1e-5)
 
 
 def test_what_an_event_says_of_itself() -> None:

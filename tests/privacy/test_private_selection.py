@@ -12,7 +12,6 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting_enums import TrainingCount
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import GaussianRelease, gaussian_rounds
@@ -28,6 +27,7 @@ from fl_audit.privacy.private_selection import (
     selection_text,
 )
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
+from tests.builders.refusals import assert_refused
 
 DELTA = 1e-5
 SHAPES = {TrainingCount.LOGARITHMIC: 0.0, TrainingCount.GEOMETRIC: 1.0, TrainingCount.POISSON: math.inf}
@@ -63,8 +63,7 @@ def test_the_parameter_has_the_mean_of_the_distribution() -> None:
         numbers = np.arange(1, 200_000)
         weights = (1 - gamma) ** numbers / numbers
         assert (numbers * weights).sum() / weights.sum() == pytest.approx(mean, rel=1e-3)
-    with pytest.raises(InputError, match="above 1"):
-        random_count_epsilon([claim_of(2.0)], TrainingCount.GEOMETRIC, 1.0)
+    assert_refused("above 1", lambda: random_count_epsilon([claim_of(2.0)], TrainingCount.GEOMETRIC, 1.0))
 
 
 @pytest.mark.parametrize(("count", "factor"), [(TrainingCount.LOGARITHMIC, 2.0), (TrainingCount.GEOMETRIC, 3.0)])

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import beta, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from fl_audit.errors import InputError
 from fl_audit.released_model.empirical_star import empirical_epsilon_star, loss_attacks, within_cut
 from fl_audit.released_model.star_intervals import empirical_interval
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 from tests.released_model.rates import epsilon_star_of_rates
 
@@ -55,12 +55,9 @@ def test_sets_apart_are_unbounded_and_equal_constants_are_not() -> None:
     assert float(empirical_epsilon_star(np.zeros(50), np.ones(50), 1e-3)) == math.inf
     assert float(empirical_epsilon_star(np.ones(50), np.ones(70), 1e-3)) == 0.0
     for wrong in (-1.0, math.nan, math.inf):
-        with pytest.raises(InputError, match="losses contain"):
-            empirical_epsilon_star([0.1, wrong], [0.2], 1e-3)
-    with pytest.raises(InputError, match="1 or more losses"):
-        empirical_epsilon_star([], [0.2], 1e-3)
-    with pytest.raises(InputError, match=r"cut is 0\.5"):
-        empirical_epsilon_star([0.1], [0.2], 1e-3, cut=0.5)
+        assert_refused("losses contain", empirical_epsilon_star, [0.1, wrong], [0.2], 1e-3)
+    assert_refused("1 or more losses", empirical_epsilon_star, [], [0.2], 1e-3)
+    assert_refused(r"cut is 0\.5", empirical_epsilon_star, [0.1], [0.2], 1e-3, cut=0.5)
 
 
 def test_the_interval_covers() -> None:

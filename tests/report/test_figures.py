@@ -26,6 +26,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE, NoiseFinding
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.words import rounded
+from tests.builders.refusals import assert_refused
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -59,10 +60,6 @@ def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
         share = run.by_trial("local_sensitivity") / run.plan.global_sensitivity
         assert (told["label"], told["clipped_gradient_norm"], told["cosine_to_others"]) == (3, 1.0, 0.01)
         assert told["mean_sensitivity"] == pytest.approx(share.mean())
-
-
-def captions_of(contents: ReportContents) -> dict[str, str]:
-    return {name: picture.caption(numbers, contents) for name, (picture, numbers) in pictures_of(contents).items()}
 
 
 def figure_of(contents: ReportContents, name: str) -> Figure:
@@ -230,8 +227,7 @@ def test_incomplete_tables_are_refused(make_contents):
     tables = make_contents(trials=2, rounds=2).run.tables
     with pytest.raises(InputError, match="rounds lacks sigma"):
         RunTables(tables.trials, tables.rounds.drop(columns="sigma"), tables.releases)
-    with pytest.raises(InputError, match="trials is empty"):
-        RunTables(tables.trials.head(0), tables.rounds, tables.releases)
+    assert_refused("trials is empty", lambda: RunTables(tables.trials.head(0), tables.rounds, tables.releases))
 
 
 def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its_own(make_contents):

@@ -13,7 +13,7 @@ from fl_audit.audits.page.engineer_part import engineer_part, facts_of, next_ste
 from fl_audit.audits.page.first_screen import first_screen, first_screen_of
 from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.report_files import ON_PAPER, why_no_pdf, write_pdf
-from fl_audit.audits.page.report_page import paragraphs, render_html
+from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.data.randomizers import RandomisedBits
 from fl_audit.federation.run_tables import Timing
@@ -26,7 +26,7 @@ from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_estimate import recomputed_epsilon
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
-from tests.builders.pages import text_of
+from tests.builders.pages import opening_of, text_of
 from tests.report.conftest import KINDS
 
 
@@ -295,6 +295,6 @@ def test_noise_of_another_size_is_not_said_to_be_copied_or_odd(make_contents):
 def test_a_guarantee_that_allows_certainty_does_not_say_100_percent(make_contents):
     contents = make_contents(mu=9.0, trials=20)
     assert contents.plan.guarantee.belief_bound == 1
-    told = " ".join(paragraphs(contents))
+    told = opening_of(contents)
     assert "may become sure" in told
     assert "more than 100" not in told

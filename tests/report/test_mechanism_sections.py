@@ -11,7 +11,7 @@ from fl_audit.audits.common.sections_colluders import ColludersFinding
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.page.engineer_part import facts_of
-from fl_audit.audits.page.report_page import paragraphs, render_html
+from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.mechanisms.mechanism import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
@@ -22,14 +22,7 @@ from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict_messages import title_of
 from fl_audit.words import percent
-from tests.builders.pages import console_text, text_of
-from tests.report.undrawn_pages import undrawn
-
-
-def opening_of(contents):
-    """Return what the page says in words."""
-    return " ".join(paragraphs(contents))
-
+from tests.builders.pages import console_text, opening_of, text_of, undrawn
 
 CLIENT = {"adjacency": Adjacency.ADD_REMOVE_CLIENT, "exact": False, "trials": 25, "rounds": 4}
 SEEN = ThreatModel(participation=TargetsParticipation.SEEN)

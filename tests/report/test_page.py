@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_epsilon_star import EpsilonStarFinding
 from fl_audit.audits.common.sections_accuracy import ModelAccuracyFinding
 from fl_audit.audits.common.sections_mechanism import _flat
@@ -16,7 +15,7 @@ from fl_audit.audits.identifiability.sections_insider import InsiderFinding
 from fl_audit.audits.page.drawn_pictures import DrawnPicture
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.report_files import write_report
-from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, paragraphs, render_html
+from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, render_html
 from fl_audit.audits.sections import SECTIONS, page_rows, report_contents, sections_with_findings
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
@@ -29,15 +28,8 @@ from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, title_of
 from fl_audit.words import number_text
-from tests.builders.pages import console_text, text_of
+from tests.builders.pages import console_text, opening_of, text_of, undrawn
 from tests.report.conftest import KINDS
-from tests.report.undrawn_pages import undrawn
-
-
-def opening_of(contents):
-    """Return what the page says in words."""
-    return " ".join(paragraphs(contents))
-
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
@@ -192,17 +184,6 @@ def test_words_need_no_course(make_contents, shape):
     assert not re.search(
         r"[\u0370-\u03ff]|log-odds|sigma|sensitivity|posterior|delta|None|nan|D'|Epsilon|direction|neighbours", text
     )
-
-
-@pytest.mark.parametrize(
-    ("adjacency", "words"),
-    [
-        (Adjacency.REPLACE_RECORD, r"particular record, or another\b"),
-        (Adjacency.ADD_REMOVE_RECORD, r"particular record was\b"),
-    ],
-)
-def test_the_secret_is_named_by_its_relation(make_contents, adjacency, words):
-    assert re.search(words, opening_of(make_contents(trials=3, adjacency=adjacency)))
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistributi
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
 from fl_audit.statistics.shift_bound import gaussian_shift
 from fl_audit.statistics.threshold_bounds import CountsAboveThreshold, bound_of, gdp_mu
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
 Array = NDArray[np.float64]
@@ -122,13 +123,6 @@ def test_a_bound_on_1000_and_1000_scores_takes_under_a_tenth_of_a_second(method:
 
 
 @pytest.mark.parametrize("method", BY_THRESHOLD)
-def test_wrong_sign_of_the_scores_hides_no_leak(method: BoundMethod) -> None:
-    one, zero = log_odds(np.random.default_rng(8), 2.0, 400)
-    assert bound(zero, one, method) == pytest.approx(bound(one, zero, method))
-    assert bound(one, zero, method) > 1
-
-
-@pytest.mark.parametrize("method", BY_THRESHOLD)
 def test_a_leak_in_any_tail_is_found(method: BoundMethod) -> None:
     """A fifth of one group lies far out, on either side: four problems that are one."""
     rng = np.random.default_rng(21)
@@ -203,12 +197,6 @@ def test_bounds_are_sane_and_roles_swap(groups: tuple[Array, Array], method: Bou
         assert found.epsilon <= found.limit_of_detection
 
 
-@pytest.mark.parametrize("method", BY_THRESHOLD)
-def test_swapped_roles_of_real_scores(method: BoundMethod) -> None:
-    one, zero = log_odds(np.random.default_rng(11), 1.3, 300)
-    assert bound(-zero, -one, method) == pytest.approx(bound(one, zero, method))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_more_separation_shows_more(method: BoundMethod) -> None:
@@ -253,9 +241,7 @@ def test_wrong_input_is_named_in_one_line(method: BoundMethod) -> None:
     wrong += [(fine, fine, 0.1, c, f"confidence is {c}: accepted") for c in (0.5, 0.2, 1.0, math.nan)]
     wrong += [(fine, fine, d, 0.95, f"delta is {d}: accepted") for d in (-0.1, 1.0, math.nan)]
     for one, zero, delta, confidence, said in wrong:
-        with pytest.raises(InputError, match=said) as caught:
-            epsilon_lower_bound(one, zero, delta, confidence, method)
-        assert "\n" not in str(caught.value)
+        assert_refused(said, epsilon_lower_bound, one, zero, delta, confidence, method)
 
 
 def test_an_unknown_method_is_refused_and_a_name_is_taken() -> None:
@@ -269,8 +255,7 @@ def test_an_unknown_method_is_refused_and_a_name_is_taken() -> None:
 def test_delta_0(method: BoundMethod) -> None:
     one, zero = log_odds(np.random.default_rng(14), 1.5, 300)
     if method in (BoundMethod.GDP, BoundMethod.GAUSSIAN_SHIFT):
-        with pytest.raises(InputError, match=f"delta is 0.0: .*{method} .*above 0"):
-            bound(one, zero, method, 0.0)
+        assert_refused(f"delta is 0.0: .*{method} .*above 0", bound, one, zero, method, 0.0)
     else:
         assert min(bound(one, zero, method, 0.0), bound(one, zero, method, 1e-3)) > 1
 
@@ -280,8 +265,7 @@ def test_infinite_scores(method: BoundMethod) -> None:
     one, zero = log_odds(np.random.default_rng(15), 2.0, 300)
     one[5], zero[7] = math.inf, -math.inf
     if method is BoundMethod.GAUSSIAN_SHIFT:
-        with pytest.raises(InputError, match=r"score 5 .*members is inf: .*finite"):
-            bound(one, zero, method)
+        assert_refused(r"score 5 .*members is inf: .*finite", bound, one, zero, method)
     else:
         finite = np.where(np.isinf(one), 99.0, one), np.where(np.isinf(zero), -99.0, zero)
         assert bound(one, zero, method) == bound(*finite, method) > 0
@@ -354,8 +338,7 @@ def test_what_is_known_of_the_scores_decides_which_bounds_are_offered() -> None:
     assert names(0.0, normal) == always
     one[0] = math.inf
     assert names(DELTA, normal) == ["clopper-pearson", "order-statistic", "gdp"]
-    with pytest.raises(InputError, match="confidence is"):
-        all_bounds(one, zero, DELTA, 0.3, normal)
+    assert_refused("confidence is", all_bounds, one, zero, DELTA, 0.3, normal)
 
 
 def test_a_gaussian_bound_of_the_tradeoff_is_not_enough_for_gdp() -> None:

@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom, binomtest
 
 from fl_audit.errors import InputError
 from fl_audit.statistics.pareto_front import convex_frontier
+from fl_audit.statistics.roc import tradeoff_band
+from tests.builders.refusals import assert_refused
 
 points = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=8)
 
@@ -51,5 +55,54 @@ def test_units_and_order_do_not_matter(places: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize(("risk", "utility"), [([], []), ([1.0], [1.0, 2.0]), ([np.nan], [1.0]), ([1.0], [np.inf])])
 def test_wrong_input(risk: list[float], utility: list[float]) -> None:
-    with pytest.raises(InputError):
-        convex_frontier(risk, utility)
+    assert_refused(None, convex_frontier, risk, utility)
+
+
+# --- The band of the trade-off: it covers where thresholds are estimated, and orders as counts do
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("size", "mu", "share"), [(100, 0.52, 0.1), (500, 1.0, 0.01), (30, 1.0, 0.9)])
+def test_band_covers_the_true_rate_as_often_as_it_says(size: int, mu: float, share: float) -> None:
+    """1,000 runs; coverage of exactly 95 % would fail with a probability of 1e-4 (3.7 standard errors)."""
+    rng, alarms = np.random.default_rng(5), np.array([share])
+    truth, covered = float(ndtr(ndtri(share) + mu)), 0
+    for _ in range(1000):
+        band = tradeoff_band(rng.normal(mu, 1, size), rng.normal(0, 1, size), alarms, 0.95)
+        covered += bool(band.low[0] <= truth <= band.high[0])
+    assert covered >= 1000 * 0.95 - 3.7 * np.sqrt(1000 * 0.95 * 0.05)
+
+
+def test_ends_are_those_of_two_binomial_tests() -> None:
+    """The rank of the threshold and the share above it have intervals: each end of each at a quarter of the level.
+
+    Together they cover more often than they say, so that counting how often does not show a level that is too large.
+    """
+    draw, alarm, side, ranks = np.random.default_rng(1), 0.2, 0.05 / 4, range(1, 61)
+    found_in, others = draw.normal(1, 1, 80), np.sort(draw.normal(0, 1, 60))[::-1]
+    few = max(rank for rank in ranks if binom.sf(rank - 1, 60, alarm) >= 1 - side)
+    many = min(rank for rank in ranks if binom.sf(rank - 1, 60, alarm) <= side)
+    above, reaching = int(np.sum(found_in > others[few - 1])), int(np.sum(found_in >= others[many - 1]))
+    band = tradeoff_band(found_in, others, np.array([alarm]), 0.95)
+    assert band.low[0] == pytest.approx(binomtest(above, 80).proportion_ci(1 - 2 * side).low, rel=1e-9)
+    assert band.high[0] == pytest.approx(binomtest(reaching, 80).proportion_ci(1 - 2 * side).high, rel=1e-9)
+
+
+def test_band_of_few_scores_says_nothing_where_no_rank_can_stand_for_the_threshold() -> None:
+    band = tradeoff_band(np.arange(5.0), np.arange(5.0), np.array([0.0, 1e-3, 1.0]), 0.95)
+    assert band.low[:2].tolist() == [0.0, 0.0]
+    assert band.high[2] == 1.0
+    assert bool((band.low <= band.rates).all() and (band.rates <= band.high).all())
+
+
+def test_equal_scores_are_covered_whichever_side_a_test_puts_them_on() -> None:
+    """Coins: at a false-alarm rate of .1 no threshold finds anything, a randomised test a ninth of nine tenths."""
+    band = tradeoff_band(np.repeat([0.0, 1.0], [10, 90]), np.repeat([0.0, 1.0], [10, 90]), np.array([0.1]), 0.95)
+    assert band.rates[0] == 0.0 == band.low[0]
+    assert band.high[0] > 0.1
+
+
+def test_wrong_numbers_are_refused_in_one_line() -> None:
+    for groups, alarms, confidence in ((([], [1.0]), 0.1, 0.95), (([1.0], [1.0]), 1.1, 0.95), (([1.0], [1.0]), 0.1, 1)):
+        with pytest.raises(InputError, match="accepted"):
+            tradeoff_band(*map(np.array, groups), np.array([alarms]), confidence)

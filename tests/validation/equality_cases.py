@@ -47,6 +47,7 @@ class PlayAudit(Protocol):
 
 
 _NO_BELIEF: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None}
+_LAPLACE: dict[str, Any] = _NO_BELIEF | {"noise": "laplace", "noise-multiplier": 0.4, "accountant": None}
 _NO_PRIVACY: dict[str, Any] = {
     "private": False, "belief": None, "delta": None, "sensitivity": None, "clipping-norm": None
 }  # fmt: skip
@@ -60,6 +61,7 @@ _SETTINGS: dict[str, Changes] = {
     "Adam": {"training": {"optimizer": "adam", "learning-rate": 0.01}},
     "models shown, momentum": {"training": {"optimizer": "momentum"}, "audit": {"view": "model"}},
     "dense network": {"model": {"name": "dense-128"}, "audit": {"epsilon-star": False}},
+    "Laplace": {"privacy": _LAPLACE, "audit": {"epsilon-star": False}},
     "crafted record": {"privacy": {"sensitivity": "global"}, "audit": {"neighbour": "crafted", "epsilon-star": False}},
     "membership": {
         "data": {"records": 120},

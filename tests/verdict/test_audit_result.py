@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_audit.errors import InputError
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope, read_result, result_of_json
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.refusals import assert_refused
 
 _TEXTS = st.text(max_size=8)
 _SCOPES = st.builds(
@@ -55,5 +55,4 @@ def test_rounds_that_nobody_counted_are_not_taken_for_played(
 @pytest.mark.parametrize("content", ["[]", "{}", '{"kind": "app", "verdict": "well", "guarantee": null, "checks": {}}'])
 def test_what_is_no_result_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "summary.json").write_text(content)
-    with pytest.raises(InputError, match="no result of an audit"):
-        read_result(tmp_path)
+    assert_refused("no result of an audit", read_result, tmp_path)

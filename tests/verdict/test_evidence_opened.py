@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease, gaussian_rounds
@@ -28,6 +27,7 @@ from fl_audit.verdict.judging import OPENED_TESTS, run_family
 from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
 from fl_audit.verdict.participation_tests import epsilon_at_rate, epsilon_if_participation_known
 from fl_audit.verdict.verdict_messages import message_of
+from tests.builders.refusals import assert_refused
 from tests.validation.opened_breaches import OPENED_BREACHES, OpenedBreach, measured_of
 from tests.validation.synthetic_opened import OpenedSetting, draw, opened_of
 
@@ -173,8 +173,7 @@ def test_what_the_mechanism_does_not_have_is_not_offered() -> None:
 def test_samples_whose_shapes_disagree_are_refused() -> None:
     opened = opened_of(draw(np.random.default_rng(0), SMALL)).samples
     assert isinstance(opened, OpenedParticipation)
-    with pytest.raises(InputError, match=r"overlaps .*have shape"):
-        replace(opened, overlaps=opened.overlaps[:1])
+    assert_refused(r"overlaps .*have shape", replace, opened, overlaps=opened.overlaps[:1])
 
 
 def test_the_first_round_that_differs_is_named() -> None:

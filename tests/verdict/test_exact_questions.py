@@ -64,6 +64,16 @@ class _TrueSize(TrialBatchStrategy):
         return replace(read, total=read.total * 100 / 99)
 
 
+class _ReadsOneTwice(TrialBatchStrategy):
+    """A server that counts one client's contribution twice, as if the client had sent it so."""
+
+    def _read(self, *of: Any) -> UnnoisedRoundSum:
+        read = super()._read(*of)
+        twice = replace(read.sent[1], values=2 * read.sent[1].values)
+        total = read.total + torch.from_numpy(read.sent[1].values)
+        return replace(read, sent={**read.sent, 1: twice}, total=total)
+
+
 class _Trained(TrialBatchStrategy):
     """A server whose initial models are not the public ones."""
 
@@ -159,6 +169,14 @@ def test_a_server_that_breaks_one_claim_is_found(
     summary = played(tmp_path, plan_of(**changes), ClientAppAndStrategy(strategy=strategy))
     assert set(broken(summary)) == {str(question)}
     assert summary["verdict"] == "violated"
+
+
+def test_a_contribution_that_the_server_changes_is_not_put_down_to_its_client(tmp_path: Path) -> None:
+    summary = played(tmp_path, plan_of(), ClientAppAndStrategy(strategy=_ReadsOneTwice))
+    assert broken(summary).keys() == {str(ExactQuestion.SUM)}
+    text = next(one["found"] for one in summary["exact"] if one["violated"])
+    assert "what the server summed" in text
+    assert "client" not in text
 
 
 def test_a_generator_of_a_module_with_a_secret_seed_is_not_accused(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom, kstest
 
 from fl_audit.audits.identifiability.sections_innovations import LlrIncrementTest, check_scores
-from fl_audit.errors import InputError
 from fl_audit.privacy.log_odds_distribution import increments_of
 from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL, innovations
+from tests.builders.refusals import assert_refused
 
 Run = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
@@ -123,13 +123,8 @@ def test_nothing_to_test_holds_and_shows_its_count() -> None:
 
 def test_wrong_shapes_and_values_are_named() -> None:
     fine, bits = np.ones((2, 3)), np.array([0, 1])
-    with pytest.raises(InputError, match="signal has shape"):
-        innovations(fine, np.ones((2, 2)), bits)
-    with pytest.raises(InputError, match="bits have shape"):
-        innovations(fine, fine, np.array([1]))
-    with pytest.raises(InputError, match="increments have shape"):
-        innovations(np.ones(3), fine, bits)
-    with pytest.raises(InputError, match="increments contain NaN"):
-        innovations(fine * math.nan, fine, bits)
-    with pytest.raises(InputError, match="signal contains"):
-        innovations(fine, -fine, bits)
+    assert_refused("signal has shape", innovations, fine, np.ones((2, 2)), bits)
+    assert_refused("bits have shape", innovations, fine, fine, np.array([1]))
+    assert_refused("increments have shape", innovations, np.ones(3), fine, bits)
+    assert_refused("increments contain NaN", innovations, fine * math.nan, fine, bits)
+    assert_refused("signal contains", innovations, fine, -fine, bits)

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from fl_audit.errors import InputError
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
@@ -23,6 +22,7 @@ from fl_audit.verdict.noise_measurement import SAMPLE, NoiseMeasurer, sampled_pl
 from fl_audit.verdict.noise_scale import noise_round
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, STRIDES, NoiseStatistics, join, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
+from tests.builders.refusals import assert_refused
 
 LAYOUT = ParameterLayout(("weight", "bias", "scale"), ((8, 5), (5,), (1,)))
 SIZE = LAYOUT.size
@@ -173,8 +173,7 @@ def test_residuals_survive_the_way_to_the_server_and_to_disk() -> None:
                 exact = other is again or name not in ("projections", "strides", "sample")
                 np.testing.assert_allclose(getattr(other, name), value, rtol=0 if exact else 1e-6)
                 assert getattr(other, name).dtype == value.dtype
-    with pytest.raises(InputError, match="lacks total"):
-        NoiseStatistics.of_table(table)
+    assert_refused("lacks total", NoiseStatistics.of_table, table)
 
 
 def test_a_recovered_release_offers_no_low_bits() -> None:

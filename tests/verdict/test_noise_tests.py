@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from fl_audit.errors import InputError
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.noise_copies import (
@@ -35,6 +34,7 @@ from fl_audit.verdict.noise_sizes import carried_sizes, even_sizes
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
 from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_mean, student_p
 from fl_audit.verdict.run_measurements import NoiseMeasurements
+from tests.builders.refusals import assert_refused
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import _study_breach, synthetic_run
 from tests.validation.synthetic_noise import NoiseSetting, play
@@ -237,8 +237,7 @@ def test_only_the_true_side_is_left_when_secrets_are_opened() -> None:
     opened = two.of_true_hypothesis(truth)
     assert opened.layout.sides == 1
     np.testing.assert_array_equal(opened.sample[:, :, 0, 0], truth)
-    with pytest.raises(InputError, match="have 2 sides"):
-        replace(draw_measured(np.random.default_rng(9), 4, 3), residuals=two)
+    assert_refused("have 2 sides", lambda: replace(draw_measured(np.random.default_rng(9), 4, 3), residuals=two))
 
 
 @pytest.mark.parametrize("step", [0.0, 1e-3, 0.05])
@@ -333,12 +332,9 @@ def test_the_table_of_residuals_is_read_as_it_was_written() -> None:
 
 def test_measurements_that_do_not_fit_are_named() -> None:
     fine = draw_measured(np.random.default_rng(16), 3, 4)
-    with pytest.raises(InputError, match=r"sensitivities .*\(3,\)"):
-        replace(fine, sensitivity=fine.sensitivity[:, 0])
-    with pytest.raises(InputError, match=r"noise scale .*not positive"):
-        replace(fine, sigma=fine.sigma * 0)
-    with pytest.raises(InputError, match="multiplier is 0"):
-        replace(fine, noise_multiplier=0.0)
+    assert_refused(r"sensitivities .*\(3,\)", replace, fine, sensitivity=fine.sensitivity[:, 0])
+    assert_refused(r"noise scale .*not positive", replace, fine, sigma=fine.sigma * 0)
+    assert_refused("multiplier is 0", replace, fine, noise_multiplier=0.0)
 
 
 _SHAPE = (60, 15, 650)

@@ -15,6 +15,7 @@ from fl_audit.verdict.judging import FAMILY, judge, judge_scores, run_family
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.refusals import assert_refused
 from tests.verdict.noise_distributions import draw_measured
 
 GUARANTEE = derive_guarantee(Claim("replace-record", gaussian_rounds(8.0, 30), 0.01))
@@ -85,8 +86,7 @@ def test_no_result_has_a_p_value_that_is_none() -> None:
         with pytest.raises(InputError, match=rf"{TestName.SHAPE} .*p-value {p_value}: .* 0 to 1"):
             TestResult(TestName.SHAPE, 1.0, p_value, 1.0, 1.0)
     for value in (np.nan, np.inf, -1.0):
-        with pytest.raises(InputError, match=rf"sum of squares .*is {value}"):
-            SquareSum(value, 3, STANDARD_GAUSSIAN)
+        assert_refused(rf"sum of squares .*is {value}", SquareSum, value, 3, STANDARD_GAUSSIAN)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -101,5 +101,4 @@ def test_scores_and_their_noise_are_numbers(value: float) -> None:
             NoiseAlongTarget(np.append(np.ones(39), value), rounds, members, noise=STANDARD_GAUSSIAN),
         )
     if np.isnan(value):
-        with pytest.raises(InputError, match=r"score 0 .*members is nan"):
-            judge_scores(np.append(value, scores), scores, GUARANTEE, 0.95)
+        assert_refused(r"score 0 .*members is nan", judge_scores, np.append(value, scores), scores, GUARANTEE, 0.95)

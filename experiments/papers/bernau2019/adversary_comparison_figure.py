@@ -77,10 +77,10 @@ def _adversary_rows(models: DatasetModels) -> Iterator[ItemRow]:
         if INSIDER not in run.areas_of_trials:
             continue
         setting = f"{run.label}, epsilon {run.epsilon:.4g}"
-        there = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_trials]
-        for attack in there:
+        attacks = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_trials]
+        for attack in attacks:
             yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.trials)
         note = f"interval at {CONFIDENCE:.1%}, trials as pairs"
-        for first, second in pairwise(there):
+        for first, second in pairwise(attacks):
             difference = gain([run], first, second, CONFIDENCE)
             yield measured_row(setting, f"AUC, {first} less {second}", difference, run.trials, note)

@@ -143,7 +143,7 @@ def table_3(_: StoredPaperRuns | None = None) -> ItemResult:
         "3.",
         tuple(_remarks(printed)),
         shown_rows=len(printed),
-        played="No run: the authors' accountant, from z, batch, epochs and n.",
+        procedure="No run: the authors' accountant, from z, batch, epochs and n.",
     )
 
 

@@ -117,11 +117,11 @@ class DeepGraphCNN(nn.Module):
         `rows` holds the 97 values of each node, (m, 97, nodes). `present` is above 0 for real nodes, and 0 for nodes
         that pad a small graph; these come last.
         """
-        there = present.repeat(len(rows) // len(present), 1)
-        keys = torch.where(there > 0, rows[:, -1], _BEHIND_ALL)
+        is_real = present.repeat(len(rows) // len(present), 1)
+        keys = torch.where(is_real > 0, rows[:, -1], _BEHIND_ALL)
         order = keys.argsort(dim=1, descending=True, stable=True)[:, : self.kept]
-        chosen = rows.gather(2, order.unsqueeze(1).expand(-1, rows.shape[1], -1))
-        return F.pad(chosen, (0, self.kept - chosen.shape[2]))
+        sorted_rows = rows.gather(2, order.unsqueeze(1).expand(-1, rows.shape[1], -1))
+        return F.pad(sorted_rows, (0, self.kept - sorted_rows.shape[2]))
 
 
 def _averaged(values: Tensor, averaging: Tensor) -> Tensor:

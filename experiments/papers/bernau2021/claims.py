@@ -81,11 +81,11 @@ def _sensitivities(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     or close to it.
     """
     replaced, removed = (runs[insider_run(dataset, LS, adjacency)] for adjacency in ADJACENCIES)
-    half = _ratio(_resampled(replaced, sensitivities(replaced), np.median), 2 * CLIPPING_NORM)
-    yield CLAIMS["replaced-below-2c"].on(dataset.title, half, replaced.repetitions)
-    whole = _ratio(_resampled(removed, sensitivities(removed), np.median), CLIPPING_NORM)
+    replaced_ratio = _ratio(_resampled(replaced, sensitivities(replaced), np.median), 2 * CLIPPING_NORM)
+    yield CLAIMS["replaced-below-2c"].on(dataset.title, replaced_ratio, replaced.repetitions)
+    removed_ratio = _ratio(_resampled(removed, sensitivities(removed), np.median), CLIPPING_NORM)
     key = "removed-below-c" if dataset.study == ADULT.study else "removed-close-to-c"
-    yield CLAIMS[key].on(dataset.title, whole, removed.repetitions)
+    yield CLAIMS[key].on(dataset.title, removed_ratio, removed.repetitions)
 
 
 def _beliefs(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -132,14 +132,14 @@ def _advantages(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
         yield counted_advantage(
             insider_run_stored.run, identified(insider_run_stored)[0].interval, insider_run_stored.repetitions
         )
-    apart = difference(of[LS, REPLACED], of[GS, REPLACED])
+    loss_of_advantage = difference(of[LS, REPLACED], of[GS, REPLACED])
     names = {adjacency: advantage_name(runs[insider_run(dataset, LS, adjacency)]) for adjacency in ADJACENCIES}
     quantity = f"{names[REPLACED]} LS B less measured GS B"
-    yield CLAIMS["replaced-global-lowers-advantage"].on(dataset.title, apart, trials, quantity=quantity)
+    yield CLAIMS["replaced-global-lowers-advantage"].on(dataset.title, loss_of_advantage, trials, quantity=quantity)
     key = "removed-global-lowers-advantage" if dataset.study == ADULT.study else "removed-global-keeps-advantage"
-    apart = difference(of[LS, REMOVED], of[GS, REMOVED])
+    loss_of_advantage = difference(of[LS, REMOVED], of[GS, REMOVED])
     quantity = f"{names[REMOVED]} LS U less measured GS U"
-    yield CLAIMS[key].on(dataset.title, apart, trials, quantity=quantity)
+    yield CLAIMS[key].on(dataset.title, loss_of_advantage, trials, quantity=quantity)
 
 
 def advantage_name(paper_run: StoredPaperRun) -> str:
@@ -170,30 +170,35 @@ def _accuracy(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
 def _audits(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.3 on how far the empirical epsilons are from the claimed one."""
     rows = {run: audit_rows(runs[run]) for run in audit_runs(dataset)}
-    local, whole = ([run for run in rows if run["privacy.sensitivity"] is kind] for kind in (LS, GS))
+    local_runs, global_runs = ([run for run in rows if run["privacy.sensitivity"] is kind] for kind in (LS, GS))
     trials = min(runs[run].repetitions for run in rows)
-    apart = {
+    distances = {
         name: statistics.end_by_end(
-            np.mean, [_distance(rows[run][name].interval, epsilon_from_belief(run["privacy.belief"])) for run in local]
+            np.mean,
+            [_distance(rows[run][name].interval, epsilon_from_belief(run["privacy.belief"])) for run in local_runs],
         )
         for name in (BY_SENSITIVITIES, BY_BELIEF, BY_ADVANTAGE)
     }
-    exceeded = max(abs(rows[run][BY_SENSITIVITIES].measured / rows[run][BY_SENSITIVITIES].theory - 1) for run in local)
+    exceeded = max(
+        abs(rows[run][BY_SENSITIVITIES].measured / rows[run][BY_SENSITIVITIES].theory - 1) for run in local_runs
+    )
     yield CLAIMS["local-epsilon"].on(dataset.title, exact(exceeded), trials)
     for key, nearer, farther in (
         ("sensitivities-nearer-than-belief", BY_SENSITIVITIES, BY_BELIEF),
         ("belief-nearer-than-advantage", BY_BELIEF, BY_ADVANTAGE),
     ):
-        estimate = apart[farther]
-        other_estimate = apart[nearer]
+        estimate = distances[farther]
+        other_estimate = distances[nearer]
         excess = IntervalEstimate(
             estimate.value - other_estimate.value,
             estimate.low - other_estimate.high,
             estimate.high - other_estimate.low,
         )
         yield CLAIMS[key].on(dataset.title, excess, trials)
-    under = [_ratio(rows[run][BY_SENSITIVITIES].interval, epsilon_from_belief(run["privacy.belief"])) for run in whole]
-    largest = max(under, key=lambda estimate: estimate.high)
+    ratios = [
+        _ratio(rows[run][BY_SENSITIVITIES].interval, epsilon_from_belief(run["privacy.belief"])) for run in global_runs
+    ]
+    largest = max(ratios, key=lambda estimate: estimate.high)
     yield CLAIMS["global-epsilon-too-small"].on(dataset.title, largest, trials)
 
 

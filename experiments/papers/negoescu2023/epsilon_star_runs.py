@@ -140,12 +140,12 @@ def extreme_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return four runs: fewest and most epochs without DP, and least and largest epsilon with DP."""
     plain = baseline_runs(dataset)
     settings = dataset["clipping-norms"][0], dataset["batches"][-1]
-    alike = [
+    runs_by_epsilon = [
         run
         for run in private_runs(dataset)
         if (run["privacy.clipping-norm"], run["training.expected-batch"]) == settings
     ]
-    return plain[0], plain[-1], alike[0], alike[-1]
+    return plain[0], plain[-1], runs_by_epsilon[0], runs_by_epsilon[-1]
 
 
 def point_of(run: PaperRun) -> Point:

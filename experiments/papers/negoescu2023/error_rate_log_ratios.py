@@ -115,7 +115,7 @@ def figure_3(paper_runs: StoredPaperRuns) -> ItemResult:
         f"Training losses N(0, 1), non-training losses N({POPULATION_MEAN:g}, 1), delta {DELTA:g}. First quantity: "
         f"{NAMES[0]}; second: {NAMES[1]}. Rates below {CUT:g} are left out.",
         _remarks(rows, _rates_at_the_largest(exact)),
-        played=f"{samples} samples of {losses:,} losses from each distribution; panel b shows the first.",
+        procedure=f"{samples} samples of {losses:,} losses from each distribution; panel b shows the first.",
         finding="The largest ratio of a sample lies above that of the distributions, which is what the figure shows",
     )
 

@@ -88,7 +88,7 @@ def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
         figure,
         f"Mean and standard deviation of {simulation.settings.repetitions} repetitions.",
         (*_LOST, *remarks_of_figure_4(simulation)),
-        played=simulation.description,
+        procedure=simulation.description,
         finding=_BIASED,
     )
 
@@ -121,7 +121,7 @@ def figure_5(paper_runs: StoredPaperRuns) -> ItemResult:
         f"Mean and standard deviation of {simulation.settings.repetitions} repetitions.",
         (*_LOST, *remarks_of_figure_5(simulation)),
         shown_rows=len(rows) // 2,
-        played=simulation.description,
+        procedure=simulation.description,
         finding=_BIASED,
     )
 

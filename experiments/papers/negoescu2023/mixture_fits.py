@@ -60,7 +60,7 @@ def figure_6(paper_runs: StoredPaperRuns) -> ItemResult:
             *_findings(checks),
         ),
         data=(data.title,),
-        played=f"Models of figure 2: {'; '.join(run.label for run in runs)}.",
+        procedure=f"Models of figure 2: {'; '.join(run.label for run in runs)}.",
     )
 
 

@@ -71,7 +71,7 @@ def figure_of(paper_runs: StoredPaperRuns) -> ItemResult:
         "the frontier is convex.",
         _remarks(data, sweep.models),
         shown_rows=len(rows),
-        played=training_description(data),
+        procedure=training_description(data),
         data=(data.title,),
         claims=claims,
     )
@@ -192,11 +192,11 @@ def _claims_of_utility(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[
     quantity = f"mean {text}, baselines less private models"
     yield CLAIMS["privacy-costs-utility"].on(title, statistics.t_interval(lost), trials, quantity=quantity)
     largest = all_private["privacy.epsilon"].max()
-    alike = _by_setting(all_private[all_private["privacy.epsilon"] == largest], column)
-    if len(alike) > 1:
-        apart = np.ptp(list(alike.values()), axis=0)
+    utilities = _by_setting(all_private[all_private["privacy.epsilon"] == largest], column)
+    if len(utilities) > 1:
+        spread = np.ptp(list(utilities.values()), axis=0)
         quantity = f"largest less smallest {text} at epsilon {largest:g}"
-        yield CLAIMS["utility-by-settings"].on(title, statistics.t_interval(apart), trials, quantity=quantity)
+        yield CLAIMS["utility-by-settings"].on(title, statistics.t_interval(spread), trials, quantity=quantity)
     if has_many_classes and dataset.stands_in:
         why = "the data of Purchase-100 cannot be had"
         yield CLAIMS["printed-baselines"].on(dataset.study, NOTHING, why=why)
@@ -251,9 +251,9 @@ def _contrast(many_classes: Models, adult: Models) -> PaperClaim:
     of_many = baselines_of(many_classes[1])
     of_adult = baselines_of(adult[1])
     longest = max(of_many), max(of_adult)
-    apart = statistics.welch_interval(of_many[longest[0]], of_adult[longest[1]])
+    difference = statistics.welch_interval(of_many[longest[0]], of_adult[longest[1]])
     where = f"{many_classes[0].title}, {longest[0]} epochs, and Adult, {longest[1]} epochs"
-    return CLAIMS["tasks-apart"].on(where, apart, min(many_classes[0]["audit.trials"], adult[0]["audit.trials"]))
+    return CLAIMS["tasks-apart"].on(where, difference, min(many_classes[0]["audit.trials"], adult[0]["audit.trials"]))
 
 
 def _remarks(dataset: PaperDataset, models: pd.DataFrame) -> tuple[str, ...]:
@@ -281,11 +281,11 @@ def _remarks(dataset: PaperDataset, models: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _remark_on_exceeding(private: pd.DataFrame) -> str:
-    over = private[private["epsilon_star"] >= private["epsilon"]]
-    gained = over["membership_advantage"].to_numpy(dtype=np.float64)
+    exceeding_models = private[private["epsilon_star"] >= private["epsilon"]]
+    gained = exceeding_models["membership_advantage"].to_numpy(dtype=np.float64)
     return (
-        f"{len(over)} of {len(private)} private models have an Epsilon* at or above the epsilon they guarantee. That "
-        "refutes no guarantee, which is about the mechanism and not about one model. The membership adversary's "
-        f"advantage on them is {gained.mean():.3f} on average ({gained.max():.3f} at most): where it is close to 0, "
-        "Epsilon* is an artefact of normals that do not fit."
+        f"{len(exceeding_models)} of {len(private)} private models have an Epsilon* at or above the epsilon they "
+        "guarantee. That refutes no guarantee, which is about the mechanism and not about one model. The membership "
+        f"adversary's advantage on them is {gained.mean():.3f} on average ({gained.max():.3f} at most): where it is "
+        "close to 0, Epsilon* is an artefact of normals that do not fit."
     )

@@ -197,13 +197,13 @@ def _remarks_on_bias(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     size = max(simulation.settings.sizes)
     wide = summary(simulation.ten)
     narrow = summary(simulation.ten, "narrow_truth")
-    apart = [separation for separation in simulation.settings.separations if separation > 0]
+    separations = [separation for separation in simulation.settings.separations if separation > 0]
 
-    fit = [wide[separation, size, PARAMETRIC] for separation in apart]
+    fit = [wide[separation, size, PARAMETRIC] for separation in separations]
     bias = [errors.bias for errors in fit]
     spread = [errors.std for errors in fit]
-    cut = [wide[separation, size, EMPIRICAL].bias for separation in apart]
-    bias_of_size = [narrow[separation, size, EMPIRICAL].bias for separation in apart]
+    cut = [wide[separation, size, EMPIRICAL].bias for separation in separations]
+    bias_of_size = [narrow[separation, size, EMPIRICAL].bias for separation in separations]
     return (
         f"The normal fit to losses that are not normal has a bias of its own: at {size:,} losses {_between(bias)} nats "
         f"over the separations, {'always' if min(bias) > 0 else 'not always'} above the truth, beside a standard "

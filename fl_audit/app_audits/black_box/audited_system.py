@@ -82,8 +82,16 @@ class AuditedSystem:
     # Flower. None runs trials only on small built-in models.
     model: Mapping[str, NDArray[np.generic]] | None = None
     weight: str = "num-examples"  # name of the metric in which clients report their number of examples
-    # Other metrics that the strategy looks up; clients report their loss under these names too.
-    metrics: tuple[str, ...] = ()
+    # Names of all other metrics that the app's clients report. None if this is not known: clients of trials then report
+    # what the strategy looks up, and in some scenarios a loss.
+    metrics: tuple[str, ...] | None = None
+    # Names of the metrics that the strategy looks up in replies, `weight` among them; trials find them out.
+    asked: tuple[str, ...] = ()
+
+    def is_known_to_report(self, name: str) -> bool:
+        """Return whether the app's clients report a metric, because the strategy looks it up or the user says so."""
+        is_stated = self.metrics is not None and name in (self.weight, *self.metrics)
+        return is_stated or name in self.asked
 
     @property
     def takes_client_count(self) -> bool:
@@ -103,10 +111,9 @@ class AuditedSystem:
         require_number("clients are", self.clients, "whole numbers from 2")
         require_number("norm is", self.norm, "numbers above 0 and below 1000000")
         require_switch("is_clipped", self.is_clipped)
-        for name, functions in (("metrics", self.metrics), ("mods", self.mods)):
+        for name, values in (("metrics", self.metrics or ()), ("mods", self.mods)):
             require(
-                isinstance(functions, (tuple, list)),
-                f"{name} is {functions!r}: accepted are tuples, such as ({functions!r},)",
+                isinstance(values, (tuple, list)), f"{name} is {values!r}: accepted are tuples, such as ({values!r},)"
             )
         if self.model is not None:
             object.__setattr__(self, "model", _numpy_arrays(self.model))

@@ -39,7 +39,7 @@ from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript,
 from fl_audit.array_types import Floats
 from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
 
-LOSS = "loss"  # the metric that clients report in trials besides those that a strategy looks up
+LOSS = "loss"  # the metric that clients report in trials on metrics, besides those that a strategy looks up
 _LONG = 1000  # models with more parameters are sketched
 
 
@@ -183,11 +183,16 @@ class BlackBoxTrial:
 
         `contribution` says how the target's client or record contributes. If the claim is about clients, all metrics
         have the value `loss`. If it is about records, the metrics are those of the local training.
+
+        A strategy may release whatever clients report, and then what nobody asks for tells something of the trials'
+        clients, but not of the app's. So they report no such number, except where it is all that differs.
         """
         is_target = node == self._target
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(contribution, round, is_target) if is_target else self._other(node, round)
-            metrics = dict.fromkeys((LOSS, *self._system.metrics), loss)
+            unasked = (LOSS,) if self._kind.differs_in_metrics else ()
+            names = (*unasked, *self._system.asked) if self._system.metrics is None else self._system.metrics
+            metrics = dict.fromkeys(names, loss)
             return update, metrics | {self._system.weight: contribution.examples}
         other_contributions = [
             self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS

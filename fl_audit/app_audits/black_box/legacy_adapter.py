@@ -149,7 +149,8 @@ class LegacyAdapter(Strategy):
                 failures.append(RuntimeError(reply.error.reason))
                 continue
             numbers = numbers_of(reply.content.metric_records.values())
-            weight = numbers.pop(_WEIGHT, 1)
+            weight = numbers.get(_WEIGHT, 1)
+            numbers.pop(_WEIGHT, None)
             answered.append((proxy, reply.content, int(weight) if isinstance(weight, (int, float)) else 1, numbers))
         return answered, failures + [RuntimeError(f"client {node} did not answer") for node in silent]
 

@@ -162,6 +162,18 @@ class Scenario:
     stage: OtherClientsAndModel = OtherClientsAndModel()  # the other clients and the model
 
     @property
+    def differs_in_metrics(self) -> bool:
+        """Whether the target's client differs under D and D' in metrics that it reports, and in nothing else."""
+        likeness = replace(self.present, loss=self.absent.loss, evaluation=self.absent.evaluation)
+        return self.present != self.absent and likeness == self.absent
+
+    @property
+    def differs_in_examples(self) -> bool:
+        """Whether the target's client differs under D and D' in its number of examples, and in nothing else."""
+        likeness = replace(self.present, examples=self.absent.examples)
+        return self.present != self.absent and likeness == self.absent
+
+    @property
     def plain_name(self) -> str:
         """Name of the scenario without the name of its environment."""
         return self.name.removesuffix(f", {self.stage.name}")

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,12 +20,14 @@ import torch
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
+from fl_audit.app_audits.black_box.asked_metrics import LookupTrial, find_asked_metrics, reporting
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
-from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
+from fl_audit.app_audits.black_box.black_box_trial import LOSS, BlackBoxTrial, model_of, sketch_of
 from fl_audit.app_audits.black_box.later_rounds import late_rounds_without_noise
+from fl_audit.app_audits.black_box.metric_lookups import names_asked
 from fl_audit.app_audits.black_box.recorder import errors_in, evidence_names
-from fl_audit.app_audits.black_box.scenario import FEW, MANY, Direction, ModelKind, OtherContributions, Scenario
-from fl_audit.app_audits.black_box.scenarios import BY_NAME, ZERO_PROBE, ZERO_PROBE_ON_OWN
+from fl_audit.app_audits.black_box.scenario import Direction, Scenario
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, ZERO_PROBE, ZERO_PROBE_ON_OWN, kinds_of
 from fl_audit.app_audits.black_box.worker_pool import WorkerPool
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy, outside_words
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
@@ -38,6 +41,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     Tell,
     TrialBudget,
 )
+from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort
 from fl_audit.app_audits.claim_audit.transcript import Transcript, Transcripts, stacked
 from fl_audit.app_audits.console_output import no_news_from_flower, say
 from fl_audit.app_audits.temporary_directories import new_temporary_directory
@@ -63,6 +67,9 @@ class TrialChunk(NamedTuple):
     number: int  # number of the chunk, from 0
     bears_zero: bool = True  # whether an absent target sends an update of exactly zero, or else a negligible one
     rounds: int | None = None  # number of rounds of a trial; None for those of the claim
+    asked: tuple[str, ...] = ()  # names of the metrics that the strategy is known to look up in replies
+    # Names of the only metrics that clients report, in a chunk of a single trial; None for those of other chunks.
+    reported: tuple[str, ...] | None = None
 
 
 class ChunkTrials(NamedTuple):
@@ -71,6 +78,7 @@ class ChunkTrials(NamedTuple):
     transcripts: list[Transcript]
     present: NDArray[np.bool_]  # whether each trial used D, shape (trials,)
     outside: list[str]  # paths outside of the working copy to which trials wrote
+    asked: tuple[str, ...] = ()  # names of the metrics that the strategy looked up in replies
 
 
 class TrialExecutor:
@@ -106,13 +114,14 @@ class TrialExecutor:
         draws, present = self._drawn(chunk)
         seed_generators(draws)
         trials = list[Transcript]()
-        with in_working_copy(copy):
+        is_single = chunk.reported is not None
+        with in_working_copy(copy), names_asked() as asked:
             for bit in present:
                 trials.append(self._trial(chunk, bit, draws).play())
                 copy.restore(thoroughly=False)
-                if time.monotonic() > until:
+                if is_single or time.monotonic() > until:
                     break
-        return ChunkTrials(trials, present[: len(trials)], copy.outside)
+        return ChunkTrials(trials, present[: len(trials)], copy.outside, tuple(asked))
 
     def lost(self, chunk: TrialChunk, reason: str) -> ChunkTrials:
         """Return the results of a chunk of trials during which the worker process ended.
@@ -139,7 +148,10 @@ class TrialExecutor:
         claim = self._claim if chunk.rounds is None else replace(self._claim, rounds=chunk.rounds)
         scenario = _SCENARIOS[chunk.scenario]
         index = self._target_places.get(chunk.scenario, 0)
-        return BlackBoxTrial(self._system, claim, scenario, bool(bit), draws, chunk.bears_zero, index)
+        system = replace(self._system, asked=chunk.asked)
+        if chunk.reported is not None:
+            system = reporting(system, chunk.reported)
+        return BlackBoxTrial(system, claim, scenario, bool(bit), draws, chunk.bears_zero, index)
 
     def _copy_here(self) -> WorkingCopy:
         """Return this process's own copy of the working directory; it is made at the first call."""
@@ -235,7 +247,10 @@ def audit_system(
     began = time.monotonic()
     player = TrialExecutor(system, claim, seed, target_places(kinds, system, seed))
     with no_news_from_flower(), player, WorkerPool(player.play, player.lost, processes, say) as players:
-        bears_zero = claim.neighbours.unit is not Unit.CLIENT or _bears_zero(system, players, began + seconds / 2)
+        asked = _asked_metrics(system, claim, players, began + seconds / 2)
+        is_of_clients = claim.neighbours.unit is Unit.CLIENT
+        bears_zero = not is_of_clients or _bears_zero(system, players, began + seconds / 2, asked)
+        of_trials_alone = partial(_is_of_trials_alone, replace(system, asked=asked))
 
         def play(name: str, first: int, count: int) -> tuple[Transcripts, NDArray[np.bool_]]:
             # Trials from number 0 on search for distinguishers; trials that test them have larger numbers.
@@ -243,7 +258,8 @@ def audit_system(
             if time.monotonic() > until:
                 raise OutOfTimeError
             chunks = range(first // CHUNK, (first + count) // CHUNK)
-            played = players.done([TrialChunk(name, chunk, bears_zero) for chunk in chunks], until).values()
+            tasks = [TrialChunk(name, chunk, bears_zero, asked=asked) for chunk in chunks]
+            played = players.done(tasks, until).values()
             transcripts = [transcript for chunk_trials in played for transcript in chunk_trials.transcripts]
             present = np.concatenate([np.zeros(0, dtype=bool), *(chunk_trials.present for chunk_trials in played)])
             # The time limit, and not the content of trials, decides which are missing, so the rest is unbiased.
@@ -255,9 +271,10 @@ def audit_system(
             reduced = sketch_of(model)
             return stacked(transcripts, model.tensors if reduced is None else reduced.columns, numbers), present
 
-        result = audit_claim(claim, names, play, malformed, log.last_words.__getitem__, budget, confidence, tell, keep)
+        last_words = log.last_words.__getitem__
+        result = audit_claim(claim, names, play, malformed, last_words, budget, confidence, tell, keep, of_trials_alone)
         if later_rounds > claim.rounds and result.verdict is not Verdict.VIOLATED:
-            longer = TrialChunk(_plainest(system, claim), 1, bears_zero, later_rounds)
+            longer = TrialChunk(_plainest(system, claim), 1, bears_zero, later_rounds, asked)
             result = _with_later_rounds(result, players, longer, began + seconds)
     if log.outside:
         say(outside_words(sorted(log.outside)))
@@ -267,12 +284,49 @@ def audit_system(
     return replace(result, trial_summaries=log.trial_summaries, hindrance=hindrance)
 
 
-def _bears_zero(system: AuditedSystem, players: "WorkerPool[TrialChunk, ChunkTrials]", until: float) -> bool:
+def _asked_metrics(
+    system: AuditedSystem, claim: StatedClaim, players: "WorkerPool[TrialChunk, ChunkTrials]", until: float
+) -> tuple[str, ...]:
+    """Return the names of the metrics that a strategy looks up in replies, found by single trials if not yet known.
+
+    Nothing is looked for if a claim is about records, whose local training decides what clients report, or if the user
+    says what the app's clients report.
+    """
+    if system.asked or system.metrics is not None or claim.neighbours.unit is not Unit.CLIENT:
+        return system.asked
+
+    def play(names: tuple[str, ...]) -> LookupTrial:
+        trial = players.done([TrialChunk(_plainest(system, claim), 0, reported=names)], until).get(0)
+        return LookupTrial((), None) if trial is None else LookupTrial(trial.asked, trial.transcripts[0].refusal)
+
+    return find_asked_metrics(system.weight, play).names
+
+
+def _is_of_trials_alone(system: AuditedSystem, distinguisher: Distinguisher) -> bool:
+    """Return whether a distinguisher looks at a number that only clients of the trials are known to report.
+
+    A strategy may release whatever clients report, by no name of its own. What it computes, or looks up by its name, is
+    known to be released.
+    """
+    if distinguisher.sort is not FeatureSort.BESIDE_MODEL:
+        return False
+    scenario = BY_NAME[distinguisher.kind]
+    number = distinguisher.group.partition(": ")[2]
+    if scenario.differs_in_metrics:
+        is_ours = system.metrics is None and not set(system.asked) - {system.weight}
+        return is_ours or (number == LOSS and not system.is_known_to_report(LOSS))
+    is_of_examples = scenario.differs_in_examples or number == system.weight
+    return is_of_examples and not system.is_known_to_report(system.weight)
+
+
+def _bears_zero(
+    system: AuditedSystem, players: "WorkerPool[TrialChunk, ChunkTrials]", until: float, asked: tuple[str, ...]
+) -> bool:
     """Return whether trials in which the target sends an update of exactly zero end as other trials do."""
     probe = ZERO_PROBE if system.model is None else ZERO_PROBE_ON_OWN
     ends_well = [
         (bool(bit), _ends_well(transcript))
-        for chunk_trials in players.done([TrialChunk(probe.name, 0)], until).values()
+        for chunk_trials in players.done([TrialChunk(probe.name, 0, asked=asked)], until).values()
         for transcript, bit in zip(chunk_trials.transcripts, chunk_trials.present, strict=True)
     ]
     of_zero, of_others = ([is_well for bit, is_well in ends_well if bit is side] for side in (False, True))
@@ -335,31 +389,4 @@ def _hindrance(failed: Counter[str]) -> str:
         return ""
     return (
         f"Clients replied with errors, which are no evidence; the most frequent one was: {failed.most_common(1)[0][0]}."
-    )
-
-
-def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
-    """Return the scenarios that can test a claim about a system, in the order of `BY_NAME`.
-
-    Parameters
-    ----------
-    system
-        Strategy under audit with its clients; its settings exclude some scenarios.
-    claim
-        Privacy claim; its unit, relation and number of rounds exclude some scenarios.
-    """
-    # The system's own number of clients, and few and many if the strategy can be made for them.
-    sizes = {None, *({FEW, MANY} - {system.clients} if system.takes_client_count else ())}
-    neighbours = claim.neighbours
-    return tuple(
-        kind
-        for kind in BY_NAME.values()
-        if kind.relation in (None, neighbours.relation)
-        and neighbours.unit in kind.units
-        and claim.rounds >= kind.least_rounds
-        and (system.is_clipped or not kind.is_beyond)
-        and kind.stage.clients in sizes
-        and (system.model is not None or kind.model is not ModelKind.OWN)
-        # Environments that vary other clients' updates are only for claims about clients.
-        and (neighbours.unit is Unit.CLIENT or kind.stage.others is OtherContributions.IDENTICAL)
     )

@@ -12,6 +12,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     DistinguisherTest,
     TrialErrorShares,
     broken_estimates,
+    numbers_of_trials,
 )
 from fl_audit.app_audits.claim_audit.distinguishers import least_shift
 from fl_audit.privacy.gaussian import gdp_epsilon
@@ -111,6 +112,11 @@ def floating_words(claim_audit: ClaimAudit) -> str:
     return _texts(claim_audit).get("floating", "")
 
 
+def numbers_of_trials_words(claim_audit: ClaimAudit) -> str:
+    """Return sentences on numbers that only clients of the trials are known to report; empty if none tells much."""
+    return _texts(claim_audit).get("of-trials", "")
+
+
 def next_step_words(claim_audit: ClaimAudit) -> str:
     """Return advice for the step after an audit that did not refute the claim, which removes what left it open."""
     return _texts(claim_audit)["next"]
@@ -126,7 +132,7 @@ def _texts(claim_audit: ClaimAudit) -> dict[str, str]:
         claim=claim_audit.claim.words,
         verdict=claim_audit.verdict,
         success=claim_audit.claim.success,
-        broken=sum(test.is_broken for test in tests),
+        broken=sum(test.refutes_claim for test in tests),
         disagreeing=len(broken_estimates(tests)),
         has_untried=bool(not_tried(claim_audit)),
         is_short=bool(claim_audit.untried or claim_audit.unplayed),
@@ -134,6 +140,7 @@ def _texts(claim_audit: ClaimAudit) -> dict[str, str]:
         invalid="" if fewest_counted is None else trials_words(fewest_counted),
         hindrance=claim_audit.hindrance,
         evidence=_strongest_evidence(claim_audit),
+        numbers_of_trials=", ".join(numbers_of_trials(tests)),
         leak=_leak_of_low_bits(claim_audit),
         played_rounds=claim_audit.claim.rounds,
         first_bare=claim_audit.bare_rounds[0] if claim_audit.bare_rounds else None,
@@ -142,7 +149,7 @@ def _texts(claim_audit: ClaimAudit) -> dict[str, str]:
 
 def _strongest_evidence(claim_audit: ClaimAudit) -> DistinguisherTest | None:
     """Return the test with the strongest evidence; None if the verdict, or an adversary who knows more, says enough."""
-    is_decided = claim_audit.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT)
+    is_decided = claim_audit.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or numbers_of_trials(claim_audit.tests)
     if is_decided or claim_audit.knowing is not None or not claim_audit.tests:
         return None
     # The proven lack of Gaussian noise comes first, then the share of right guesses.

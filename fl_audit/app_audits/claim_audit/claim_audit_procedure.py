@@ -38,6 +38,7 @@ def audit_claim(
     confidence: float = 0.95,
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
+    is_of_trials_alone: Callable[[Distinguisher], bool] = lambda _: False,
 ) -> ClaimAudit:
     """Audit a privacy claim by playing black-box trials, and return the tests, the skipped scenarios and the verdict.
 
@@ -64,6 +65,8 @@ def audit_claim(
         Callback that receives progress messages.
     keep
         Callback that receives the result so far after the search and after each test.
+    is_of_trials_alone
+        Function that says whether only clients of the trials are known to report what a distinguisher looks at.
     """
     budget = budget or TrialBudget()
     search = DistinguisherSearch(claim, play, malformed, describe, budget, tell)
@@ -72,17 +75,26 @@ def audit_claim(
     level = (1 - confidence) / max(1, len(search.selected) + (search.finest is not None))
     keep(search.result(()))
     tests = _tested_in_stages(
-        claim, search.selected, play, budget, level, tell, lambda so_far: keep(search.result(so_far))
+        claim,
+        search.selected,
+        play,
+        budget,
+        level,
+        tell,
+        is_of_trials_alone,
+        lambda so_far: keep(search.result(so_far)),
     )
     if not tests and search.selected:
-        tests = _tried_by_halves(search, budget.tried, confidence)
+        tests = _tried_by_halves(search, budget.fewest_tests, confidence, is_of_trials_alone)
     floating = list[DistinguisherTest]()
-    if search.finest is not None and not (budget.until_broken and any(test.is_broken for test in tests)):
-        floating = _tested_in_stages(claim, [search.finest], play, budget, level, tell)
+    if search.finest is not None and not (budget.until_broken and any(test.refutes_claim for test in tests)):
+        floating = _tested_in_stages(claim, [search.finest], play, budget, level, tell, is_of_trials_alone)
     return search.result(tests, floating)
 
 
-def _tried_by_halves(search: DistinguisherSearch, largest: int, confidence: float) -> list[DistinguisherTest]:
+def _tried_by_halves(
+    search: DistinguisherSearch, largest: int, confidence: float, is_of_trials_alone: Callable[[Distinguisher], bool]
+) -> list[DistinguisherTest]:
     """Train distinguishers on one half of the search trials, and test at most `largest` of them on the other half."""
     tried = list[tuple[Distinguisher, Transcripts, Flags]]()
     for kind, (trials, present) in search.looked.items():
@@ -94,7 +106,10 @@ def _tried_by_halves(search: DistinguisherSearch, largest: int, confidence: floa
     # The half that tests a distinguisher did not train or select it.
     tried.sort(key=lambda distinguishers: -distinguishers[0].margin)
     level = (1 - confidence) / max(1, len(tried[:largest]))
-    return [_tested(search.claim, *distinguishers, 1 - level) for distinguishers in tried[:largest]]
+    return [
+        _tested(search.claim, distinguisher, trials, present, 1 - level, is_of_trials_alone(distinguisher))
+        for distinguisher, trials, present in tried[:largest]
+    ]
 
 
 def _tested_in_stages(
@@ -104,6 +119,7 @@ def _tested_in_stages(
     budget: TrialBudget,
     level: float,
     tell: Tell,
+    is_of_trials_alone: Callable[[Distinguisher], bool],
     keep: Callable[[list[DistinguisherTest]], None] = lambda _: None,
 ) -> list[DistinguisherTest]:
     """Test distinguishers on fresh trials in stages, and return the result of each distinguisher's last test.
@@ -120,13 +136,14 @@ def _tested_in_stages(
         for distinguisher in going:
             tell(f"trying {distinguisher.group!r} in {distinguisher.kind}: {stage} fresh trials")
             try:
+                trials, present = play(distinguisher.kind, first, stage)
                 last[key_of(distinguisher)] = _tested(
-                    claim, distinguisher, *play(distinguisher.kind, first, stage), 1 - share * level
+                    claim, distinguisher, trials, present, 1 - share * level, is_of_trials_alone(distinguisher)
                 )
             except OutOfTimeError:
                 return list(last.values())
             keep(list(last.values()))
-            if budget.until_broken and last[key_of(distinguisher)].is_broken:
+            if budget.until_broken and last[key_of(distinguisher)].refutes_claim:
                 return list(last.values())
         going = [distinguisher for distinguisher in going if not last[key_of(distinguisher)].is_broken]
         # The expected margin of each distinguisher on fresh trials, from its last trials.
@@ -143,7 +160,12 @@ def _tested_in_stages(
 
 
 def _tested(
-    claim: StatedClaim, distinguisher: Distinguisher, transcripts: Transcripts, present: Flags, confidence: float
+    claim: StatedClaim,
+    distinguisher: Distinguisher,
+    transcripts: Transcripts,
+    present: Flags,
+    confidence: float,
+    is_of_trials_alone: bool,
 ) -> DistinguisherTest:
     # A number that did not occur in any of these trials is marked as missing in all of them.
     missing = np.tile([0.0, 1.0], (len(transcripts), 1))
@@ -165,4 +187,5 @@ def _tested(
         scores,
         transcripts,
         present,
+        is_of_trials_alone=is_of_trials_alone,
     )

@@ -44,8 +44,8 @@ class TrialBudget:
     pilot: int = 400  # number of search trials for each scenario that passes the first search
     stages: tuple[int, ...] = (1000, 3000, 8000)  # number of fresh trials for each distinguisher, by stage
     shares: tuple[float, ...] = (0.3, 0.3, 0.4)  # share of the significance level for each stage; they add up to 1
-    tried: int = 3  # smallest number of distinguishers that are tested in the first stage
-    most: int = 6  # largest number of distinguishers that are tested in the first stage
+    fewest_tests: int = 3  # smallest number of distinguishers that are tested in the first stage
+    most_tests: int = 6  # largest number of distinguishers that are tested in the first stage
     # Number of distinguishers that are tested in the second stage. Each later stage tests half as many, at least one.
     deep: int = 2
     # Whether the audit ends with the first distinguisher that refutes the claim, without testing the others.
@@ -53,7 +53,7 @@ class TrialBudget:
     # Whether distinguishers with almost equal margins are ordered by scenario, the plainest first, and not by chance.
     plainest: bool = False
     scout: int = 100  # number of trials of each scenario in the first search; at most `pilot` are played
-    kept: int = 12  # number of scenarios that pass the first search
+    passing_scenarios: int = 12  # number of scenarios that pass the first search
 
     def __post_init__(self) -> None:
         for count in (self.scout, self.pilot, *self.stages):
@@ -63,7 +63,16 @@ class TrialBudget:
         require(abs(sum(self.shares) - 1) < 1e-9, f"shares of the level are {self.shares}: they have to add up to 1")
 
 
-QUICK = TrialBudget(pilot=120, stages=(400, 1000), shares=(0.5, 0.5), tried=2, most=3, deep=1, scout=40, kept=8)
+QUICK = TrialBudget(
+    pilot=120,
+    stages=(400, 1000),
+    shares=(0.5, 0.5),
+    fewest_tests=2,
+    most_tests=3,
+    deep=1,
+    scout=40,
+    passing_scenarios=8,
+)
 """A budget for tests of a few seconds."""
 
 
@@ -84,6 +93,9 @@ class DistinguisherTest:
     lines: tuple[str, ...]  # lines of text on the values that differ most between D and D'
     cause: LeakCause | None = None  # the likely cause of a difference, if known
     noise: GaussianMuEstimate | None = None  # the estimated noise; None if the noise does not look Gaussian
+    # Whether the rule looks at a number that only clients of the trials are known to report. Whether the app's own
+    # clients report it is not seen, so the test refutes nothing.
+    is_of_trials_alone: bool = False
 
     @property
     def is_beside_model(self) -> bool:
@@ -92,8 +104,13 @@ class DistinguisherTest:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the test refutes the claim: its lower bound exceeds the claimed epsilon."""
+        """Whether the lower bound exceeds the claimed epsilon."""
         return self.bound > self.distinguisher.limit.epsilon
+
+    @property
+    def refutes_claim(self) -> bool:
+        """Whether the test refutes the claim, by what an app is known to release."""
+        return self.is_broken and not self.is_of_trials_alone
 
 
 @dataclass(frozen=True)
@@ -184,6 +201,7 @@ def distinguisher_test(
     transcripts: Transcripts,
     present: Flags,
     lessons: int = 0,
+    is_of_trials_alone: bool = False,
 ) -> DistinguisherTest:
     """Return the result of testing a distinguisher on trials, completed with the likely cause of a leak.
 
@@ -211,6 +229,8 @@ def distinguisher_test(
         True for trials with D, false for trials with D', shape (all trials,).
     lessons
         Number of first trials, which are not counted.
+    is_of_trials_alone
+        Whether only clients of the trials are known to report the number that the distinguisher looks at.
     """
     counted_transcripts = transcripts.select_trials(slice(lessons, None))
     counted_present = present[lessons:]
@@ -229,6 +249,7 @@ def distinguisher_test(
         lines=telling_lines(transcripts, present, distinguisher.group),
         cause=cause_of(transcripts, present, distinguisher.group),
         noise=estimate_gaussian_mu(along, counted_present, claim.allowed_mu),
+        is_of_trials_alone=is_of_trials_alone,
     )
 
 
@@ -236,11 +257,25 @@ def verdict_of(tests: Sequence[DistinguisherTest]) -> Verdict:
     """Return the verdict on a claim from the tests of distinguishers.
 
     It is VIOLATED if a test refutes the claim. It is CONSISTENT if no test refutes the claim, at least one test would
-    have refuted it if all guesses had been right, and no reading of Gaussian noise beside the tests contradicts the
-    claim. Otherwise it is INCONCLUSIVE.
+    have refuted it if all guesses had been right, and the tests leave nothing open (see `leave_open`).
+    Otherwise it is INCONCLUSIVE.
     """
     can_refute = any(test.ceiling > test.distinguisher.limit.epsilon for test in tests)
-    return verdict_on(any(test.is_broken for test in tests), can_refute and not broken_estimates(tests))
+    return verdict_on(any(test.refutes_claim for test in tests), can_refute and not leave_open(tests))
+
+
+def leave_open(tests: Sequence[DistinguisherTest]) -> bool:
+    """Return whether tests leave something open, so that no verdict is consistent.
+
+    They leave open a reading of Gaussian noise that contradicts the claim, and a number that tells more than the claim
+    allows and that only clients of the trials are known to report.
+    """
+    return bool(broken_estimates(tests)) or bool(numbers_of_trials(tests))
+
+
+def numbers_of_trials(tests: Sequence[DistinguisherTest]) -> tuple[str, ...]:
+    """Return the numbers that tell more than the claim allows, and that only clients of the trials report."""
+    return tuple(dict.fromkeys(test.distinguisher.group for test in tests if test.is_broken and not test.refutes_claim))
 
 
 def broken_estimates(tests: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:

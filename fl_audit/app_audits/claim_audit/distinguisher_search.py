@@ -115,14 +115,15 @@ class DistinguisherSearch:
         of_release = sorted(ranked[FeatureSort.RELEASE], key=self._rank)
         numbers = _best_of_each_number(sorted(ranked[FeatureSort.BESIDE_MODEL], key=self._rank))
         count = min(
-            self.budget.most, max(self.budget.tried, sum(distinguisher.margin > 0 for distinguisher in of_release))
+            self.budget.most_tests,
+            max(self.budget.fewest_tests, sum(distinguisher.margin > 0 for distinguisher in of_release)),
         )
-        self.selected = sorted((*of_release[:count], *numbers[: self.budget.most]), key=self._rank)
+        self.selected = sorted((*of_release[:count], *numbers[: self.budget.most_tests]), key=self._rank)
         positive = [distinguisher for distinguisher in ranked[FeatureSort.LOW_BITS] if distinguisher.margin > 0]
         self.finest = max(positive, key=lambda distinguisher: distinguisher.margin, default=None)
         passed_over = [
             distinguisher
-            for distinguisher in (*of_release[count:], *numbers[self.budget.most :], *distinguishers)
+            for distinguisher in (*of_release[count:], *numbers[self.budget.most_tests :], *distinguishers)
             if distinguisher.margin > 0
         ]
         self.passed_over = tuple(distinguisher.kind for distinguisher in passed_over)
@@ -139,7 +140,7 @@ class DistinguisherSearch:
 
         Returns the dropped distinguishers that may refute the claim and do not use only the low bits of releases.
         """
-        closely = _selected_scenarios(self.ranked, self.budget.kept)
+        closely = _selected_scenarios(self.ranked, self.budget.passing_scenarios)
         for kind in closely:
             self.tell(f"looking closely: {kind}")
             with suppress(OutOfTimeError):

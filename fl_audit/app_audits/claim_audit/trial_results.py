@@ -13,6 +13,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     floating_words,
     limit_of_detection,
     not_tried,
+    numbers_of_trials_words,
     opening_sentences,
     refusal_words,
     trials_words,
@@ -23,7 +24,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import with_doubt
-from fl_audit.words import capital, plural
+from fl_audit.words import capital, percent, plural
 
 _UNSEEN_OF_STRATEGY = (
     "what clients do with their records before they reply",
@@ -54,12 +55,14 @@ class DistinguisherFinding:
         """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
         test = self.test
         text = trials_words(self.test)
-        share = f"{test.right / test.trials:.1%}; the claim allows {self.claimed_success:.1%}"
-        guessed = f"{test.right} of {test.trials} trials were guessed right ({share})"
+        share = f"{percent(test.right / test.trials)}; the claim allows {percent(self.claimed_success)}"
+        guessed = f"{test.right:,} of {plural(test.trials, 'trial')} were guessed right ({share})"
         sentence_text = f"looking at {test.distinguisher.group}, {guessed}. {capital(text)}".strip()
         if not test.is_broken:
             return f"{sentence_text} {capital(self.shown)}: no contradiction."
-        return f"{sentence_text} With {test.confidence:.1%} confidence {self.shown}; {self.allowed}."
+        if test.is_of_trials_alone:
+            return f"{sentence_text} Whether clients other than those of the trials report it is not seen."
+        return f"{sentence_text} With {percent(test.confidence)} confidence {self.shown}; {self.allowed}."
 
     @property
     def shown(self) -> str:
@@ -73,8 +76,8 @@ class DistinguisherFinding:
         if limit.epsilon > 0:
             return f"epsilon is at least {self.test.bound:.2f} at delta {limit.delta:.3g}"
         if self.test.bound > 0:
-            return f"more than {self.claimed_success:.1%} of trials can be told"
-        return f"no more than {self.claimed_success:.1%} of trials were told for certain"
+            return f"more than {percent(self.claimed_success)} of trials can be told apart"
+        return f"no more than {percent(self.claimed_success)} of trials were told apart for certain"
 
     @property
     def allowed(self) -> str:
@@ -90,7 +93,7 @@ class DistinguisherFinding:
         phrases = [leak.words] if leak is not None else []
         if noise is not None and self._is_short:
             what_changes = (
-                "an update far beyond the clipping norm changes" if self.scenario.proviso else "one of them can change"
+                "an update far beyond the clipping norm changes" if self.scenario.proviso else "one unit can change"
             )
             short = f"There is {noise.ratio:.1f} times too little noise for what {what_changes}"
             phrases.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
@@ -134,7 +137,8 @@ def findings(claim_audit: ClaimAudit, texts: Mapping[str, ScenarioTexts]) -> tup
     """
     order = list(texts)
     ranked = sorted(
-        claim_audit.tests, key=lambda test: (not test.is_broken, order.index(test.distinguisher.kind) * test.is_broken)
+        claim_audit.tests,
+        key=lambda test: (not test.refutes_claim, order.index(test.distinguisher.kind) * test.refutes_claim),
     )
     success = claim_audit.claim.success
     return tuple(DistinguisherFinding(test, texts[test.distinguisher.kind], success) for test in ranked)
@@ -189,8 +193,9 @@ def _finding_json(finding: DistinguisherFinding) -> dict[str, Any]:
         "trial": test.distinguisher.kind,
         "words": finding.scenario.words,
         "told_by": test.distinguisher.group,
-        "cause": finding.cause if test.is_broken else None,
-        "broken": test.is_broken,
+        "cause": finding.cause if test.refutes_claim else None,
+        "broken": test.refutes_claim,
+        "of_trials_alone": test.is_of_trials_alone,
         "lower_bound": finite(test.bound),
         "claimed_epsilon": test.distinguisher.limit.epsilon,
         "delta": test.distinguisher.limit.delta,
@@ -219,6 +224,7 @@ def strategy_result(
     of a trial, and `claim_source` says where the strategy itself states its claim, None if it does not.
     """
     lines = [line for finding in findings for line in _finding_lines(finding)]
+    lines += [("Numbers of clients", text) for text in filter(None, [numbers_of_trials_words(audit)])]
     lines += [("Refused", text) for text in refusal_words(audit.refusals)]
     lines += [("Claim", f"the strategy's own: {claim_source}")] if claim_source else []
     not_played = (_CARRIED,) if audit.claim.rounds == 1 else ()
@@ -273,11 +279,11 @@ def in_app_result(
 def _finding_lines(finding: DistinguisherFinding) -> list[tuple[str, str]]:
     """Return the lines of a test of a distinguisher: what was guessed and, of a broken claim, its cause and fix."""
     test = finding.test
-    lines = [("Cause", finding.cause)] if test.is_broken else []
+    lines = [("Cause", finding.cause)] if test.refutes_claim else []
     lines.append((f"{test.distinguisher.kind} ({finding.scenario.words})", finding.sentence))
     if finding.test.noise is not None:
         lines.append(("Noise, if it is Gaussian", finding.test.noise.words))
-    if test.is_broken:
+    if test.refutes_claim:
         lines += [("Differs", line) for line in test.lines]
         lines.append(("Usual fix", finding.fix))
     return lines

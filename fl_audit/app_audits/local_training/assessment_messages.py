@@ -53,7 +53,7 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
         lines.append(("Replayed", texts["replayed"]))
     for pitfall in assessment.pitfalls:
         about = f"{str(pitfall.weight).partition(',')[0].capitalize()}: {pitfall.pitfall}"
-        lines.append((about, f"{_sentence(pitfall.seen)} Fix: {pitfall.fix}"))
+        lines.append((about, f"{_sentence(pitfall.observation)} Fix: {pitfall.fix}"))
     if trainings.is_private:
         lines += _search_lines(assessment)
     lines += [("Not looked at", _sentence(reason)) for reason in assessment.unseen]
@@ -197,7 +197,7 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
             {
                 "name": str(pitfall.pitfall),
                 "weight": pitfall.weight.name.lower(),
-                "seen": pitfall.seen,
+                "seen": pitfall.observation,
                 "fix": pitfall.fix,
             }
             for pitfall in assessment.pitfalls

@@ -56,7 +56,9 @@ class LeaveOneOutEffect:
     claimed: float  # largest difference of the sums that the claim allows, in units of the clipping norm
     moved: float  # largest observed difference of the sums, in units of the clipping norm
     moved_absent: float  # the same over steps whose mini-batch did not contain the record
-    others: float | None  # largest difference of a gradient of another record, over the largest gradient
+    gradient_change_of_others: (
+        float | None
+    )  # largest difference of a gradient of another record, over the largest gradient
     tensors: tuple[float, ...]  # largest difference of each tensor of the sums, in units of the clipping norm
     larger_steps: int  # number of steps of the training with the record
     smaller_steps: int  # number of steps of the training without the record
@@ -75,9 +77,9 @@ class LeaveOneOutEffect:
     @property
     def is_coupled(self) -> bool:
         """Whether the record influences the gradients of other records."""
-        if self.others is None:
+        if self.gradient_change_of_others is None:
             return self.moved_absent > _TOLERANCE
-        return self.others > _TOLERANCE or self.moved_absent > _TOLERANCE
+        return self.gradient_change_of_others > _TOLERANCE or self.moved_absent > _TOLERANCE
 
     @property
     def acts_undrawn(self) -> bool:

@@ -37,7 +37,11 @@ def _batch_norm(trainings: RecordedTrainings) -> str:
 def _coupled(trainings: RecordedTrainings) -> str:
     for replay in trainings.replays:
         if replay.is_coupled:
-            change = replay.others if replay.others is not None else replay.moved_absent
+            change = (
+                replay.gradient_change_of_others
+                if replay.gradient_change_of_others is not None
+                else replay.moved_absent
+            )
             if trainings.measured is not None:
                 return f"{replay.record} changed the effect of another one by {change:.2g} of that"
             return f"{replay.record} changed the gradients of others by {change:.2g} of the largest"

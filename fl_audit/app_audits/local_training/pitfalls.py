@@ -92,7 +92,7 @@ class FoundPitfall(NamedTuple):
     """A pitfall that was found in a training, with the observation that shows it."""
 
     pitfall: Pitfall
-    seen: str  # the observation, as a sentence without a full stop
+    observation: str  # the observation, as a sentence without a full stop
 
     @property
     def weight(self) -> Severity:

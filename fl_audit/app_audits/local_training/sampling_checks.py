@@ -1,6 +1,6 @@
 """Check the sampling of records, and the use of mini-batches."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from scipy.stats import chi2
@@ -191,27 +191,41 @@ def _is_used(step: PrivateStep, number: int, training: RecordedTraining) -> bool
     return number == step.batches[-1] or is_read
 
 
-def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
-    """Yield each step whose number of per-record gradients is known, with the number of records drawn for it."""
-    for step, batches in _fed(training):
+def _rows(training: RecordedTraining) -> Iterator[tuple[int, int]]:
+    """Yield the number of per-record gradients of each batch where it is known, and the number of records in it.
+
+    A batch may be clipped in parts that are added up, of which the last one brings the noise.
+    """
+    fed = list(_fed(training))
+    for index, (step, batches) in enumerate(fed):
         if step.rows is not None and step.is_fresh and batches:
             size = (
                 sum(len(batch.indices) for batch in batches) if _uses_all(step, batches) else len(batches[-1].indices)
             )
-            yield step, size
+            yield step.rows + sum(_rows_of_further_parts(step, [later for later, _ in fed[index + 1 :]])), size
+
+
+def _rows_of_further_parts(first: PrivateStep, later_steps: Sequence[PrivateStep]) -> Iterator[int]:
+    """Yield the number of per-record gradients of each further part of the batch of a step, up to that with noise."""
+    is_done = first.is_noised
+    for step in later_steps:
+        if is_done or step.is_fresh or step.rows is None:
+            return
+        yield step.rows
+        is_done = step.is_noised
 
 
 def _cut_batch(trainings: RecordedTrainings) -> str:
     for training in trainings.private_trainings:
-        for step, size in _rows(training) if training.engines else ():
-            if step.rows is not None and 1 < step.rows < size and not _is_clipped_as_one(training):
-                return f"{size} records were drawn for a step, and it used {step.rows}"
+        for rows, size in _rows(training) if training.engines else ():
+            if 1 < rows < size and not _is_clipped_as_one(training):
+                return f"{size} records were drawn for a step, and it used {rows}"
     return ""
 
 
 def _is_clipped_as_one(training: RecordedTraining) -> bool:
     """Return True if gradients were clipped for groups of several records, instead of for each record."""
-    rows_and_sizes = [(step.rows, size) for step, size in _rows(training) if size > 1 and step.rows]
+    rows_and_sizes = [(rows, size) for rows, size in _rows(training) if size > 1 and rows]
     if not rows_and_sizes or all(rows == size for rows, size in rows_and_sizes):
         return False
     if all(rows == 1 for rows, _ in rows_and_sizes):
@@ -223,7 +237,7 @@ def _is_clipped_as_one(training: RecordedTraining) -> bool:
 def batch_clipping(trainings: RecordedTrainings) -> str:
     """Describe gradients that were clipped for several records together; "" if there are none."""
     for training in trainings.private_trainings:
-        rows_and_sizes = [(step.rows, size) for step, size in _rows(training) if size > 1]
+        rows_and_sizes = [(rows, size) for rows, size in _rows(training) if size > 1]
         if rows_and_sizes and _is_clipped_as_one(training):
             rows, first_size = rows_and_sizes[0]
             return f"{first_size} records were clipped as {rows} gradient{'' if rows == 1 else 's'}"

@@ -79,7 +79,7 @@ class ReleaseFinding:
     delta: float  # delta of all numbers
     has_coins: bool  # whether fair coins decided which records were in the training
     members: int  # number of losses of members
-    others: int  # number of losses of other records
+    nonmembers: int  # number of losses of other records
     bounds: tuple[Bound, ...]  # lower bounds that hold for any scores; the first was chosen before the losses were seen
     certain: Bound  # the first bound again, at the confidence 1 - `FAMILY_LEVEL` with which a verdict is given
     star: StarEstimate  # Epsilon* of the model
@@ -105,7 +105,7 @@ class ReleaseFinding:
             "model": self.model.to_json(),
             "delta": self.delta,
             "coins": self.has_coins,
-            "losses": {"members": self.members, "others": self.others},
+            "losses": {"members": self.members, "others": self.nonmembers},
             "bounds": [_bound_json(bound) for bound in (*self.bounds, self.certain)],
             "epsilon_at_least": finite(self.bounds[0].epsilon),
             "epsilon_star": {
@@ -189,7 +189,7 @@ def measure_release(
         delta=delta,
         has_coins=has_coins,
         members=member_losses.size,
-        others=other_losses.size,
+        nonmembers=other_losses.size,
         bounds=bounds,
         certain=_bounds(member_losses, other_losses, delta, 1 - FAMILY_LEVEL, has_coins)[0],
         star=star,

@@ -108,7 +108,7 @@ def _lines(finding: ReleaseFinding, texts: Mapping[str, str]) -> list[tuple[str,
     interval = f"{star.cut_name} ({star.interval_name} {interval_text(*star.interval)})"
     lines = [
         ("Model", f"{model.file}, {sizes}, SHA-256 {model.sha256}"),
-        ("Losses", f"of {plural(finding.members, 'member')} and of {plural(finding.others, 'other record')}"),
+        ("Losses", f"of {plural(finding.members, 'member')} and of {plural(finding.nonmembers, 'other record')}"),
         ("Claimed", texts["claimed"]),
         ("Lower bound", texts["bound"]),
         ("Its assumption", texts["assumption"]),

@@ -3,7 +3,6 @@
 Single trials come before it: they find which metrics an app's strategy looks up, and how long a trial takes.
 """
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fl_audit.adjacency import Relation
+from fl_audit.app_audits.black_box.asked_metrics import LookupTrial, find_asked_metrics, reporting
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, StrategyStartCall
-from fl_audit.app_audits.black_box.black_box_trial import LOSS, BlackBoxTrial
+from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.metric_lookups import names_asked
 from fl_audit.app_audits.black_box.recorder import errors_in
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
@@ -29,8 +29,6 @@ from fl_audit.app_audits.review.scenario_groups import NUMBERS, SideChannel
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-
-_MOST_NAMES = 30  # largest number of metrics that a strategy may look up in replies
 
 
 @dataclass(frozen=True)
@@ -55,35 +53,26 @@ class _TimedTrial(NamedTuple):
 def probed(system: AuditedSystem, claim: StatedClaim) -> ProbedSystem:
     """Run single trials to find out which metrics the app's strategy needs in replies, and how long a trial takes.
 
-    Clients report more and more metrics until nothing is missing. Raises `InputError` if the app fails in the last
-    trial.
+    Raises `InputError` if the app fails in a trial whose clients report these metrics.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     scenario = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
     copy = WorkingCopy(Path.cwd())
-    unoffered = dict[str, None]()
-    for _ in range(_MOST_NAMES):
-        with names_asked() as names:
-            trial = _timed(system, claim, scenario, copy)
-        # The app looks up metrics that the trial's clients did not report. They are added, first those without which
-        # the app fails.
-        missing = re.fullmatch(r"KeyError: '([^']+)'", trial.transcript.refusal or "")
-        known_numbers = (LOSS, system.weight, *system.metrics, *unoffered)
-        wanted_names = [name for name in (missing.groups() if missing else names) if name not in known_numbers]
-        if not wanted_names:
-            break
-        tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted_names)))
-        is_sound = trial.transcript.refusal is None
-        if is_sound and _timed(tried, claim, scenario, copy).transcript.refusal is not None:
-            unoffered |= dict.fromkeys(wanted_names)
-            continue
-        system = tried
+
+    def play(names: tuple[str, ...]) -> LookupTrial:
+        with names_asked() as asked:
+            trial = _timed(reporting(system, names), claim, scenario, copy)
+        return LookupTrial(tuple(asked), trial.transcript.refusal)
+
+    asked_metrics = find_asked_metrics(system.weight, play)
+    system = replace(system, asked=asked_metrics.names)
+    trial = _timed(system, claim, scenario, copy)
     longer = replace(scenario, present=replace(scenario.present, length=2.0))
     _require_scalable(system, _timed(system, claim, longer, copy).transcript)
     _require_played(trial)
     seconds = _timed(system, claim, BY_NAME[plain], copy).seconds
     copy.remove()
-    return ProbedSystem(system, trial.seconds, seconds, copy.was_written, tuple(unoffered))
+    return ProbedSystem(system, trial.seconds, seconds, copy.was_written, asked_metrics.unoffered)
 
 
 def _require_played(trial: _TimedTrial) -> None:
@@ -127,9 +116,9 @@ def _timed(system: AuditedSystem, claim: StatedClaim, scenario: Scenario, copy: 
 
 
 # A reviewer wants to know every scenario that breaks a claim, so the budgets cover all of them.
-_USUAL = replace(TrialBudget(), scout=200, pilot=200, most=12, plainest=True)
-_FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
-_FEWEST = TrialBudget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
+_USUAL = replace(TrialBudget(), scout=200, pilot=200, most_tests=12, plainest=True)
+_FEWER = replace(QUICK, scout=120, pilot=120, most_tests=10, plainest=True)
+_FEWEST = TrialBudget(pilot=60, stages=(400,), shares=(1.0,), fewest_tests=2, most_tests=4, deep=1, plainest=True)
 """Number of trials in each stage; it suffices to detect releases without any noise."""
 _LEVEL = 0.05
 _MOST_TRIED = 6400
@@ -175,13 +164,13 @@ def buffer_count(arrays: Mapping[str, np.ndarray]) -> int:
     )
 
 
-def smallest_budget(claim: StatedClaim, tests: int = _FEWEST.most) -> TrialBudget:
+def smallest_budget(claim: StatedClaim, tests: int = _FEWEST.most_tests) -> TrialBudget:
     """Return the smallest budget (trials per stage) that can refute a claim if all guesses are right.
 
     If even 6400 trials are too few to refute the claim, the smallest of all budgets is returned. `tests` is the largest
     number of distinguishers that are tested.
     """
-    budget = fewest = replace(_FEWEST, most=tests, tried=min(tests, _FEWEST.tried))
+    budget = fewest = replace(_FEWEST, most_tests=tests, fewest_tests=min(tests, _FEWEST.fewest_tests))
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
         budget = replace(budget, stages=(2 * budget.stages[0],))
     return budget if _can_refute(claim, budget) else fewest
@@ -190,7 +179,7 @@ def smallest_budget(claim: StatedClaim, tests: int = _FEWEST.most) -> TrialBudge
 def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
     # A fair coin decides which trials use D; 45% is a cautious number of them.
     half = int(0.45 * budget.stages[-1])
-    confidence = 1 - _LEVEL * budget.shares[-1] / budget.most
+    confidence = 1 - _LEVEL * budget.shares[-1] / budget.most_tests
     bounds = (epsilon_lower_bound(np.ones(half), np.zeros(half), limit.delta, confidence) for limit in claim.limits)
     return any(bound.epsilon > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
 
@@ -265,8 +254,8 @@ def _seconds(plan: ReviewPlan, own_seconds: float, seconds: float) -> float:
     of_kinds = [own_seconds if kind.model is ModelKind.OWN else seconds for kind in plan.kinds]
     budget = plan.budget
     mean = sum(of_kinds) / len(of_kinds)
-    trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
+    trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most_tests * budget.stages[0]
     if budget.scout < budget.pilot:
-        trials += budget.pilot * min(budget.kept, len(of_kinds))
+        trials += budget.pilot * min(budget.passing_scenarios, len(of_kinds))
     trials += sum(max(1, budget.deep >> index) * stage for index, stage in enumerate(budget.stages[1:]))
     return plan.rounds * mean * trials

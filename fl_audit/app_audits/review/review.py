@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
-from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
+from fl_audit.app_audits.black_box.scenarios import kinds_of
+from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.black_box.trial_models import template_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
@@ -45,7 +46,8 @@ _OF_NUMBERS = 0.85
 Trials of the mechanism end at `_OF_MECHANISM`, all trials on the model at `_OF_MODEL`, trials with few clients at
 `_OF_EARLY`, and trials on metrics at `_OF_NUMBERS`.
 """
-_CONFIDENCE_OF_MECHANISM, _CONFIDENCE_OF_OTHERS = 0.96, 0.99  # together, a true claim is refuted in at most 5 of 100
+# Together, a true claim is refuted in at most 5 of 100 reviews.
+_CONFIDENCE_OF_MECHANISM, _CONFIDENCE_OF_OTHERS, _CONFIDENCE_OF_NUMBERS = 0.96, 0.995, 0.995
 
 
 def review(
@@ -103,7 +105,7 @@ def _planned(
     if len(traces) == 1 and app_claim.claim is not None:
         traces = (_traced(app, system), *traces)
     starts = compared_starts(app_claim, traces)
-    asked = dict(app.factory.largest_requests)
+    largest_requests = dict(app.factory.largest_requests)
     kinds = planning.relevant_scenarios(kinds_of(system, claim), system.model, has_claim=app_claim.claim is not None)
     seconds_left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
@@ -121,7 +123,7 @@ def _planned(
         composed = planning.relevant_scenarios(kinds_of(system, claim), system.model, has_claim=True)
         names += [kind.name for kind in composed if kind not in kinds]
     side_channel_names = [
-        kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION
+        kind for aside, kind in NUMBERS.items() if largest_requests["evaluate"] or aside is not SideChannel.EVALUATION
     ]
     mentions, unseen = mentions_and_unseen(app.captured, app_claim, app.description, app.mentions)
     late = _late_noise(app, system, plan.rounds)
@@ -135,7 +137,7 @@ def _planned(
         rounds=app.captured.rounds,
         played_rounds=plan.rounds,
         nodes=app.factory.nodes,
-        asked=asked,
+        asked=largest_requests,
         parameters=None if system.model is None else template_of(system.model).size,
         kinds=tuple(names),
         budget=plan.words,
@@ -146,7 +148,6 @@ def _planned(
         buffers=None if system.model is None else planning.buffer_count(system.model),
         of_records=mentions,
         weaker=weaker,
-        asked_for=system.metrics,
         unseen=(*unseen, *starts.unseen, *late),
         inside=app.inside,
         inside_unseen=app.inside_unseen,
@@ -213,6 +214,7 @@ class _PlannedReview:
             smallest_budget(self.side_channel_claim),
             _OF_NUMBERS,
             lambda came: self.review_so_far(result, came, early),
+            _CONFIDENCE_OF_NUMBERS,
         )
         return self.review_so_far(result, beside, early)
 
@@ -309,13 +311,7 @@ class _PlannedReview:
         results = [claim_audit] if beside is None else [claim_audit, beside]
         planned = [*before.kinds, *(self.side_channel_names if self.tests_side_channels else ())]
         of_server = server_verdict(
-            app_claim,
-            claim_audit,
-            before.rounds,
-            before.played_rounds,
-            before.unseen,
-            before.of_records,
-            before.asked_for,
+            app_claim, claim_audit, before.rounds, before.played_rounds, before.unseen, before.of_records, beside
         )
         return replace(
             before,

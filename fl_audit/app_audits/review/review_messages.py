@@ -12,24 +12,24 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     opening_sentences,
     untried_words,
 )
-from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, numbers_of_trials
 from fl_audit.app_audits.claim_audit.trial_results import DistinguisherFinding, findings, result_json
 from fl_audit.app_audits.local_training.assessment_messages import assessment_json, report_lines, training_claim_warning
 from fl_audit.app_audits.local_training.assessment_messages import headline as headline_of_clients
 from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt
 from fl_audit.app_audits.review.privacy_mentions import mentions_phrase
-from fl_audit.app_audits.review.review_result import ReviewResult, has_edges_of_flower_alone
+from fl_audit.app_audits.review.review_result import ReviewResult, has_edges_of_flower_alone, refutes
 from fl_audit.app_audits.review.scenario_groups import (
     ScenarioGroup,
     SideChannelResult,
     broken_tests,
     group_of_test,
-    is_loss_of_trials,
     of_mechanism,
+    tests_of_metrics,
 )
 from fl_audit.report.template_files import template_texts
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.words import capital, uncapital
+from fl_audit.words import capital, percent, uncapital
 
 
 def found_in(claim_audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
@@ -40,7 +40,7 @@ def found_in(claim_audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     ranked = sorted(
         findings(claim_audit, scenario_texts()),
         key=lambda finding: (
-            not finding.test.is_broken,
+            not finding.test.refutes_claim,
             groups.index(group_of_test(finding.test)),
             not finding.test.is_beside_model,
         ),
@@ -73,7 +73,12 @@ def _headline_of_trials(review: ReviewResult) -> str:
         return f"{_texts(review)['no-claim']} {untried_words(review.result)}".strip()
     if has_edges_of_flower_alone(review.app_claim, review.result):
         return _headline_of_edges(review)
-    causes = [finding.cause for finding in found_in(review.result) if finding.test.is_broken]
+    numbers = "" if review.result.verdict is Verdict.VIOLATED else _texts(review).get("numbers", "")
+    return f"{numbers} Of the model: {_headline_of_model(review)}" if numbers else _headline_of_model(review)
+
+
+def _headline_of_model(review: ReviewResult) -> str:
+    causes = [finding.cause for finding in found_in(review.result) if finding.test.refutes_claim]
     doubt = training_doubt(review.app_claim, review.rounds, review.played_rounds)
     if doubt and review.verdict is not Verdict.VIOLATED:
         trials = f"The trials alone: {opening_sentences(review.result)}"
@@ -94,15 +99,18 @@ def _edge_words(review: ReviewResult) -> str:
     """Return the names of the scenarios with unusual replies that refuted the claim, with shares of right guesses."""
     tests = broken_tests(review.result, ScenarioGroup.EDGES)
     best = {test.distinguisher.kind: test for test in reversed(tests)}
-    return ", ".join(f"'{name}' ({test.right / test.trials:.0%} of trials told)" for name, test in best.items())
+    return ", ".join(
+        f"'{name}' (told apart in {percent(test.right / test.trials)} of trials)" for name, test in best.items()
+    )
 
 
 def _texts(review: ReviewResult) -> dict[str, str]:
     """Return the fixed texts on a review, by name."""
     tests = review.result.tests
     beside = broken_tests(review.result, ScenarioGroup.BESIDE)
-    numbers = list(dict.fromkeys(test.distinguisher.group for test in beside if test.is_beside_model))
-    of_trials = [number for number in numbers if is_loss_of_trials(number, review.asked_for)]
+    of_metrics = tests_of_metrics(review.beside)
+    numbers = [test.distinguisher.group for test in beside if test.is_beside_model]
+    numbers += [test.distinguisher.group for test in of_metrics if test.refutes_claim]
     is_of_flower_alone = has_edges_of_flower_alone(review.app_claim, review.result)
     played = _played_scenarios(review)
     return template_texts(
@@ -110,8 +118,9 @@ def _texts(review: ReviewResult) -> dict[str, str]:
         review=review,
         verdict=review.verdict,
         reach=claim_words(of_mechanism(review.result)) if is_of_flower_alone else "",
-        numbers=", ".join(number for number in numbers if number not in of_trials),
-        numbers_of_trials=", ".join(of_trials),
+        numbers=", ".join(dict.fromkeys(numbers)),
+        numbers_of_trials=", ".join(numbers_of_trials(of_metrics)),
+        is_refuted=any(refutes(test, review.result.claim) for test in of_metrics),
         has_unequal=any(not test.is_beside_model for test in beside),
         edges=_edge_words(review),
         guessed=max((test.right / test.trials for test in tests), default=None),
@@ -122,7 +131,7 @@ def _texts(review: ReviewResult) -> dict[str, str]:
         played=len(played),
         most_trials=max((test.trials for test in tests), default=0),
         untried={leak.aside: _untried_words(leak) for leak in review.leaks},
-        ours=[leak.aside for leak in review.leaks if leak.by and is_loss_of_trials(leak.by, review.asked_for)],
+        ours=[leak.aside for leak in review.leaks if leak.is_of_trials_alone],
     )
 
 
@@ -134,7 +143,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     """Return the lines of a review's first screen, each as (subject, text)."""
     app_claim = review.app_claim
     texts = _texts(review)
-    broken = [finding for finding in found_in(review.result) if finding.test.is_broken]
+    broken = [finding for finding in found_in(review.result) if finding.test.refutes_claim]
     lost = {finding.test.distinguisher.kind for finding in broken}
     lost |= {refusal.kind for refusal in review.result.refusals if not refusal.is_allowed}
     # A scenario is listed as holding only if it was tested and not broken in all its environments.
@@ -153,7 +162,8 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
         is_edge = has_edges_of_flower_alone(app_claim, review.result)
         by = [] if is_edge else [(finding.scenario.words, finding.test) for finding in broken]
         broken_words = [
-            f"{test.distinguisher.kind} ({words}): {test.right / test.trials:.0%} of trials told" for words, test in by
+            f"{test.distinguisher.kind} ({words}): told apart in {percent(test.right / test.trials)} of trials"
+            for words, test in by
         ]
         lines.append(("Broken by", "; ".join(broken_words) or "no scenario"))
         text = untried_words(review.result, largest=max(len(review.kinds), 1)).removeprefix("Not tried: ")

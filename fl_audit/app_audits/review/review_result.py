@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder
 from fl_audit.app_audits.review.claims import StatedAppClaim, training_doubt
 from fl_audit.app_audits.review.fresh_starts import NOT_COMPARED, ComparedStarts
@@ -13,10 +14,11 @@ from fl_audit.app_audits.review.scenario_groups import (
     ScenarioGroup,
     SideChannelResult,
     broken_tests,
-    is_loss_of_trials,
     is_mechanism_as_claimed,
+    tests_of_metrics,
 )
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
+from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.verdict.verdict import Verdict, with_doubt
 
 if TYPE_CHECKING:
@@ -49,7 +51,6 @@ class ReviewResult:
     of_records: tuple[RecordPrivacyMention, ...] = ()  # places where the app's code mentions record-level privacy
     # Numbers in the app's configuration that claim more privacy than the strategy has, each as a phrase.
     weaker: tuple[str, ...] = ()
-    asked_for: tuple[str, ...] = ()  # names of the metrics that the app's own code looks up in replies
     # Parts of the mechanism or claim that could not be loaded or read, with reasons. If there are any, the verdict is
     # inconclusive.
     unseen: tuple[str, ...] = ()
@@ -104,7 +105,7 @@ def server_verdict(
     played: int,
     unseen: Sequence[str] = (),
     mentions: tuple[RecordPrivacyMention, ...] = (),
-    asked_for: Sequence[str] = (),
+    beside: ClaimAudit | None = None,
 ) -> Verdict:
     """Return the verdict on an app's claim to protect clients; inconclusive if parts of the app were not observed.
 
@@ -112,23 +113,37 @@ def server_verdict(
     contradict nor support it. Without a claim, the verdict is that there is no guarantee. If the code then mentions
     record-level privacy, the verdict is `not audited` instead.
 
-    If an unchanged wrapper of Flower adds the noise as claimed, and nothing but unusual replies, unequal numbers of
-    examples, or the loss that the trials' clients report refutes the claim, the verdict is inconclusive: whether the
-    app's clients send these is not seen.
+    `beside` is the audit of what is released beside the model. If metrics of clients refute the claim there, it is
+    violated. If they tell more than a smaller epsilon allows, or only the trials' clients are known to report them, the
+    verdict is not consistent.
+
+    If an unchanged wrapper of Flower adds the noise as claimed, and nothing but unusual replies or unequal numbers of
+    examples refutes the claim, the verdict is inconclusive: whether the app's clients send these is not seen.
     """
     # Unobserved parts may add noise, or reveal more.
     if unseen:
         return Verdict.INCONCLUSIVE
     if app_claim.claim is None:
         return Verdict.NOT_AUDITED if mentions else Verdict.NO_GUARANTEE
-    # Numbers that an ordinary update moves are seen to be released, but for the loss that the trials themselves report.
-    is_released = any(
-        test.is_beside_model and not is_loss_of_trials(test.distinguisher.group, asked_for)
-        for test in broken_tests(claim_audit, ScenarioGroup.BESIDE)
-    )
+    of_metrics = tests_of_metrics(beside)
+    if any(refutes(test, claim_audit.claim) for test in of_metrics):
+        return Verdict.VIOLATED
+    # Numbers that an ordinary update moves are seen to be released.
+    is_released = any(test.is_beside_model for test in broken_tests(claim_audit, ScenarioGroup.BESIDE))
     if has_edges_of_flower_alone(app_claim, claim_audit) and not is_released:
         return Verdict.INCONCLUSIVE
-    return with_doubt(claim_audit.verdict, training_doubt(app_claim, rounds, played) != "")
+    is_doubted = bool(of_metrics) or training_doubt(app_claim, rounds, played) != ""
+    return with_doubt(claim_audit.verdict, is_doubted)
+
+
+def refutes(test: DistinguisherTest, claim: StatedClaim) -> bool:
+    """Return whether a test of another claim refutes `claim` too, by what an app is known to release."""
+    ones, zeros = test.scores[test.present], test.scores[~test.present]
+    confidence = 1 - (1 - test.confidence) / len(claim.limits)
+    method = test.distinguisher.method
+    bounds = (epsilon_lower_bound(ones, zeros, limit.delta, confidence, method).epsilon for limit in claim.limits)
+    is_exceeded = any(bound > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
+    return is_exceeded and not test.is_of_trials_alone
 
 
 def has_edges_of_flower_alone(app_claim: StatedAppClaim, claim_audit: ClaimAudit) -> bool:

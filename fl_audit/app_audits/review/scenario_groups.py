@@ -5,11 +5,10 @@ released beside the model are side channels: metrics, example counts, buffers (u
 replies to evaluation.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from fl_audit.app_audits.black_box.black_box_trial import LOSS
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ClientContribution, Direction, ReplyFault, Scenario
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW, not_tried
@@ -17,7 +16,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     ClaimAudit,
     DistinguisherTest,
     ScenarioTrialsSummary,
-    broken_estimates,
+    leave_open,
     verdict_of,
 )
 from fl_audit.verdict.verdict import Verdict, with_doubt
@@ -59,12 +58,13 @@ def group_of_test(test: DistinguisherTest) -> ScenarioGroup:
 
 def broken_tests(claim_audit: ClaimAudit, group: ScenarioGroup) -> tuple[DistinguisherTest, ...]:
     """Return the tests in a group's scenarios that refute the claim."""
-    return tuple(test for test in claim_audit.tests if test.is_broken and group_of_test(test) is group)
+    return tuple(test for test in claim_audit.tests if test.refutes_claim and group_of_test(test) is group)
 
 
-def is_loss_of_trials(number: str, asked_for: Collection[str]) -> bool:
-    """Return whether a number beside the model is the loss that the trials' clients report, and no app asks for."""
-    return number in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in asked_for
+def tests_of_metrics(beside: ClaimAudit | None) -> tuple[DistinguisherTest, ...]:
+    """Return the tests that tell by the metrics of clients alone, of an audit of what is released beside the model."""
+    tests = () if beside is None else beside.tests
+    return tuple(test for test in tests if test.is_broken and BY_NAME[test.distinguisher.kind].differs_in_metrics)
 
 
 def is_mechanism_as_claimed(claim_audit: ClaimAudit) -> bool:
@@ -80,9 +80,9 @@ def _verdict_on_mechanism(claim_audit: ClaimAudit) -> Verdict:
 def of_mechanism(claim_audit: ClaimAudit) -> ClaimAudit:
     """Return the audit without the tests of other groups that refute the claim, and with the verdict of the rest."""
     tests = tuple(
-        test for test in claim_audit.tests if not test.is_broken or group_of_test(test) is ScenarioGroup.MECHANISM
+        test for test in claim_audit.tests if not test.refutes_claim or group_of_test(test) is ScenarioGroup.MECHANISM
     )
-    if any(test.is_broken for test in tests):
+    if any(test.refutes_claim for test in tests):
         return replace(claim_audit, tests=tests)
     return replace(claim_audit, tests=tests, verdict=_verdict_on_mechanism(claim_audit))
 
@@ -90,11 +90,11 @@ def of_mechanism(claim_audit: ClaimAudit) -> ClaimAudit:
 def merged(claim_audit: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
     """Return two audits of one claim, in different scenarios, as one audit.
 
-    It is `violated` if one of them is. Otherwise it has the verdict of the first, unless readings of the second
+    It is `violated` if one of them is. Otherwise it has the verdict of the first, unless the tests of the second
     contradict this verdict.
     """
     is_violated = Verdict.VIOLATED in (claim_audit.verdict, second.verdict)
-    verdict = with_doubt(claim_audit.verdict, bool(broken_estimates(second.tests)))
+    verdict = with_doubt(claim_audit.verdict, leave_open(second.tests))
     floats = [test for test in (claim_audit.floating, second.floating) if test is not None]
     knowing = claim_audit if claim_audit.knowing is not None else second
     return replace(
@@ -155,6 +155,8 @@ class SideChannelResult:
     # if none did.
     share: float | None = None
     by: str | None = None  # features that the distinguisher with this share uses; None if there is none
+    # Whether only clients of the trials are known to report the number that these features are.
+    is_of_trials_alone: bool = False
     # Names of scenarios on the side channel without a result, keyed by the reason.
     untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     names: tuple[str, ...] = ()  # names of the metrics that occurred in these trials
@@ -174,10 +176,14 @@ def _unknown(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
     )
 
 
-def _strength(test: DistinguisherTest) -> tuple[float, bool, float]:
-    """Return a sort key: the share of right guesses, whether the rule looks at the model itself, and the evidence."""
+def _strength(test: DistinguisherTest) -> tuple[bool, float, bool, float]:
+    """Return a sort key: the share of right guesses, whether the rule looks at the model itself, and the evidence.
+
+    What an app is known to release comes before what only clients of the trials report.
+    """
     is_of_model = not test.distinguisher.group.startswith(tuple(_BESIDE.values()))
-    return test.right / test.trials, is_of_model, test.bound - test.distinguisher.limit.epsilon
+    evidence = test.bound - test.distinguisher.limit.epsilon
+    return test.refutes_claim, test.right / test.trials, is_of_model, evidence
 
 
 def _channel_of_number(test: DistinguisherTest) -> SideChannel | None:
@@ -227,5 +233,8 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
         )
         trials = sum(summary.trials for summary in tried)
         names = tuple(numbers) if start else ()
-        channel_results.append(SideChannelResult(aside, bool(tried), trials, share, by, untried, names))
+        is_of_trials_alone = worst is not None and worst.is_of_trials_alone
+        channel_results.append(
+            SideChannelResult(aside, bool(tried), trials, share, by, is_of_trials_alone, untried, names)
+        )
     return tuple(channel_results)

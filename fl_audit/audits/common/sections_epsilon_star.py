@@ -85,11 +85,11 @@ def _fit_note(star: evidence.EpsilonStarFinding) -> str:
     if star.is_lower_bound:
         return f"{cut_text(star.cut)}; a lower bound for any distributions, since losses are few"
     if star.fit_tested == 0 and star.by_normals is not None:
-        return f"{cut_text(star.cut)}; losses are counted, since normals could not be tested"
+        return f"{cut_text(star.cut)}; losses are counted, since the fit of normals could not be tested"
     if star.fit_tested == 0:
         return f"{cut_text(star.cut)}; by normals, whose fit was not tested"
     tested = f"rejected in {star.fit_rejected:,} of {plural(star.fit_tested, 'trial')}"
-    kind = "by normals" if star.by_normals is None else "losses are counted, since normals were"
+    kind = "by normals" if star.by_normals is None else "losses are counted, since the fit of normals was"
     return f"{cut_text(star.cut)}; {kind}{',' if star.by_normals is None else ''} {tested}"
 
 

@@ -1,5 +1,6 @@
 """Report section on the noise that other privacy targets and numbers of rounds would need."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -115,6 +116,8 @@ def _other_guarantees_figure(figure: Figure, alternatives: AlternativeGuarantees
     noise = np.array([guarantee.noise_multiplier for guarantee in alternatives.guarantees])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
     for belief, multiplier, other_guarantee in zip(beliefs, noise, alternatives.guarantees, strict=True):
+        if math.isclose(belief, 100 * guarantee.belief_bound, abs_tol=0.1):
+            continue  # the guarantee of this run has a label of its own
         axes.annotate(
             number_text(other_guarantee.epsilon, 2),
             (belief, multiplier),

@@ -16,7 +16,16 @@ from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT, cut_text
 from fl_audit.report.figure_style import to_png
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
-from fl_audit.report.page import Banner, VerdictLook, heading_html, html_figure, html_page, joined_html, page_table
+from fl_audit.report.page import (
+    Banner,
+    VerdictLook,
+    heading_html,
+    html_figure,
+    html_page,
+    joined_html,
+    list_html,
+    page_table,
+)
 from fl_audit.runs.sweeps.privacy_utility_plot import utility_name
 from fl_audit.runs.sweeps.sweep import RUNS, SweepResults
 from fl_audit.runs.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
@@ -84,8 +93,10 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
         title=title,
         heading=title,
         subtitle=f"Utility: {utility_name(sweep.utility)}",
-        opening=f"{_READING}{chance_text(sweep)} {' '.join(sentences)}",
-        body=joined_html(figure, heading_html("Points"), points_html(sweep)),
+        opening=f"{_READING}{chance_text(sweep)}",
+        body=joined_html(
+            figure, heading_html("Points"), points_html(sweep), heading_html("About the numbers"), list_html(sentences)
+        ),
         footer=SIMULATION_NOTICE,
         banner=Banner(
             "Nothing private was played" if best.empty else "What the guarantee costs", line, VerdictLook.NONE

@@ -92,7 +92,8 @@ def landscape_figure(
     risk = f"Epsilon* (nats; {cut_text(PARAMETRIC_CUT)}), mean and range over repetitions"
     finish_axes(main, "", risk, utility_name(utility))
     finish_axes(top, literal(title), "", "density (1/nat)" if is_density[top] else "models")
-    finish_axes(right, "", "density" if is_density[right] else "models", "")
+    unit = utility_name(utility).rpartition("(")[2].rstrip(")")
+    finish_axes(right, "", f"density (1/{unit})" if is_density[right] else "models", "")
     top.tick_params(labelbottom=False, labelleft=is_density[top], left=is_density[top])
     right.tick_params(labelbottom=is_density[right], bottom=is_density[right], labelleft=False)
     handles, labels = main.get_legend_handles_labels()
@@ -198,6 +199,8 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
     ):
         values = models.loc[rows, column].to_numpy(dtype=np.float64)
         values = values[np.isfinite(values)]
+        if not values.size:
+            continue
         if values.size < _FEWEST_FOR_A_DENSITY or np.unique(values).size < 3:
             _draw_models(axes, values, colour, label.replace("density, ", "models, "), upright, private=not hatch)
             continue

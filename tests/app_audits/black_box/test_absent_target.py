@@ -13,8 +13,8 @@ from flwr.serverapp.strategy import FedAvg
 from fl_audit.app_audits.black_box import system_audit
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
-from fl_audit.app_audits.black_box.scenarios import BY_NAME
-from fl_audit.app_audits.black_box.system_audit import TrialChunk, TrialExecutor, audit_system, kinds_of
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, kinds_of
+from fl_audit.app_audits.black_box.system_audit import TrialChunk, TrialExecutor, audit_system
 from fl_audit.app_audits.black_box.trial_messages import TargetAction
 from fl_audit.app_audits.black_box.trial_models import template
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
@@ -25,7 +25,7 @@ from tests.validation.faulty_mechanisms import parts
 from tests.validation.faulty_mechanisms.honest_twins import CENTRAL, NORMALISED, ONE_ROUND, HonestMechanism, system
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
-_BUDGET = TrialBudget(pilot=400, stages=(3000,), shares=(1.0,), tried=2, most=2, deep=1)
+_BUDGET = TrialBudget(pilot=400, stages=(3000,), shares=(1.0,), fewest_tests=2, most_tests=2, deep=1)
 
 
 def _without_noise(clip: Any) -> HonestMechanism:

@@ -12,7 +12,7 @@ from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.trial_models import template_of
 from fl_audit.app_audits.launchers.isolated_strategy_audit import system_and_claim
 from fl_audit.app_audits.trial_options import StrategyOptions
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 
 WEIGHT = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -52,6 +52,5 @@ def test_a_model_of_few_numbers_has_a_direction_in_which_updates_change_it(name:
 def test_options_that_a_system_sets_itself_are_refused_beside_it(options: dict[str, Any], name: str) -> None:
     factory = f"{__name__}:system_with_model"
     named = StrategyOptions(factory, "add-remove-client", epsilon=1.0, **options)
-    with pytest.raises(InputError, match=f"{name} set beside {factory}"):
-        system_and_claim(named)
+    assert_refused(f"{name} set beside {factory}", system_and_claim, named)
     assert system_and_claim(StrategyOptions(factory, "add-remove-client", epsilon=1.0))[0].model is not None

@@ -7,8 +7,8 @@ import pytest
 
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenario import Scenario
-from fl_audit.app_audits.black_box.scenarios import BY_NAME
-from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of, target_places
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, kinds_of
+from fl_audit.app_audits.black_box.system_audit import audit_system, target_places
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
@@ -24,7 +24,7 @@ HIDDEN = {
     "client-counted-twice": "removed",
 }
 """Faulty mechanisms, and a scenario that shows each."""
-_BUDGET = TrialBudget(pilot=200, stages=(1000,), shares=(1.0,), tried=2, most=2, deep=1)
+_BUDGET = TrialBudget(pilot=200, stages=(1000,), shares=(1.0,), fewest_tests=2, most_tests=2, deep=1)
 
 
 def _faulty(name: str) -> Mechanism:

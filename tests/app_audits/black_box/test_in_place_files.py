@@ -20,8 +20,8 @@ from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, outside_words
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
-from fl_audit.errors import InputError
-from tests.app_audits.black_box.toy_app import kept_in, toy_audit, toy_run
+from tests.app_audits.black_box.toy_app import summary_of, toy_audit, toy_run
+from tests.builders.refusals import assert_refused
 
 
 class Writing(FedAvg):
@@ -61,7 +61,7 @@ def test_files_have_the_rows_of_the_training_alone(place: Path, tmp_path: Path) 
         "1.npy", "2.npy", "data.csv", "log.txt", "out", "results.json",
     ]  # fmt: skip
     assert Path.cwd() == place
-    found = json.loads((kept_in(tmp_path / "trials") / "summary.json").read_text())
+    found = summary_of(tmp_path / "trials")
     assert found["refusals"] == []
     assert not any("outside" in note for note in found["notes"])
     assert any("1 of the 2 rounds" in note for note in found["notes"])
@@ -90,7 +90,7 @@ def test_a_client_that_writes_does_so_in_a_copy(place: Path, tmp_path: Path) -> 
 
 
 def test_trials_of_a_strategy_alone_write_nothing(place: Path) -> None:
-    budget = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1)
+    budget = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     claim = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, epsilon=1.0)
     result = audit_system(AuditedSystem(partial(Writing, None)), claim, budget=budget, include=["removed"])
     assert result.refusals == ()
@@ -137,8 +137,7 @@ def test_two_apps_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(trials_after_training, "_app_of", lambda _, name=name: name)
         toy_run(FedAvg, audit)
     assert sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir()) == ["me-first", "me-second"]
-    with pytest.raises(InputError, match=r"me/first, me/second: .*such as "):
-        audit.verdict()
+    assert_refused(r"me/first, me/second: .*such as ", audit.verdict)
 
 
 @pytest.mark.long

@@ -1,6 +1,5 @@
 """An audit never ends the app: whatever goes wrong in it, training comes to the same model, and it is said."""
 
-import json
 import os
 import sys
 import threading
@@ -15,7 +14,7 @@ from typing import Any
 import flwr.server.strategy as old
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.record_writer import RecordWriter
@@ -26,7 +25,7 @@ from fl_audit.app_audits.black_box.fingerprint import fingerprint
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy
 from fl_audit.app_audits.black_box.trial_messages import TargetAction, record_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from tests.app_audits.black_box.toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
+from tests.app_audits.black_box.toy_app import CLIENTS, Noisy, reply_with, summary_of, toy_audit, toy_run
 from tests.builders.strategies import central_noise
 
 _HOOKS = {
@@ -75,8 +74,7 @@ def growing(message: Message, _context: Any, _call_next: Any) -> Message:
     """A client whose model is bytes that grow, as trees do."""
     own = message.content["arrays"].to_numpy_ndarrays()[0]
     grown = np.concatenate([own, np.array([1, 2, 3], np.uint8)])
-    content = RecordDict({"arrays": ArrayRecord([grown]), "metrics": MetricRecord({"num-examples": 1})})
-    return Message(content, reply_to=message)
+    return reply_with(message, ArrayRecord([grown]), examples=1)
 
 
 class Longest(FedAvg):
@@ -106,8 +104,7 @@ def test_what_cannot_be_watched_trains_as_ever(
     """Clients reply with what they were sent: the audit is no reason why there is no model."""
 
     def echo(message: Message, _context: Any, _call_next: Any) -> Message:
-        content = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 1})}
-        return Message(RecordDict(content), reply_to=message)
+        return reply_with(message, message.content["arrays"], examples=1)
 
     def trained(audit: Any) -> str:
         try:
@@ -158,7 +155,7 @@ def test_a_tracker_has_the_rows_of_the_training_alone(tmp_path: Path, monkeypatc
     assert "WANDB_MODE" not in os.environ
     tracker.log({"round": 3})
     assert len(rows) == 3
-    assert json.loads((kept_in(tmp_path) / "summary.json").read_text())["verdict"] == "violated"
+    assert summary_of(tmp_path)["verdict"] == "violated"
 
 
 class OnABoard(FedAvg):
@@ -210,7 +207,7 @@ def test_a_board_has_the_writers_of_the_training_alone(tmp_path: Path, monkeypat
     OnABoard.kept.close()
     rows = EventAccumulator(str(tmp_path / "kept")).Reload().Scalars("kept")
     assert [row.value for row in rows] == [1, 2]
-    assert json.loads((kept_in(tmp_path / "audit") / "summary.json").read_text())["verdict"] == "violated"
+    assert summary_of(tmp_path / "audit")["verdict"] == "violated"
 
 
 @pytest.mark.long
@@ -222,7 +219,7 @@ def test_trials_of_another_strategy_are_left_and_new_ones_are_played(
     verdicts = []
     for spread in (0.0, 0.0, 50.0):
         toy_run(lambda spread=spread: Noisy(spread), audit, rounds=1)
-        verdicts.append(json.loads((kept_in(tmp_path) / "summary.json").read_text())["verdict"])
+        verdicts.append(summary_of(tmp_path)["verdict"])
     assert verdicts == ["violated", "violated", "consistent"]
     assert len(list(tmp_path.iterdir())) == 2
     assert capsys.readouterr().err.count("of the code") == 1
@@ -247,8 +244,7 @@ def counting(message: Message, _context: Any, _call_next: Any) -> Message:
     """A client whose model has the counter of a batch normalisation beside its weights."""
     arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
     moved = arrays | {"weight": arrays["weight"] + np.float32(0.1), COUNTER: arrays[COUNTER] + 5}
-    content = {"arrays": record_of(moved), "metrics": MetricRecord({"num-examples": 10})}
-    return Message(RecordDict(content), reply_to=message)
+    return reply_with(message, record_of(moved))
 
 
 @pytest.mark.long
@@ -265,7 +261,7 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
 
     mods = [insider, counting] if COUNTER in model else None
     toy_run(strategy, audit, mods=mods, rounds=1, start={name: whole[name] for name in model})
-    found = json.loads((kept_in(tmp_path) / "summary.json").read_text())
+    found = summary_of(tmp_path)
     assert found["verdict"] == expected
     assert (COUNTER in found["findings"][0]["cause"]) if expected == "violated" else "cause" in found["findings"][0]
 
@@ -313,8 +309,7 @@ def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy
     """
 
     def idle(message: Message, _context: Any, _call_next: Any) -> Message:
-        content = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 10})}
-        return Message(RecordDict(content), reply_to=message)
+        return reply_with(message, message.content["arrays"])
 
     start = {"weight": np.zeros(6, np.float32), **beside}
     verdicts = []
@@ -344,8 +339,7 @@ def mixed_client(message: Message, _context: Any, _call_next: Any) -> Message:
     moved = {
         name: array + array.dtype.type(0.125) if array.dtype.kind == "f" else array for name, array in arrays.items()
     }
-    content = {"arrays": record_of(moved), "metrics": MetricRecord({"num-examples": 10})}
-    return Message(RecordDict(content), reply_to=message)
+    return reply_with(message, record_of(moved))
 
 
 class OfFloats(Noisy):

@@ -1,6 +1,6 @@
 """Claims about records: what a client may hand over, and that no error which the audit may have caused is evidence."""
 
-import json
+import re
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from datasets import Dataset, DatasetDict, IterableDataset
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 from opacus import PrivacyEngine
@@ -25,7 +25,8 @@ from fl_audit.app_audits.black_box.target_mod import applying_action
 from fl_audit.app_audits.black_box.trial_messages import Observer, TargetAction, TrialTag
 from fl_audit.errors import InputError
 from fl_audit.strategies.flower_grids import make_messages_for
-from tests.app_audits.black_box.toy_app import kept_in, toy_audit, toy_run
+from tests.app_audits.black_box.toy_app import kept_in, summary_of, toy_audit, toy_run
+from tests.builders.refusals import assert_refused
 
 VALUES = np.arange(8.0, dtype=np.float32).reshape(4, 2)
 
@@ -178,8 +179,7 @@ def test_parts_of_other_records_are_refused() -> None:
         held(VALUES)
         held(VALUES[1:])
     assert "parts of 3 and 4 records" in (shard.fault or "")
-    with pytest.raises(InputError, match="given nothing"):
-        held()
+    assert_refused("given nothing", held)
 
 
 def test_a_module_of_the_app_may_have_the_name_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +200,7 @@ def client(train: Callable[[], NDArray[np.float32]]) -> Any:
 
 
 def verdict_of(directory: Path) -> tuple[dict[str, Any], str]:
-    kept = kept_in(directory)
-    return json.loads((kept / "summary.json").read_text()), (kept / "verdict.txt").read_text()
+    return summary_of(directory), (kept_in(directory) / "verdict.txt").read_text()
 
 
 def weights(rows: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -290,15 +289,6 @@ def test_a_leak_is_found_beside_rare_errors(tmp_path: Path) -> None:
     assert "replies of clients: " in text
 
 
-def test_what_is_no_data_set_is_said_before_any_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    audit = toy_audit(tmp_path, claim=StatedClaim("add-remove-record", epsilon=1.0))
-    train = client(lambda: np.full(6, held({"x": VALUES})["x"].sum(), np.float32))
-    result = toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, train])
-    assert np.isfinite(result.arrays.to_numpy_ndarrays()[0]).all()
-    assert "given a dict" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.long
 def test_an_honest_opacus_app_of_hugging_face_records_is_not_called_violated(tmp_path: Path) -> None:
     """99 records in batches of 20, as most of Flower's examples hold them, at noise 1: epsilon 4 is kept."""
@@ -325,3 +315,27 @@ def test_an_honest_opacus_app_of_hugging_face_records_is_not_called_violated(tmp
     found, _ = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"
     assert found["refusals"] == []
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "given", "said"),
+    [
+        ("add-remove-record", None, r"calls held\(records\)"),
+        ("replace-record", np.zeros((1, 1)), r"holds 1 record: .*replace-record .*\b2 at least"),
+        ("add-remove-record", np.zeros((0, 1)), r"holds 0 records: .*add-remove-record .*\b1 at least"),
+        ("add-remove-record", {"x": VALUES}, "given a dict"),
+    ],
+)
+def test_what_cannot_be_played_is_said_before_any_trial(
+    adjacency: str, given: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(message: Message, context: Context, call_next: Any) -> Message:
+        if given is not None:
+            held(given)
+        return call_next(message, context)
+
+    audit = toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0))
+    result = toy_run(FedAvg, audit, mods=[insider, train])
+    assert np.isfinite(result.arrays.to_numpy_ndarrays()[0]).all()
+    assert re.search(said, capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())

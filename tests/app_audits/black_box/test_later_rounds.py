@@ -20,7 +20,7 @@ from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
-_BUDGET = TrialBudget(pilot=40, stages=(400,), shares=(1.0,), tried=1, most=1, deep=1)
+_BUDGET = TrialBudget(pilot=40, stages=(400,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
 _ROUNDS = 12
 
 

@@ -9,19 +9,18 @@ from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server import strategy as old
 from flwr.serverapp import strategy as new
 
-from fl_audit.app_audits.black_box import Audit, AuditedSystem
+from fl_audit.app_audits.black_box import AuditedSystem
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, initial_model
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
-from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
-_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
+_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
 
 
 def _fixed(interface: Any) -> Callable[[int], Any]:
@@ -89,8 +88,3 @@ def test_an_old_strategy_brings_its_model() -> None:
     assert model is not None
     assert [value.tolist() for value in model.values()] == [value.tolist() for value in values]
     assert initial_model(new.FedAvg()) is None
-
-
-def test_what_is_no_strategy_is_refused() -> None:
-    with pytest.raises(InputError, match=r"strategy .*\bint\b.*Flower's"):
-        Audit(_CLAIM).watch(3)  # type: ignore[arg-type]

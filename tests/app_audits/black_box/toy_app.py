@@ -1,5 +1,6 @@
 """A Flower app whose clients work in no time: each moves the model towards its own point, and some are odd."""
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,6 +59,18 @@ def toy_audit(directory: Path, **changes: Any) -> Audit:
 def kept_in(directory: Path) -> Path:
     """Return where the trials of the last version of an app are kept."""
     return max(directory.glob("*/campaign.json"), key=lambda path: path.stat().st_mtime_ns).parent
+
+
+def summary_of(directory: Path) -> dict[str, Any]:
+    """Return what was found in the trials of the last version of an app."""
+    found: dict[str, Any] = json.loads((kept_in(directory) / "summary.json").read_text())
+    return found
+
+
+def reply_with(message: Message, arrays: ArrayRecord, examples: int = 10) -> Message:
+    """Return the reply of a client with a model and its number of examples."""
+    content = {"arrays": arrays, "metrics": MetricRecord({"num-examples": examples})}
+    return Message(RecordDict(content), reply_to=message)
 
 
 def toy_run(

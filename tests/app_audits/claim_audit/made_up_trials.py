@@ -13,7 +13,7 @@ from fl_audit.app_audits.claim_audit.transcript import Transcripts
 Bits = NDArray[np.bool_]
 Make = Callable[[Bits, np.random.Generator], Transcripts]
 TENSORS = (("weight", slice(0, 2)), ("bias", slice(2, 3)))
-SMALL = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), tried=1, most=1, deep=1)
+SMALL = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
 
 
 def trials_of(

@@ -1,6 +1,6 @@
-import csv
 import random
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,11 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tria
 from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.refusals import assert_refused
 from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms import false_alarms, parts
 from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
-from tests.validation.faulty_mechanisms.evaluation import FLOATING, EvaluationRow, page, problems, write_csv
+from tests.validation.faulty_mechanisms.evaluation import FLOATING, EvaluationRow, page, problems
 from tests.validation.faulty_mechanisms.honest_twins import (
     CENTRAL,
     DISTRIBUTED,
@@ -32,10 +33,11 @@ from tests.validation.faulty_mechanisms.honest_twins import (
     HonestMechanism,
     system,
 )
+from tests.validation.journal import append, read
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
-_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
-_FEW = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), tried=1, most=1, deep=1)
+_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
+_FEW = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
 """Enough for what tells every trial."""
 _ASKED_FOR = {
     "wrong-denominator", "weighted-by-examples", "replaced-as-removed", "clipped-layer-by-layer", "clipped-batch",
@@ -70,8 +72,7 @@ def test_the_catalogue_is_complete_and_every_entry_has_an_honest_twin() -> None:
 
 
 def test_a_faulty_mechanism_needs_its_sentences() -> None:
-    with pytest.raises(InputError, match=r"source .*nobody .*empty"):
-        FaultyMechanism("nobody", CENTRAL, CENTRAL.system, "wrong", " ", "fix")
+    assert_refused(r"source .*nobody .*empty", FaultyMechanism, "nobody", CENTRAL, CENTRAL.system, "wrong", " ", "fix")
 
 
 @pytest.mark.long
@@ -156,8 +157,8 @@ def test_what_got_away_and_who_is_accused_wrongly_is_said(tmp_path: Path) -> Non
     rows = [(faulty, _row(faulty.name, "consistent")), (faulty.twin, _row(faulty.twin.name, "violated"))]
     assert len(problems(rows)) == 2
     assert problems([(faulty, _row(faulty.name, "violated")), (faulty.twin, _row("x", "consistent"))]) == []
-    write_csv([row for _, row in rows], tmp_path / "faulty-mechanisms.csv")
-    assert next(csv.DictReader((tmp_path / "faulty-mechanisms.csv").open()))["verdict"] == "consistent"
+    append(tmp_path / "rows.jsonl", asdict(rows[0][1]))
+    assert [EvaluationRow(**kept) for kept in read(tmp_path / "rows.jsonl")] == [rows[0][1]]
     text = page({faulty: rows[0][1]}, {faulty.twin.name: rows[1][1]})
     assert all(words in text for words in (faulty.wrong, faulty.source, faulty.fix, "one round: violated"))
 
@@ -174,14 +175,12 @@ def test_an_unknown_faulty_mechanism_is_named() -> None:
         named("unicorn", {one.name: one for one in FAULTY_MECHANISMS}, "faulty mechanism")
 
 
-def test_false_alarms_are_counted_and_kept(tmp_path: Path) -> None:
+def test_false_alarms_are_counted() -> None:
     verdicts = {("one round", number): "violated" if number < 19 else "consistent" for number in range(200)}
     assert allowed(200) == 18
     assert false_alarms._counts_table(verdicts, ["one round"])[1] == ["one round"]
     del verdicts["one round", 0]
     assert false_alarms._counts_table(verdicts, ["one round"])[1] == []
-    false_alarms._write_verdicts(verdicts, tmp_path / "out.csv")
-    assert false_alarms._read_verdicts(tmp_path / "out.csv") == verdicts
 
 
 _ONLY_ON_STAGE = {
@@ -212,7 +211,7 @@ def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
     """On the usual stage with a small model it is missed."""
     faulty, stage = _faulty(name), _ONLY_ON_STAGE[name]
     # What a trimmed mean gives away shows with 400 trials (200 missed it with four seeds of four).
-    budget = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), tried=1, most=1, deep=1)
+    budget = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     assert audit_system(faulty.system, faulty.claim, budget=budget, include=[stage]).verdict is Verdict.VIOLATED
     assert _result(faulty, "removed").verdict is not Verdict.VIOLATED
 
@@ -220,7 +219,7 @@ def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
 @pytest.mark.long
 def test_noise_that_decays_is_found_over_rounds() -> None:
     faulty = _faulty("decaying-noise")
-    budget = TrialBudget(pilot=100, stages=(800,), shares=(1.0,), tried=1, most=1, deep=1)
+    budget = TrialBudget(pilot=100, stages=(800,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     result = audit_system(faulty.system, faulty.claim, budget=budget, include=["removed"])
     assert result.verdict is Verdict.VIOLATED
     assert result.worst is not None

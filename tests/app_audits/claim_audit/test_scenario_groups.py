@@ -8,7 +8,7 @@ import pytest
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
-from fl_audit.app_audits.claim_audit.trial_results import findings
+from fl_audit.app_audits.claim_audit.trial_results import ScenarioTexts, findings
 from fl_audit.app_audits.review.scenario_groups import (
     ScenarioGroup,
     broken_tests,
@@ -64,7 +64,7 @@ def test_a_number_beside_the_model_is_not_explained_by_the_noise() -> None:
     assert [one.distinguisher.group for one in of_numbers] == ["metrics: loss"]
     assert group_of_test(of_numbers[0]) is ScenarioGroup.BESIDE
     assert broken_tests(result, ScenarioGroup.BESIDE)
-    (finding,) = findings(replace(result, tests=tuple(of_numbers)), {"removed": "words"}, {"removed": "more noise"})
+    (finding,) = findings(replace(result, tests=tuple(of_numbers)), {"removed": ScenarioTexts("words", "more noise")})
     assert "noise" not in finding.cause
     assert "more noise" not in finding.fix
     assert finding.test.noise is not None

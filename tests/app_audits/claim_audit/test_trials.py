@@ -220,7 +220,7 @@ def test_kinds_are_scouted_and_the_best_are_looked_at_closely() -> None:
         return gaussian(3.0 if kind == "leak" else 0.2)(bits, random), bits
 
     kinds = [*(f"kind {place}" for place in range(19)), "leak"]
-    budget = TrialBudget(200, (400, 800), (0.5, 0.5), 2, 2, 1, scout=60, kept=5)
+    budget = TrialBudget(200, (400, 800), (0.5, 0.5), 2, 2, 1, scout=60, passing_scenarios=5)
     result = audit_claim(_CLAIM, kinds, play, frozenset(), str, budget)
     assert result.verdict is Verdict.VIOLATED
     assert [kind for kind, _, count in asked if count == 60] == kinds

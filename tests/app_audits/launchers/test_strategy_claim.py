@@ -12,7 +12,7 @@ from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.launchers.isolated_strategy_audit import system_and_claim
 from fl_audit.app_audits.trial_options import StrategyOptions
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 from tests.builders.strategies import central_noise
 
 local_noise = LocalDpMod(1.0, 2.0, 4.0, 1e-5)
@@ -97,6 +97,4 @@ def test_local_noise_of_a_system_is_the_claim() -> None:
     ],
 )
 def test_a_strategy_without_a_claim_is_refused_in_one_line(wishes: StrategyOptions, wrong: str) -> None:
-    with pytest.raises(InputError, match=wrong) as caught:
-        system_and_claim(wishes)
-    assert "\n" not in str(caught.value)
+    assert_refused(wrong, system_and_claim, wishes)

@@ -38,10 +38,10 @@ from fl_audit.app_audits.live.observer_store import TrainingObserver
 from fl_audit.app_audits.live.reported_canary_properties import NOTE, ReportedCanaryProperties, fingerprint
 from fl_audit.app_audits.live.stored_rounds import scores_and_coins, whole_rounds
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
-from fl_audit.errors import InputError
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.strategies.flower_grids import make_messages_for
+from tests.builders.refusals import assert_refused
 
 ADVERTISED = '{"number": 0, "weight": 0.1}'  # only the server says what a reply weighs
 DIRECTIONS, COINS, SIZES = 11, 12, ((40, 60), (100,), (50, 10))
@@ -346,10 +346,8 @@ def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> Non
     wrong = ({"size": -9}, {"others": -1}, {"norm": 0}, {"norm": float("inf")}, {"number": float("inf")})
     for text in ("{", "[" * 10**5, *(json.dumps(stored | one) for one in wrong)):
         last.write_text(text)
-        with pytest.raises(InputError, match=r"round-000004\.json is no round"):
-            whole_rounds(tmp_path, 2)
-    with pytest.raises(InputError, match=r"no round .*\b2 canaries"):
-        whole_rounds(tmp_path / "nowhere", 2)
+        assert_refused(r"round-000004\.json is no round", whole_rounds, tmp_path, 2)
+    assert_refused(r"no round .*\b2 canaries", whole_rounds, tmp_path / "nowhere", 2)
 
 
 def test_a_client_that_watches_keeps_no_round_that_it_missed_or_that_released_nothing(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryPr
 from fl_audit.app_audits.live.stored_rounds import MismatchedCanaryProperty
 from fl_audit.array_types import Floats
 from fl_audit.cli.main import app as command
-from fl_audit.errors import InputError
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.statistics.shift_bound import detectable_shift
 from fl_audit.verdict.noise_estimate import breach_ratio
+from tests.builders.refusals import assert_refused
 
 DIRECTIONS, COINS, SIZE = 11, 99, 800
 TERMS = StatedReleases("add-remove-client", 1.0, 200)
@@ -81,8 +81,7 @@ def test_canaries_of_another_relation_than_the_guarantee_do_not_count(is_seen: b
         numbered = [replace(one, number=number) for number, one in enumerate(canaries)]
         play(tmp_path / name, numbered, added, terms, rounds=5 if is_seen else None, is_seen=is_seen)
         if is_seen:
-            with pytest.raises(InputError, match=r"no round counts: canary 0 of node n0 .*\bis out"):
-                measure_live(tmp_path / name, COINS)
+            assert_refused(r"no round counts: canary 0 of node n0 .*\bis out", measure_live, tmp_path / name, COINS)
         else:
             numbers = measure_live(tmp_path / name, COINS)
             assert (numbers.verdict, numbers.doubts.keys() & {Inconsistency.OUT}) == (
@@ -130,8 +129,7 @@ def test_a_seed_of_coins_of_its_own_on_a_node_is_noticed(is_seen: bool, tmp_path
     own = [replace(one, coins=COINS + one.number) for one in ADD_REMOVE]
     play(tmp_path, own, added=0.65, is_seen=is_seen)
     if is_seen:
-        with pytest.raises(InputError, match=r"canary 1 of node n1 .*another seed .*; canary 2"):
-            measure_live(tmp_path, COINS)
+        assert_refused(r"canary 1 of node n1 .*another seed .*; canary 2", measure_live, tmp_path, COINS)
     else:
         numbers = measure_live(tmp_path, COINS)
         assert (numbers.verdict, numbers.doubts[Inconsistency.FAINT], numbers.dilution.is_seen) == (
@@ -175,8 +173,7 @@ def test_canaries_of_other_settings_than_the_watch_are_named(
     TrainingObserver(tmp_path, DIRECTIONS, 1, TERMS).store_scores(
         1, [np.zeros(SIZE)], [np.ones(SIZE)], [said], norm=kept.get("norm")
     )
-    with pytest.raises(InputError, match=f"no round counts: canary 0 of node 4 .*{what}"):
-        measure_live(tmp_path, COINS)
+    assert_refused(f"no round counts: canary 0 of node 4 .*{what}", measure_live, tmp_path, COINS)
 
 
 def test_what_nobody_said_of_canaries_is_taken(tmp_path: Path) -> None:
@@ -206,8 +203,7 @@ def test_a_damaged_guarantee_is_one_line(tmp_path: Path) -> None:
     stored = json.loads(path.read_text())
     for one in ({"canaries": np.inf}, {"canaries": 0}, {"delta": np.nan}, {"delta": None}, {"rounds": np.inf}, [1]):
         path.write_text(json.dumps(one if isinstance(one, list) else stored | one))
-        with pytest.raises(InputError, match=r"guarantee\.json is no guarantee"):
-            measure_live(tmp_path, COINS)
+        assert_refused(r"guarantee\.json is no guarantee", measure_live, tmp_path, COINS)
 
 
 @pytest.mark.long
@@ -236,8 +232,7 @@ def test_light_canaries_do_not_hide_what_is_told_of_a_heavier_client(tmp_path: P
     assert near.limit > even.limit
     stored = tmp_path / "near" / "round-000001.json"
     stored.write_text(stored.read_text().replace('"weight": 0.98', '"weight": 1.5'))
-    with pytest.raises(InputError, match=r"is no round .* weight "):
-        measure_live(tmp_path / "near", COINS)
+    assert_refused(r"is no round .* weight ", measure_live, tmp_path / "near", COINS)
 
 
 @pytest.mark.long
@@ -297,8 +292,7 @@ def test_a_release_that_is_no_number_is_not_kept(tmp_path: Path) -> None:
     watch.store_scores(1, model, [np.ones(SIZE)], [ReportedCanaryProperties(0)])
     path = tmp_path / "round-000001.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": [float("nan")] * 21}))
-    with pytest.raises(InputError, match=r"is no round .* scores .*not finite"):
-        measure_live(tmp_path, COINS)
+    assert_refused(r"is no round .* scores .*not finite", measure_live, tmp_path, COINS)
 
 
 @pytest.mark.parametrize(
@@ -313,8 +307,7 @@ def test_stored_numbers_out_of_their_range_are_refused_at_once(
     watch.store_scores(1, [np.zeros(SIZE)], [np.ones(SIZE)], [ReportedCanaryProperties(0)])
     path = tmp_path / file
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(InputError, match=rf"{file} is no .*accepted are whole numbers from 1 to "):
-        measure_live(tmp_path, COINS)
+    assert_refused(rf"{file} is no .*accepted are whole numbers from 1 to ", measure_live, tmp_path, COINS)
 
 
 @pytest.mark.parametrize("file", ["round-000001.json", "guarantee.json"])
@@ -323,15 +316,13 @@ def test_a_stored_file_that_never_ends_is_refused(tmp_path: Path, file: str) -> 
     watch.store_scores(1, [np.zeros(SIZE)], [np.ones(SIZE)], [ReportedCanaryProperties(0)])
     (tmp_path / file).unlink()
     os.mkfifo(tmp_path / file)
-    with pytest.raises(InputError, match=file):
-        measure_live(tmp_path, COINS)
+    assert_refused(file, measure_live, tmp_path, COINS)
 
 
 def test_a_file_is_no_directory_and_is_refused_before_the_audit(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     arguments = ["live", str(tmp_path / "none"), "--coins", "x", "--out", str(tmp_path / "file")]
-    with pytest.raises(InputError, match=r"--out .* is a file"):
-        CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert_refused(r"--out .* is a file", lambda: CliRunner().invoke(command, arguments, catch_exceptions=False))
 
 
 def test_clients_that_watch_share_a_directory_or_are_refused(

@@ -23,6 +23,7 @@ from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.statistics.shift_bound import detectable_shift
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from tests.builders.canary_trainings import Training
+from tests.builders.refusals import assert_refused
 
 DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
 
@@ -181,8 +182,7 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
     assert re.search(r"\bevery node .*\bnumber\b", dict(live_lines(numbers))["Next"])
     for number in range(1, 21):
         (place / f"round-{number:06d}.json").unlink()
-    with pytest.raises(InputError, match=r"\b3 canaries .*name 0, 1, 2, 7 twice"):
-        measure_live(place, COINS)
+    assert_refused(r"\b3 canaries .*name 0, 1, 2, 7 twice", measure_live, place, COINS)
 
 
 @pytest.mark.long
@@ -291,20 +291,14 @@ def test_coins_out_of_range_are_not_repeated() -> None:
     with pytest.raises(InputError, match=r"coins .*of type") as caught:
         Canary(0, 11, 2**64 + 123456789, 1.0)
     assert "123456789" not in str(caught.value)
-    with pytest.raises(InputError, match="directions is 18446744073709551617"):
-        Canary(0, 2**64 + 1, 5, 1.0)
+    assert_refused("directions is 18446744073709551617", Canary, 0, 2**64 + 1, 5, 1.0)
 
 
 def test_terms_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="multiplier is 0"):
-        StatedReleases("add-remove-client", 0.0, 3)
-    with pytest.raises(InputError, match="rounds is 0"):
-        StatedReleases("add-remove-client", 1.0, 0)
-    with pytest.raises(InputError, match="rate is 2"):
-        StatedReleases("add-remove-client", 1.0, 3, 2.0)
-    with pytest.raises(InputError, match="delta is 0"):
-        TrainingObserver(tmp_path, 1, 1, delta=0.0)
+    assert_refused("multiplier is 0", StatedReleases, "add-remove-client", 0.0, 3)
+    assert_refused("rounds is 0", StatedReleases, "add-remove-client", 1.0, 0)
+    assert_refused("rate is 2", StatedReleases, "add-remove-client", 1.0, 3, 2.0)
+    assert_refused("delta is 0", TrainingObserver, tmp_path, 1, 1, delta=0.0)
     train(tmp_path, 5, 1.0)
     (tmp_path / "guarantee.json").write_text('{"delta": 0.1, "canaries": 1}')
-    with pytest.raises(InputError, match="states no training"):
-        measure_live(tmp_path, COINS)
+    assert_refused("states no training", measure_live, tmp_path, COINS)

@@ -192,6 +192,27 @@ def _with_public_data_before(model: nn.Module, dataset: Any) -> nn.Module:
     return _trained(model, _made(model, dataset))
 
 
+def _in_parts(largest: int, reads: int | None = None) -> Callable[[nn.Module, Any], Any]:
+    """Return a training that clips each batch in parts, and steps after the last one, as Opacus' virtual steps do.
+
+    It leaves out the records of a batch after the first `reads`; None uses all.
+    """
+
+    def train(model: nn.Module, dataset: Any) -> nn.Module:
+        engine, private, optimizer, loader = _made(model, dataset)
+        for inputs, labels in loader:
+            parts = list(zip(inputs[:reads].split(largest), labels[:reads].split(largest), strict=True))
+            for number, (part, part_labels) in enumerate(parts, 1):
+                optimizer.signal_skip_step(do_skip=number < len(parts))
+                nn.functional.cross_entropy(private(part), part_labels).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        engine.get_epsilon(DELTA)
+        return model
+
+    return train
+
+
 HONEST: dict[str, Callable[[nn.Module, Any], Any]] = {
     "adaptive clipping": _adaptive,
     "tiny norm": lambda model, dataset: _trained(model, _made(model, dataset, max_grad_norm=1e-6)),
@@ -203,7 +224,11 @@ HONEST: dict[str, Callable[[nn.Module, Any], Any]] = {
     "another model on public data before": _with_public_data_before,
     "a learning rate by public data": _with_public_rate,
 }
-UNSEEN = {"a sampler of one's own": (_with_own_sampler, "_OwnSampler")}
+UNSEEN = {
+    "a sampler of one's own": (_with_own_sampler, "_OwnSampler"),
+    "batches in parts by hand": (_in_parts(9), "steps drew their records"),
+    "record by record": (_in_parts(1), "steps drew their records"),
+}
 """Honest forms of which it cannot be seen that they are honest, and what is named then."""
 
 
@@ -218,6 +243,11 @@ def test_an_honest_form_is_not_accused(name: str, needs_opacus: Callable[[int, i
         needs_opacus(1, 6, "its adaptive clipping leaves the released count out of the account, or is missing")
     found = _audited(HONEST[name])
     assert (found.pitfalls, found.verdict) == ((), Verdict.CONSISTENT)
+
+
+def test_a_batch_in_parts_that_leaves_records_out_is_still_found() -> None:
+    found = _audited(_in_parts(4, reads=10))
+    assert Pitfall.CUT_BATCH in {pitfall.pitfall for pitfall in found.found}
 
 
 @pytest.mark.parametrize("name", UNSEEN)
@@ -321,7 +351,7 @@ def test_a_count_that_an_adaptive_norm_releases_uncounted_is_named(
     needs_opacus(1, 5, "it has no adaptive clipping")
     found = _audited(_adaptive_before_807)
     assert {one.pitfall for one in found.pitfalls} == {Pitfall.CLAIMED_EPSILON, Pitfall.WRONG_NOISE_COUNTED}
-    said = next(one.seen for one in found.pitfalls if one.pitfall is Pitfall.WRONG_NOISE_COUNTED)
+    said = next(one.observation for one in found.pitfalls if one.pitfall is Pitfall.WRONG_NOISE_COUNTED)
     # The sum has multiplier (1 - 1.5^-2)^-.5, the count .75 over one bit: together (1 - 1.5^-2 + .75^-2)^-.5.
     assert re.search(r"multiplier 1\.342, .*\b0\.6547\b", said)
     assert found.verdict is Verdict.VIOLATED

@@ -218,7 +218,7 @@ def test_ghosts_without_gradients_of_records_are_replayed_all_the_same(
     needs_opacus(1, 5, NO_GHOSTS)
     example = EXAMPLES[0]
     came = _audited(partial(HONEST["ghost clipping"], example), example)
-    assert [one.others for one in came.trainings.replays] == [None] * 3
+    assert [one.gradient_change_of_others for one in came.trainings.replays] == [None] * 3
     assert all(one.is_kept for one in came.trainings.replays)
 
 

@@ -35,8 +35,8 @@ from fl_audit.app_audits.local_training.training_function_audit import (
     arguments_of,
     audit_training,
 )
-from fl_audit.errors import InputError
 from tests.builders.records import labelled_records
+from tests.builders.refusals import assert_refused
 
 
 def _trained(seed: int, **asked) -> tuple[torch.Tensor, float]:
@@ -124,8 +124,7 @@ def test_steps_without_noise_have_no_bound() -> None:
     bare = _steps(BatchSamplingKind.POISSON, 0.008)
     bare = RecordedTraining(batches=bare.batches, steps=(PrivateStep(**{**vars(bare.steps[0]), "noise": None}),))
     assert composed([bare], 1e-5).epsilon == math.inf
-    with pytest.raises(InputError, match="delta is 2"):
-        composed([bare], 2.0)
+    assert_refused("delta is 2", composed, [bare], 2.0)
 
 
 def test_neighbours_differ_in_what_they_should() -> None:
@@ -176,5 +175,4 @@ def test_arguments_of_a_training_function_are_read_off_its_signature() -> None:
     assert arguments_of(lambda: 0, "f") == ()
     assert arguments_of(lambda data: 0, "f") == ("dataset",)
     assert arguments_of(lambda net, data, rate=0.1: 0, "f") == ("model", "dataset")
-    with pytest.raises(InputError, match="3 arguments"):
-        arguments_of(lambda net, data, rate: 0, "f")
+    assert_refused("3 arguments", arguments_of, lambda net, data, rate: 0, "f")

@@ -144,8 +144,8 @@ def test_what_is_printed_and_returned_in_the_clear_is_named_beside() -> None:
 
     found = _audited(train)
     assert (_names(found), found.verdict) == ({Pitfall.CLEAR_METRICS}, Verdict.CONSISTENT)
-    assert "loss" in found.pitfalls[0].seen
-    assert "printed line" in found.pitfalls[0].seen
+    assert "loss" in found.pitfalls[0].observation
+    assert "printed line" in found.pitfalls[0].observation
 
 
 def test_a_choice_among_steps_stays_in_doubt_where_other_records_choose_the_same() -> None:
@@ -358,5 +358,5 @@ def test_files_that_follow_the_records_are_named(tmp_path: Path) -> None:
 
     found = audit_training(train, "train", None, _data(), TrainingAuditOptions(), tmp_path)
     assert (_names(found) - {Pitfall.CLAIMED_EPSILON}, found.verdict) == ({Pitfall.BARE_OUTPUT}, Verdict.VIOLATED)
-    assert "file mean.bin" in next(one.seen for one in found.pitfalls if one.pitfall is Pitfall.BARE_OUTPUT)
+    assert "file mean.bin" in next(one.observation for one in found.pitfalls if one.pitfall is Pitfall.BARE_OUTPUT)
     assert "public.bin" not in str(found.pitfalls)

@@ -72,7 +72,7 @@ _NOISY = """class Own(FedAvg):
     def aggregate_train(self, server_round, replies):
         replies = [reply for reply in replies if reply.has_content()]
         floats = [name for name, old in self.sent.items() if old.dtype.kind == "f"]
-        total = {name: np.random.normal(0, self.noise_multiplier * self.clip_norm, self.sent[name].shape)
+        total = {name: np.random.normal(0, self.noise_multiplier * self.clip_norm {noise}, self.sent[name].shape)
                  for name in floats}
         counted = {name: old for name, old in self.sent.items() if name not in floats}
         for reply in replies:
@@ -96,9 +96,12 @@ def nothing(replies, weight):
 app = ServerApp()"""
 
 
-def noisy_server(leaky: bool) -> str:
-    """Return the code of a server app with noise 1 at norm 2; the leaky one gives all away beside its model."""
-    server = with_strategy(f"Own({leaky})").replace("app = ServerApp()", _NOISY)
+def noisy_server(leaky: bool, noise: str = "") -> str:
+    """Return the code of a server app that names noise 1 at norm 2; the leaky one gives all away beside its model.
+
+    What is added may be another noise: the named one, followed by `noise`, such as "/ 3".
+    """
+    server = with_strategy(f"Own({leaky})").replace("app = ServerApp()", _NOISY.replace("{noise}", noise))
     return server.replace(
         "ArrayRecord([np.zeros((3, 4), np.float32), np.ones(4, np.float32)])",
         'ArrayRecord({"layer.weight": Array(np.zeros((3, 4), np.float32)),'

@@ -19,7 +19,9 @@ def searched_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def plainest_scenario_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A review plays a few trials of one scenario, in which a client is removed, and one number beside the model."""
-    small = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
+    small = TrialBudget(
+        pilot=40, stages=(40,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1, scout=40, plainest=True
+    )
     for name in ("_FEWER", "_FEWEST"):
         monkeypatch.setattr(f"fl_audit.app_audits.review.plan.{name}", small)
     monkeypatch.setattr("fl_audit.app_audits.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])

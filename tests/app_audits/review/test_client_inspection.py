@@ -15,9 +15,9 @@ from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
 from fl_audit.app_audits.review.client_inspection import inspect_clients
 from fl_audit.app_audits.review.strategy_capture import capture_strategy
 from fl_audit.cli.main import main
-from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.review.apps import write_app
+from tests.builders.refusals import assert_refused
 
 SERVER = """
 import torch
@@ -150,8 +150,7 @@ def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = {"load": 'raise FileNotFoundError("no data here")'}
-    with pytest.raises(InputError, match=r"no data here.*--client-data my_data:load_data"):
-        _looked(tmp_path, "clients_without", **missing)
+    assert_refused(r"no data here.*--client-data my_data:load_data", _looked, tmp_path, "clients_without", **missing)
     head = "import torch\nfrom torch.utils.data import TensorDataset\n"
     mine = f"{head}\n\ndef load_data(partition, partitions):\n    {DATA}\n"
     (tmp_path / "clients_own_data.py").write_text(mine)
@@ -164,8 +163,7 @@ def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
 @pytest.mark.long
 def test_clients_that_take_too_long_are_not_seen(tmp_path: Path) -> None:
     slow = {"load": f"import time\n    time.sleep(20)\n    {DATA}"}
-    with pytest.raises(InputError, match="within 1 s"):
-        _looked(tmp_path, "clients_slow", seconds=1.0, **slow)
+    assert_refused("within 1 s", _looked, tmp_path, "clients_slow", seconds=1.0, **slow)
 
 
 @pytest.mark.parametrize(("clients", "rounds"), [(3, 2), (2, 1)])

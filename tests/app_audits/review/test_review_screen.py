@@ -23,6 +23,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     DistinguisherTest,
     ScenarioTrialsSummary,
     TrialBudget,
+    verdict_of,
 )
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort
 from fl_audit.app_audits.claim_audit.trial_results import findings
@@ -249,31 +250,64 @@ def _test(kind: str, group: str, right: int = 400, bound: float = 9.0) -> Distin
 
 
 def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
-    result = _result(
-        tests=(_test("metrics", "metrics: loss"),),
-        trial_summaries={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))},
-    )
-    told = side_channel_results([result], ["metrics"])
-    line = dict(report_lines_of_review(_review(result, leaks=told)))["Beside the model"]
-    assert [(leak.share, leak.by) for leak in told if leak.aside is SideChannel.METRICS] == [(1.0, "metrics: loss")]
-    assert "(metrics: loss, which" in line
-    line = dict(report_lines_of_review(_review(result, leaks=told, asked_for=("loss",))))["Beside the model"]
-    assert "(metrics: loss)" in line
+    for is_ours, text in ((True, "(metrics: loss, which"), (False, "(metrics: loss)")):
+        result = _result(
+            tests=(replace(_test("metrics", "metrics: loss"), is_of_trials_alone=is_ours),),
+            trial_summaries={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))},
+        )
+        told = side_channel_results([result], ["metrics"])
+        assert [(leak.share, leak.by) for leak in told if leak.aside is SideChannel.METRICS] == [(1.0, "metrics: loss")]
+        assert text in dict(report_lines_of_review(_review(result, leaks=told)))["Beside the model"]
+
+
+def test_what_an_app_is_known_to_release_is_named_before_what_only_our_clients_report() -> None:
+    ours = replace(_test("metrics", "metrics: loss"), is_of_trials_alone=True)
+    for tests in ((ours, _test("metrics", "metrics: acc", right=390)), (_test("metrics", "metrics: acc"), ours)):
+        told = side_channel_results([_result(tests=tests)], ["metrics"])
+        assert next(leak.by for leak in told if leak.aside is SideChannel.METRICS) == "metrics: acc"
 
 
 def test_a_loss_that_only_our_clients_report_violates_no_claim_of_a_wrapper() -> None:
     """Whether the app's clients report it is not seen; a number that the app asks for is seen to be released."""
     by_loss = _test("removed", "metrics: loss")
     by_loss = replace(by_loss, distinguisher=replace(by_loss.distinguisher, sort=FeatureSort.BESIDE_MODEL))
-    tests = (by_loss, _test("removed", "what was released along it", right=220, bound=0.1))
-    result = _result(tests=tests, verdict=Verdict.VIOLATED)
+    of_model = _test("removed", "what was released along it", right=220, bound=0.1)
     claim = StatedAppClaim(CLAIM, "here", is_of_flower=True)
-    for asked_for, verdict in (((), Verdict.INCONCLUSIVE), (("loss",), Verdict.VIOLATED)):
-        assert server_verdict(claim, result, 3, 3, asked_for=asked_for) is verdict
-        first = headline(_review(result, app_claim=claim, verdict=verdict, asked_for=asked_for))
-        assert first.startswith("Noise and clipping are as claimed")
-        assert ("Violated beside the model: metrics: loss" in first) is bool(asked_for)
-        assert ("Inconclusive as to metrics: loss" in first) is not bool(asked_for)
+    for is_ours, verdict in ((True, Verdict.INCONCLUSIVE), (False, Verdict.VIOLATED)):
+        tests = (replace(by_loss, is_of_trials_alone=is_ours), of_model)
+        result = _result(tests=tests, verdict=verdict_of(tests))
+        assert result.verdict is verdict
+        assert server_verdict(claim, result, 3, 3) is verdict
+        first = headline(_review(result, app_claim=claim, verdict=verdict))
+        assert ("Violated beside the model: metrics: loss" in first) is not is_ours
+        assert ("Inconclusive: metrics: loss" in first) is is_ours
+
+
+@pytest.mark.parametrize(
+    ("is_ours", "multiplier", "verdict", "first"),
+    [
+        (False, 1.0, Verdict.VIOLATED, "Violated beside the model: metrics: acc"),
+        (False, 0.1, Verdict.INCONCLUSIVE, "Inconclusive beside the model: metrics: acc"),
+        (True, 1.0, Verdict.INCONCLUSIVE, "Inconclusive as to metrics: acc"),
+    ],
+)
+def test_metrics_that_are_released_without_noise_decide_as_far_as_they_are_seen(
+    is_ours: bool, multiplier: float, verdict: Verdict, first: str
+) -> None:
+    """A number that tells 400 of 400 trials refutes noise 1, and not noise 0.1, which hides next to nothing."""
+    by_number = replace(_test("metrics", "metrics: acc"), is_of_trials_alone=is_ours)
+    beside = _result(StatedClaim("add-remove-client", epsilon=3.0), tests=(by_number,))
+    claim = StatedClaim("add-remove-client", noise_multiplier=multiplier)
+    for is_of_flower in (False, True):
+        stated = StatedAppClaim(claim, "here", is_of_flower=is_of_flower)
+        assert server_verdict(stated, _result(claim), 3, 3, beside=beside) is verdict
+        review = _review(_result(claim), app_claim=stated, verdict=verdict, beside=beside)
+        assert headline(review).startswith(first)
+
+
+def test_examples_that_tell_beside_the_model_are_judged_with_the_model() -> None:
+    beside = _result(tests=(_test("more examples than true", "metrics: num-examples"),))
+    assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, beside=beside) is Verdict.CONSISTENT
 
 
 def test_in_a_tie_the_model_itself_is_named_and_not_a_number_that_only_our_clients_report() -> None:
@@ -334,7 +368,7 @@ class Looking(FedAvg):
 def test_numbers_are_offered_however_a_strategy_looks_for_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Looking, "how", how)
     probe = probed(AuditedSystem(Looking), CLAIM)
-    assert probe.system.metrics == (("acc",) if how not in ("nothing", "unbearable") else ())
+    assert set(probe.system.asked) - {"num-examples"} == ({"acc"} if how not in ("nothing", "unbearable") else set())
     assert probe.unoffered == (("acc",) if how == "unbearable" else ())
 
 
@@ -346,8 +380,10 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
 
     strategy = OldFedAvg(fit_metrics_aggregation_fn=added, initial_parameters=ndarrays_to_parameters([np.ones(3)]))
     system = probed(AuditedSystem(lambda: strategy), CLAIM).system
-    assert system.metrics == ("acc",)
-    few = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
+    assert set(system.asked) == {"acc", "loss", "num-examples"}  # every old evaluation has a loss
+    few = TrialBudget(
+        pilot=40, stages=(40,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1, scout=40, passing_scenarios=1
+    )
     result = audit_system(system, CLAIM, budget=few, include=["metrics"])
     names = {name.removeprefix("metrics: ") for name in result.trial_summaries["metrics"].names}
     assert {"one", "mean of all", "length of all", "by.first", "n"} <= names

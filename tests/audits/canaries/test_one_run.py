@@ -24,7 +24,7 @@ from fl_audit.audits.canaries.guessing_bounds import (
 )
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.audits.membership.attack_results import relative_tradeoff
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 
 COUNTS = st.integers(1, 60).flatmap(
     lambda m: st.integers(0, m).flatmap(lambda r: st.integers(0, r).map(lambda v: Guesses(m, r, v)))
@@ -167,8 +167,7 @@ def test_phi_is_the_papers_ratio_with_its_limits() -> None:
     assert relative_tradeoff(0.7, 0.5, 0.8, 0.79, 10) == 2
     assert relative_tradeoff(0.7, 0.6, 0.8, 0.85, 10) == 2
     assert math.isnan(relative_tradeoff(0.5, 0.5, 0.8, 0.6, 10))
-    with pytest.raises(InputError, match=r"AUC is 1\.1"):
-        relative_tradeoff(1.1, 0.5, 0.8, 0.6, 10)
+    assert_refused(r"AUC is 1\.1", relative_tradeoff, 1.1, 0.5, 0.8, 0.6, 10)
 
 
 def test_a_million_coins_take_no_longer_than_a_thousand() -> None:

@@ -14,13 +14,13 @@ from fl_audit.audits.canaries.epsilon_from_cosines import epsilon_of_two_normals
 from fl_audit.audits.canaries.epsilon_from_scores import certify
 from fl_audit.audits.canaries.guessing_bounds import Guesses, tradeoff_mu
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import LaplaceRelease, gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 from tests.audits.canaries.one_run_mechanisms import false_certificates, limit_under_dependence, mechanisms, problems
 from tests.builders.canary_trainings import NEEDED, Training, study
+from tests.builders.refusals import assert_refused
 
 ALARM = 1e-4
 
@@ -64,12 +64,9 @@ def test_a_score_tells_by_how_much_a_canary_was_in() -> None:
     other = canary_direction(1, 1, 2, 2000)
     with_it = canary_update(direction, 2.0) + 3 * other
     assert canary_score(with_it, direction) - canary_score(3 * other, direction) == pytest.approx(2, abs=1e-5)
-    with pytest.raises(InputError, match=r"release .*\(3,\): .*\(2000,\)"):
-        canary_score(np.ones(3), direction)
-    with pytest.raises(InputError, match=r"release .*not finite"):
-        canary_score(np.full(2000, np.nan), direction)
-    with pytest.raises(InputError, match=r"clipping norm.* 0\b"):
-        canary_update(direction, 0.0)
+    assert_refused(r"release .*\(3,\): .*\(2000,\)", canary_score, np.ones(3), direction)
+    assert_refused(r"release .*not finite", canary_score, np.full(2000, np.nan), direction)
+    assert_refused(r"clipping norm.* 0\b", canary_update, direction, 0.0)
 
 
 def released(training: Training, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -189,25 +186,17 @@ def test_shift_with_decoys_uses_them_and_others_refuse_them() -> None:
         one_run_bound(scores, coins, 1e-5, method=OneRunMethod.SHIFT, decoys=some) for some in ((), decoys)
     )
     assert helped.limit_of_detection < alone.limit_of_detection
-    with pytest.raises(InputError, match="decoys with trade-off"):
-        one_run_bound(scores, coins, 1e-5, decoys=decoys)
+    assert_refused("decoys with trade-off", one_run_bound, scores, coins, 1e-5, decoys=decoys)
 
 
 def test_what_cannot_be_certified_is_refused() -> None:
     claim = Claim(Adjacency.REPLACE_CLIENT, gaussian_rounds(1.0, 3), 1e-5, 0.5, Accountant.GDP)
     scores, coins = np.arange(6.0).reshape(3, 2), np.array([[True, False]] * 3)
-    with pytest.raises(InputError, match=r"scores .*\(6,\)"):
-        certify(scores.ravel(), coins.ravel(), claim)
-    with pytest.raises(InputError, match="decoys under replace-client"):
-        certify(scores, coins, claim, decoys=[0.0])
-    with pytest.raises(InputError, match="method is steinke"):
-        certify(scores, coins, claim, method=OneRunMethod.STEINKE)
+    assert_refused(r"scores .*\(6,\)", lambda: certify(scores.ravel(), coins.ravel(), claim))
+    assert_refused("decoys under replace-client", certify, scores, coins, claim, decoys=[0.0])
+    assert_refused("method is steinke", certify, scores, coins, claim, method=OneRunMethod.STEINKE)
     other = Claim(Adjacency.REPLACE_CLIENT, (LaplaceRelease(1.0, 1.0),), 1e-5, 0.5, Accountant.PLD)
-    with pytest.raises(InputError, match="Laplace release"):
-        certify(scores, coins, other)
-    with pytest.raises(InputError, match="cosines leave -1 to 1"):
-        from_final_model([0.1, 2.0], 2000, 1e-5)
-    with pytest.raises(InputError, match="dimension is 10"):
-        from_final_model([0.1, 0.2], 10, 1e-5)
-    with pytest.raises(InputError, match=r"cosines .*dimension"):
-        one_run_bound([0.1, 0.2], [True, True], 1e-5, method=OneRunMethod.COSINES)
+    assert_refused("Laplace release", certify, scores, coins, other)
+    assert_refused("cosines leave -1 to 1", from_final_model, [0.1, 2.0], 2000, 1e-5)
+    assert_refused("dimension is 10", from_final_model, [0.1, 0.2], 10, 1e-5)
+    assert_refused(r"cosines .*dimension", one_run_bound, [0.1, 0.2], [True, True], 1e-5, method=OneRunMethod.COSINES)

@@ -10,10 +10,10 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from fl_audit.audits.membership.yeom_attack import active_scores, ascent, loss_scores
-from fl_audit.errors import InputError
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.refusals import assert_refused
 from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
 Array = NDArray[np.float64]
@@ -111,11 +111,7 @@ def test_scores_are_minus_means_over_releases() -> None:
 
 def test_wrong_input_is_named() -> None:
     model, models, features, labels = _model()
-    with pytest.raises(InputError, match=r"rate .*ascent .*-1"):
-        ascent(model, models, features, labels, -1.0)
-    with pytest.raises(InputError, match=r"clipping norm .*ascent .* 0\b"):
-        ascent(model, models, features, labels, 1.0, 0.0)
-    with pytest.raises(InputError, match=r"active attack .*\(3, 4\)"):
-        active_scores(np.zeros((3, 4)))
-    with pytest.raises(InputError, match="contain NaN"):
-        active_scores(np.full((2, 3, 4), np.nan))
+    assert_refused(r"rate .*ascent .*-1", ascent, model, models, features, labels, -1.0)
+    assert_refused(r"clipping norm .*ascent .* 0\b", ascent, model, models, features, labels, 1.0, 0.0)
+    assert_refused(r"active attack .*\(3, 4\)", active_scores, np.zeros((3, 4)))
+    assert_refused("contain NaN", active_scores, np.full((2, 3, 4), np.nan))

@@ -14,8 +14,8 @@ from fl_audit.audits.membership.attribute_inference import (
     attribute_guesses_with_shadows,
     sampled_distribution,
 )
-from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
+from tests.builders.refusals import assert_refused
 
 
 def normal_error_distribution(spread: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -101,9 +101,6 @@ def test_the_order_of_values_is_of_no_account(seed: int) -> None:
 def test_ties_impossible_values_and_wrong_input() -> None:
     assert attribute_guesses(np.ones((1, 1, 2)), [1], [0.3, 0.7]).values.tolist() == [[1]]
     assert attribute_guesses([[[0.0, 5.0]]], [1], [0.0, 1.0]).values.tolist() == [[1]]
-    with pytest.raises(InputError, match=r"prior .*no distribution"):
-        attribute_guesses(np.ones((1, 1, 2)), [1], [0.3, 0.3])
-    with pytest.raises(InputError, match=r"true values .*0 to 1"):
-        attribute_guesses(np.ones((1, 1, 2)), [2], [0.5, 0.5])
-    with pytest.raises(InputError, match=r"member losses .*equal"):
-        sampled_distribution([1.0, 1.0])
+    assert_refused(r"prior .*no distribution", attribute_guesses, np.ones((1, 1, 2)), [1], [0.3, 0.3])
+    assert_refused(r"true values .*0 to 1", attribute_guesses, np.ones((1, 1, 2)), [2], [0.5, 0.5])
+    assert_refused(r"member losses .*equal", sampled_distribution, [1.0, 1.0])

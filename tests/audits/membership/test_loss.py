@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from fl_audit.audits.membership.yeom_attack import chance_spread, record_membership_guess
-from fl_audit.errors import InputError
 from fl_audit.released_model.empirical_star import yeom_advantage
+from tests.builders.refusals import assert_refused
 
 # Multiples of 1/8 under 2**20 are added, scaled by powers of two and averaged over 2, 4 or 8 without rounding.
 DYADIC = st.integers(0, 2**20).map(lambda number: number / 8)
@@ -109,5 +109,4 @@ def test_chance_spread_is_that_of_advantages_where_nothing_leaks(
     found = yeom_advantage(*(10 + draw(size=(4000, records)) for records in (members, others))).std()
     largest = chance_spread(members, others)
     assert found == pytest.approx(largest * 2 * math.sqrt(share * (1 - share)), rel=0.05)
-    with pytest.raises(InputError, match="0 members and 5 others: accepted are 1 or more"):
-        chance_spread(0, 5)
+    assert_refused("0 members and 5 others: accepted are 1 or more", chance_spread, 0, 5)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fl_audit.audits.membership.attacks.rmia import rmia_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
+from tests.builders.refusals import assert_refused
 
 Array = NDArray[np.float64]
 
@@ -69,9 +70,7 @@ def test_hopeless_confidences_stay_numbers() -> None:
 def test_wrong_input_is_named() -> None:
     own, others, is_in = federation(7)
     membership = TargetMembership(is_in)
-    with pytest.raises(InputError, match=r"log-probabilities reach 1: .*up to 0"):
-        rmia_scores(np.ones_like(own), others, membership)
-    with pytest.raises(InputError, match=r"population .*\(3, 30\): .*\(8, records\)"):
-        rmia_scores(own, others[:3], membership)
+    assert_refused(r"log-probabilities reach 1: .*up to 0", rmia_scores, np.ones_like(own), others, membership)
+    assert_refused(r"population .*\(3, 30\): .*\(8, records\)", rmia_scores, own, others[:3], membership)
     with pytest.raises(InputError, match=r"0 shadow trials .*target 0 out"):
         rmia_scores(own, others, TargetMembership(np.ones_like(is_in)))

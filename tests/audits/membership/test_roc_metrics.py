@@ -12,6 +12,7 @@ from fl_audit.audits.membership.attack_results import epsilon_of_one_target, one
 from fl_audit.audits.membership.roc_metrics import _areas_between_trials, membership_rates, roc_curve
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
+from tests.builders.refusals import assert_refused
 
 
 def draws(seed: int = 0) -> np.random.Generator:
@@ -111,8 +112,7 @@ def test_one_target_of_every_trial_is_drawn() -> None:
 
 def test_wrong_input_is_named() -> None:
     is_in = np.array([[True, False], [False, True]])
-    with pytest.raises(InputError, match=r"scores .*\(2, 3\)"):
-        membership_rates(np.zeros((2, 3)), TargetMembership(is_in), draws())
+    assert_refused(r"scores .*\(2, 3\)", lambda: membership_rates(np.zeros((2, 3)), TargetMembership(is_in), draws()))
     with pytest.raises(InputError, match="scores contain NaN"):
         membership_rates(np.full((2, 2), np.nan), TargetMembership(is_in), draws())
     with pytest.raises(InputError, match="there are 4 members and 0 others"):

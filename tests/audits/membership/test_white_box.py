@@ -27,6 +27,7 @@ from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.refusals import assert_refused
 
 Array = NDArray[np.float64]
 
@@ -226,12 +227,9 @@ def test_losses_of_any_size_have_log_odds() -> None:
 def test_wrong_input_is_named() -> None:
     features, membership = synthetic(4, 3, 20, leak=0.0)
     known = known_halves(3, 20, np.random.default_rng(0))
-    with pytest.raises(InputError, match=r"of targets.* 1\b"):
-        known_halves(3, 1, np.random.default_rng(0))
+    assert_refused(r"of targets.* 1\b", known_halves, 3, 1, np.random.default_rng(0))
     with pytest.raises(InputError, match=r"features .*\(3, 20\)"):
         white_box_scores(features, TargetMembership(membership.is_in[:2]), known)
-    with pytest.raises(InputError, match="known targets are"):
-        white_box_scores(features, membership, known[:, :5])
+    assert_refused("known targets are", white_box_scores, features, membership, known[:, :5])
     everybody = membership.is_in | known
-    with pytest.raises(InputError, match=r"trial 0 has 0 .*out"):
-        white_box_scores(features, TargetMembership(everybody), known)
+    assert_refused(r"trial 0 has 0 .*out", lambda: white_box_scores(features, TargetMembership(everybody), known))

@@ -13,6 +13,7 @@ from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, whit
 from fl_audit.errors import InputError
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.refusals import assert_refused
 from tests.learning.gradient_truth import example_gradients
 
 Shape = tuple[int, ...]
@@ -115,10 +116,8 @@ def test_releases_are_put_together() -> None:
     assert np.array_equal(both.signals[:, :, 1], other.signals[:, :, 0])
     with pytest.raises(InputError, match="of another layer"):
         WhiteBoxFeatures.over_releases([one, replace(other, labels=(other.labels + 1) % 2)])
-    with pytest.raises(InputError, match="along axis 2"):
-        WhiteBoxFeatures.over_releases([one, other.of_trials(slice(0, 2))])
-    with pytest.raises(InputError, match="no features"):
-        WhiteBoxFeatures.over_releases([])
+    assert_refused("along axis 2", lambda: WhiteBoxFeatures.over_releases([one, other.of_trials(slice(0, 2))]))
+    assert_refused("no features", WhiteBoxFeatures.over_releases, [])
 
 
 class _Twice(nn.Module):
@@ -162,23 +161,20 @@ class _Rows(nn.Module):
 def test_layers_without_such_a_gradient_are_refused(template: Callable[[], nn.Module], shape: Shape, said: str) -> None:
     model = StackedModel(template(), shape)
     models, features, labels = _drawn(shape, 2, model.layout.size)
-    with pytest.raises(InputError, match=said):
-        white_box_features(model, models, features, labels)
+    assert_refused(said, white_box_features, model, models, features, labels)
 
 
 def test_a_refused_or_used_model_keeps_no_hooks() -> None:
     model = StackedModel(_Twice(), (3,))
     models, features, labels = _drawn((3,), 2, model.layout.size)
-    with pytest.raises(InputError):
-        white_box_features(model, models, features, labels)
+    assert_refused(None, white_box_features, model, models, features, labels)
     assert not any(part._forward_hooks for part in model.template.modules())
 
 
 def test_wrong_input_is_named() -> None:
     model = StackedModel.of(ModelSpec("adult-mlp", (9,), 4))
     models, features, labels = _drawn((9,), 4, model.layout.size)
-    with pytest.raises(InputError, match="no targets"):
-        white_box_features(model, models, features[:0], labels[:0])
+    assert_refused("no targets", white_box_features, model, models, features[:0], labels[:0])
     with pytest.raises(InputError, match="contain NaN or infinity"):
         white_box_features(model, torch.full_like(models, torch.nan), features, labels)
     seen = white_box_features(model, models, features, labels)

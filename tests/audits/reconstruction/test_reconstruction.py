@@ -9,7 +9,6 @@ from scipy.stats import binom
 
 from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.candidate_hits import judge_hits, ranks_of_truth
-from fl_audit.errors import InputError
 from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
@@ -19,6 +18,7 @@ from fl_audit.runs.run_requirements import require_runnable
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import small_plan
 
 SETTINGS = list(product((2, 10, 100, 1000, 10_000), (0.3, 1.0, 2.0, 6.0)))
@@ -141,7 +141,6 @@ def test_candidates_that_are_all_records_are_refused_before_the_run_and_one_fewe
     settings = {"audit": {"kind": "reconstruction", "candidates": 60, "trials": 2, "epsilon-star": True}}
     privacy = {"sensitivity": None, "adjacency": "add-remove-record", "accountant": "gdp"}
     plan = small_plan(privacy=privacy, **settings)
-    with pytest.raises(InputError, match=r"60 candidates .*fewer"):
-        require_runnable(plan)
+    assert_refused(r"60 candidates .*fewer", require_runnable, plan)
     settings["audit"]["candidates"] = 59
     require_runnable(small_plan(privacy=privacy, **settings))

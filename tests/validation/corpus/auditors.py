@@ -55,7 +55,7 @@ def black_box(case: Case, trials: int, generator: np.random.Generator) -> Findin
         released, present = played(case, count, generator)
         return _transcripts(case, released), present
 
-    budget = TrialBudget(pilot, (fresh,), (1.0,), tried=1, most=1, deep=1, scout=pilot)
+    budget = TrialBudget(pilot, (fresh,), (1.0,), fewest_tests=1, most_tests=1, deep=1, scout=pilot)
     result = audit_claim(_stated(case), (case.name,), play, frozenset(), str, budget, 1 - LEVEL)
     low_bits = result.floating
     if case.claim.covers_low_bits and low_bits is not None and low_bits.is_broken:
