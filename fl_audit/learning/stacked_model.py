@@ -140,9 +140,9 @@ class StackedModel(ModelPasses):
         loss
             Loss of a record in training.
         """
-        other = copy(self)
-        other.loss = loss
-        return other
+        trained_model = copy(self)
+        trained_model.loss = loss
+        return trained_model
 
     def sized_for_device(self, device: Device) -> "StackedModel":
         """Return a copy of this model that runs as many examples per pass as suits a device.
