@@ -14,7 +14,8 @@ from fl_audit.app_audits.black_box import system_audit
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
 from fl_audit.app_audits.black_box.scenarios import BY_NAME, kinds_of
-from fl_audit.app_audits.black_box.system_audit import TrialChunk, TrialExecutor, audit_system
+from fl_audit.app_audits.black_box.system_audit import audit_system
+from fl_audit.app_audits.black_box.trial_chunks import TrialChunk, TrialExecutor
 from fl_audit.app_audits.black_box.trial_messages import TargetAction
 from fl_audit.app_audits.black_box.trial_models import template
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
