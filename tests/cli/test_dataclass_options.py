@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from fl_audit.cli.black_box_commands import RareSettings, RareStrategySettings, setting_names, settings_of
+from fl_audit.app_audits.trial_options import ReviewOptions, StrategyOptions
+from fl_audit.cli.black_box_commands import _REVIEW_SETTINGS, _STRATEGY_SETTINGS, settings_of
 from fl_audit.cli.lazy_commands import with_single_options
 from fl_audit.errors import InputError
 from fl_audit.runs.option_declarations import option, switch
@@ -59,10 +60,13 @@ class Settings:
     word: str = "a"
 
 
+NAMES = ("number", "share", "is-on", "word")
+
+
 def test_values_have_the_types_of_their_settings_and_the_last_one_counts() -> None:
-    found = settings_of(Settings, ["number=3", "share=.5", "is-on=true", "word=b = c", "number=4"])
-    assert found == Settings(4, 0.5, True, "b = c")
-    assert settings_of(Settings, []) == Settings()
+    found = settings_of(Settings, NAMES, ["number=3", "share=.5", "is-on=true", "word=b = c", "number=4"])
+    assert found == {"number": 4, "share": 0.5, "is_on": True, "word": "b = c"}
+    assert settings_of(Settings, NAMES, []) == {}
 
 
 @pytest.mark.parametrize(
@@ -77,14 +81,17 @@ def test_values_have_the_types_of_their_settings_and_the_last_one_counts() -> No
 )
 def test_what_is_no_setting_is_refused_in_a_line(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        settings_of(Settings, [text])
+        settings_of(Settings, NAMES, [text])
 
 
-@pytest.mark.parametrize("group", [RareSettings, RareStrategySettings])
-def test_every_rare_setting_reaches_the_trials(group: type[RareSettings]) -> None:
+@pytest.mark.parametrize(
+    ("options", "names", "positional"),
+    [(ReviewOptions, _REVIEW_SETTINGS, ()), (StrategyOptions, _STRATEGY_SETTINGS, ("a:b", "replace-client"))],
+)
+def test_every_rare_setting_is_an_option_of_the_trials(
+    options: type[Any], names: tuple[str, ...], positional: tuple[str, ...]
+) -> None:
     words = {"noise-over": "clipping-norm", "trust-client-clipping": "true", "observer": "server"}
-    usual = settings_of(group, [])
-    for name in setting_names(group):
-        changed = settings_of(group, [f"{name}={words.get(name, '3')}"])
-        if name != "noise-over":  # it goes with the claim
-            assert changed.as_keywords() != usual.as_keywords(), name
+    for name in names:
+        values = settings_of(options, names, [f"{name}={words.get(name, '3')}"])
+        assert options(*positional, **values) != options(*positional), name
