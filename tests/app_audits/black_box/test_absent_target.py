@@ -93,7 +93,7 @@ class _Players:
 def test_a_probe_shows_whether_zero_is_borne(clip: Any, bears_zero: bool) -> None:
     """Division by the length ends the run at zero."""
     mechanism = HonestMechanism("probed", CENTRAL.claim, system(ONE_ROUND.with_(clip=clip)))
-    assert system_audit._bears_zero(mechanism.system, _Players(mechanism), 1e9) is bears_zero  # type: ignore[arg-type]
+    assert system_audit._bears_zero(mechanism.system, _Players(mechanism), 1e9, ()) is bears_zero  # type: ignore[arg-type]
 
 
 class _Normalised(FedAvg):
