@@ -51,7 +51,7 @@ test-versions:
 	$(VENV)-$(VERSIONS)/bin/python -m pip install --quiet --constraint packaging/versions/$(VERSIONS).txt \
 		. 'pytest>=8.3,<9.2' pytest-timeout pytest-xdist hypothesis
 	PYTHONPATH=$(CURDIR) $(VENV)-$(VERSIONS)/bin/python -m pytest -m 'not campaign' tests/runs/test_embedded_ray.py \
-		tests/runs/test_machine_versions.py tests/federation/test_federation_doors.py \
+		tests/federation/test_federation_doors.py \
 		tests/federation/test_federation_engines.py tests/federation/test_federation_local_engine.py \
 		tests/federation/test_federation_messages.py tests/federation/test_federation_pool.py
 

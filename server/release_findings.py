@@ -15,11 +15,12 @@ import numpy as np
 from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.audits.membership.yeom_attack import membership_attack, record_membership_guess
+from fl_audit.audits.membership.yeom_attack import record_membership_guess
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import TrialBatchColumns
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.learning.losses import losses_of
 from fl_audit.learning.metric_names import (
     CLIENT_CLASSES,
     WORST_CLIENT,
@@ -30,8 +31,7 @@ from fl_audit.learning.metric_names import (
     training_column,
 )
 from fl_audit.learning.metrics import TestOutputs, auroc, metric_function
-from fl_audit.learning.stacked_model import losses_of
-from fl_audit.released_model.empirical_star import empirical_epsilon_star
+from fl_audit.released_model.empirical_star import empirical_epsilon_star, yeom_advantage
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
 from fl_audit.released_model.star_estimate import least_of_few
@@ -171,7 +171,7 @@ def loss_threshold(release: ReleaseWithOutputs) -> TrialBatchColumns:
         return TrialBatchColumns()
     advantage = np.empty(release.batch.count)
     for rows, members, population in release.members_and_population():
-        advantage[rows] = membership_attack(members, population).advantage
+        advantage[rows] = yeom_advantage(members, population)
     losses_of_target = release.differing_losses.mean(axis=1)
     guess = record_membership_guess(losses_of_target, release.common_losses)
     # A small loss on x, and a large one on its replacement if there is one, are evidence that x was a member.

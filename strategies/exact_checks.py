@@ -247,20 +247,25 @@ class ExactChecks:
         return mechanism.share_scale * noise_share(seed, [trial], number, size)[0].double()
 
     def _add_once(
-        self, totals: ContributionTotals, own: ContributionTotals, visited: set[int], client: int, cell: CheckedCell
+        self,
+        totals: ContributionTotals,
+        client_totals: ContributionTotals,
+        visited: set[int],
+        client: int,
+        cell: CheckedCell,
     ) -> None:
         """Add a client's contributions to the sum over D, without those of units that another client counted."""
-        numbers = [number for part in own.numbers for number in part.tolist()]
+        numbers = [number for part in client_totals.numbers for number in part.tolist()]
         if not visited.isdisjoint(numbers):
             taking_part = np.ones(self.federation.units, bool) if cell.taking_part is None else cell.taking_part.copy()
             taking_part[sorted(visited)] = False
-            own = recompute(self.federation, client, replace(cell, taking_part=taking_part))
+            client_totals = recompute(self.federation, client, replace(cell, taking_part=taking_part))
         visited.update(numbers)
-        totals.total += own.total
-        totals.sizes += own.sizes
-        totals.centred_bits += own.centred_bits
-        totals.lengths += own.lengths
-        totals.numbers += own.numbers
+        totals.total += client_totals.total
+        totals.sizes += client_totals.sizes
+        totals.centred_bits += client_totals.centred_bits
+        totals.lengths += client_totals.lengths
+        totals.numbers += client_totals.numbers
 
     def _gap(
         self, apart: Tensor, totals: ContributionTotals, clients: Sequence[int], cell: CheckedCell, norm: float

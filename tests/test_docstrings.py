@@ -18,17 +18,6 @@ from tests import validation
 # The apps of examples start federations where they are imported.
 APART = "fl_audit.experiments.examples."
 ROOT = Path(__file__).parents[1]
-SOURCES = ("fl_audit", "clients", "server", "strategies", "experiments", "tests", "docs")
-# Docstrings of modules, classes, functions and fields, found without parsing the sources, which takes seconds.
-RELATIVE = re.compile(
-    r'^\s*[rR]?"""(?:What|Whatever|Who|Whoever|Whom|Whose|Which|Whichever|Where|Wherever|How|That|Those)\b.*', re.M
-)
-
-DOCSTRING = re.compile(r'"""(.*?)"""', re.S)
-PARAMETERS = re.compile(r"^ *Parameters\n *-+\n(.*?)(?=^ *\w+\n *-+\n|\Z)", re.M | re.S)
-# An entry of a section with several names in one line, and its text, which stands deeper.
-MERGED = re.compile(r"^( *)((?:\*{0,2}\w+, )+\*{0,2}\w+)(?: : .*)?\n((?:\1 {4,}.*\n)+)", re.M)
-MERGED_FIELDS = re.compile(r"^ *# `\w+`(?:(?:, | and )`\w+`)+: .*", re.M)
 
 
 def modules() -> Iterator[str]:
@@ -93,63 +82,3 @@ def test_functions_of_the_reference_document_their_parameters() -> None:
     names = [name for name in modules() if name in shown]
     assert len(names) > 40
     assert not [function for name in names for function in undocumented(importlib.import_module(name))]
-
-
-def own_sources() -> list[str]:
-    """Return the source files that are no links, relative to the root of the repository."""
-    paths = [path for source in SOURCES for path in sorted((ROOT / source).rglob("*.py"))]
-    own = [path for path in paths if not any(parent.is_symlink() for parent in path.parents)]
-    return [path.relative_to(ROOT).as_posix() for path in own]
-
-
-def relative_beginnings(path: Path) -> list[str]:
-    """Return the first lines of docstrings in a file that begin with a relative clause instead of a noun or a verb."""
-    return [line.strip() for line in RELATIVE.findall(path.read_text(encoding="utf-8"))]
-
-
-def test_no_docstring_begins_with_a_relative_clause(tmp_path: Path) -> None:
-    riddle = tmp_path / "riddle.py"
-    riddle.write_text('def f():\n    """What is returned."""\n\n\ndef g():\n    """Return a result."""\n')
-    assert relative_beginnings(riddle) == ['"""What is returned."""']
-    names = own_sources()
-    found = {name: lines for name in names if (lines := relative_beginnings(ROOT / name))}
-    assert len(names) > 800
-    assert found == {}
-
-
-def merged_entries(path: Path) -> list[str]:
-    """Return the names of entries of Parameters, and of comments on fields, that leave readers to match by order.
-
-    Parameters may share an entry whose text names each of them in backticks, or begins with "Both" or "Each".
-    """
-    text = path.read_text(encoding="utf-8")
-    sections = [section for docstring in DOCSTRING.findall(text) for section in PARAMETERS.findall(f"{docstring}\n")]
-    entries = [(names, said.strip()) for section in sections for _, names, said in MERGED.findall(section)]
-    unmatched = [
-        names
-        for names, said in entries
-        if not said.startswith(("Both ", "Each "))
-        and not all(f"`{one.strip('*')}`" in said for one in names.split(", "))
-    ]
-    return [*unmatched, *(comment.strip() for comment in MERGED_FIELDS.findall(text))]
-
-
-def test_every_parameter_has_an_entry_of_its_own(tmp_path: Path) -> None:
-    riddle = tmp_path / "riddle.py"
-    entries = ["left, right", "    The first; and its other.", "low, high", "    `low` is at most `high`.", "one, two"]
-    section = [
-        "Parameters",
-        "----------",
-        *entries,
-        "    Both are finite.",
-        "",
-        "Returns",
-        "-------",
-        "a, b",
-        "    Both.",
-    ]
-    lines = ['"""Return a sum.', "", *section, '"""', "# `a`, `b`: two."]
-    riddle.write_text("".join(f"    {line}\n" for line in lines))
-    assert merged_entries(riddle) == ["left, right", "# `a`, `b`: two."]
-    found = {name: merged for name in own_sources() if (merged := merged_entries(ROOT / name))}
-    assert found == {}

@@ -5,7 +5,6 @@ kind of noise or the membership attack outside the modules of these kinds.
 """
 
 import re
-import tomllib
 from collections import defaultdict
 from dataclasses import fields
 from graphlib import TopologicalSorter
@@ -29,29 +28,6 @@ def test_no_module_imports_itself_through_others() -> None:
     drawing = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     TopologicalSorter(drawing).prepare()
     assert len(drawing) > 450
-
-
-def test_imports_run_downward_only() -> None:
-    """The order of packages is that of the contract; one type refers upward, that of the configuration of a plan."""
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ][0]
-    assert "ignore_imports" not in contract
-    layers = [{f"fl_audit.{one.strip()}" for one in layer.split("|")} for layer in contract["layers"]]
-    height = {package: -number for number, layer in enumerate(layers) for package in layer}
-    graph = grimp.build_graph("fl_audit", cache_dir=None)
-    found = [
-        f"{module} imports {imported}"
-        for module in graph.modules
-        for imported in graph.find_modules_directly_imported_by(module)
-        if height.get(_package(module), 0) < height.get(_package(imported), -len(layers))
-    ]
-    assert found == ["fl_audit.federation.run_plan imports fl_audit.runs.config"]
-    assert {_package(module) for module in graph.modules} - {*height} == {"fl_audit"}
-
-
-def _package(module: str) -> str:
-    return ".".join(module.split(".")[:2])
 
 
 _KINDS = "identifiability|membership|reconstruction|canaries"

@@ -1,7 +1,6 @@
 """The files that a public project has beside its code agree with the code and with each other."""
 
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -124,21 +123,3 @@ def test_links_of_the_security_policy_lead_to_sections_that_there_are() -> None:
     assert links
     for page, anchor in links:
         assert anchor in anchors(ROOT / page), (page, anchor)
-
-
-def test_what_pre_commit_would_change_is_as_it_leaves_it() -> None:
-    first, local = read(ROOT / ".pre-commit-config.yaml")["repos"]
-    assert {hook["entry"].split()[0] for hook in local["hooks"]} == {".venv/bin/ruff", ".venv/bin/mypy"}
-    left_out = {hook["id"]: re.compile(hook["exclude"]) for hook in first["hooks"]}
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    names = [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
-    assert names
-    for name in names:
-        content = (ROOT / name).read_bytes()
-        if b"\0" in content or not content:
-            continue
-        if not left_out["end-of-file-fixer"].search(name):
-            assert content.endswith(b"\n"), f"{name} does not end with a line"
-            assert not content.endswith(b"\n\n"), f"{name} ends with empty lines"
-        if not left_out["trailing-whitespace"].search(name):
-            assert not re.search(rb"[ \t]\r?$", content, re.M), f"{name} has blanks at the end of a line"

@@ -28,6 +28,8 @@ COPIED = {
     "overview": "reference/commands",
     "run-directory": "reference/run-directory",
     "attacks": "how-to/membership-attacks",
+    "published-data": "reference/data-sets",
+    "data-formats": "reference/data-sets",
 }
 """Parts that stand in the repository too, so that they can be read there, each with its page."""
 WIDTH = 84
@@ -80,7 +82,7 @@ def page_of(name: str) -> Path:
 
 def main() -> None:
     """Write what is generated into the pages of the repository that hold it."""
-    for path in map(page_of, COPIED.values()):
+    for path in map(page_of, dict.fromkeys(COPIED.values())):
         path.write_text(with_copies(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
@@ -212,6 +214,31 @@ def attacks() -> str:
     return "\n".join(["| attack | sees | looks at classes | source |", "| --- | --- | --- | --- |", *rows])
 
 
+def published_data() -> str:
+    """Return a table of the data sets that are built in or published: name, and what it is, with its files."""
+    from fl_audit.data.catalogue import available_datasets
+
+    entries = available_datasets().items()
+    rows = [f"| `{name}` | {entry.description} |" for name, entry in entries if not entry.required]
+    return "\n".join(["| `name` | what it is, and its files |", "| --- | --- |", *rows])
+
+
+def data_formats() -> str:
+    """Return a table of the formats of a user's own data: name, what it takes, and its settings."""
+    from fl_audit.data.catalogue import available_datasets
+
+    rows = [
+        f"| `{name}` | {entry.description} | {_keys(entry.required)} | {_keys(entry.optional)} |"
+        for name, entry in available_datasets().items()
+        if entry.required
+    ]
+    return "\n".join(["| `name` | what it takes | needed | if need be |", "| --- | --- | --- | --- |", *rows])
+
+
+def _keys(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def modules_of_noises() -> str:
     """Return the modules of the registered noises, which mkdocstrings fills in."""
     from fl_audit.mechanisms.noises.registry import NOISES
@@ -244,6 +271,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "run-directory": columns,
     "attacks": attacks,
+    "published-data": published_data,
+    "data-formats": data_formats,
     "noises": modules_of_noises,
     "participations": modules_of_participations,
     "attack-modules": modules_of_attacks,

@@ -6,7 +6,6 @@ canaries, and stores the scores in OUT. The command `fl-audit live OUT/canaries 
 """
 
 import argparse
-import json
 import os
 import secrets
 import shutil
@@ -27,9 +26,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sklearn.datasets import load_digits
-
-from fl_audit.app_audits.live.live_audit import measure_live
-from fl_audit.app_audits.live.observer_store import seed_in
 
 APP = Path(__file__).parent / "hospitals"
 ROOT = Path(__file__).resolve().parents[2]
@@ -240,16 +236,6 @@ class LocalFlowerFederation:
             raise RuntimeError(f"flwr {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def write_plain_app(self) -> str:
-        """Write a copy of the app that sends no canaries, and return the name of its directory."""
-        plain = f"plain-{APP.name}"
-        shutil.copytree(self.place / APP.name, self.place / plain, dirs_exist_ok=True)
-        client = self.place / plain / "client_app.py"
-        mod = client.read_text().split("mods=[")[1].split("]")[0]
-        lines = [splitline for splitline in client.read_text().splitlines() if "import canary_of_node" not in splitline]
-        client.write_text("\n".join(lines).replace(f"mods=[{mod}]", "") + "\n")
-        return plain
-
     def train(self, app: str = APP.name, **settings: object) -> str:
         """Train the app in the federation, wait until its run has ended, and return the log.
 
@@ -307,24 +293,6 @@ def federation(
             federation.kill(name)
 
 
-def _compare(flower_federation: LocalFlowerFederation, trainings: int, rounds: int) -> None:
-    """Train the app with and without canaries in turn, and print seconds per round, accuracy and verdict as JSON."""
-    plain = flower_federation.write_plain_app()
-    for index in range(2 * trainings):
-        canaries = flower_federation.canaries if index % 2 == 0 else 0
-        out = flower_federation.place / f"{'canaries' if canaries else 'plain'}-{index // 2}"
-        flower_federation.train(APP.name if canaries else plain, rounds=rounds, canaries=canaries, out=str(out))
-        records = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
-        seconds = float(np.median(np.diff([line["time"] for line in records])))
-        outcome = (
-            measure_live(out / "canaries", seed_in(flower_federation.place / "coins")).verdict
-            if canaries
-            else "none asked"
-        )
-        row = {"canaries": canaries, "seconds": seconds, "accuracy": records[-1]["accuracy"], "verdict": str(outcome)}
-        print(json.dumps(row), flush=True)
-
-
 def main() -> None:
     """Train the hospitals' app in a federation on this machine, with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -333,7 +301,6 @@ def main() -> None:
     parser.add_argument("--added", type=float, default=1.0, help="noise that is added, over the noise that is claimed")
     parser.add_argument("--down", type=int, default=0, help="hospitals that never come")
     parser.add_argument("--canaries", type=int, default=1, help="hospitals that send canaries")
-    parser.add_argument("--compare", type=int, default=0, help="train so often with canaries, and without, in turn")
     parser.add_argument("--prepare", action="store_true", help="write the files and start nothing")
     chosen = parser.parse_args()
     if chosen.prepare:
@@ -341,9 +308,6 @@ def main() -> None:
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the federation's processes too
     with federation(chosen.out, canaries=chosen.canaries, down=chosen.down) as running:
-        if chosen.compare:
-            _compare(running, chosen.compare, chosen.rounds)
-            return
         print(running.train(rounds=chosen.rounds, added=chosen.added))
     print(f"fl-audit live {chosen.out / 'canaries'} --coins {chosen.out / 'coins'}")
 

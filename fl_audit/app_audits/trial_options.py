@@ -16,10 +16,11 @@ class TrialOptions:
     delta: float = 1e-5  # delta of the claim, above 0 and below 1
     noise_multiplier: float | None = None  # noise multiplier of the claim, in place of epsilon
     # Quantity that the noise multiplier is relative to: the noise's standard deviation is their product.
-    noise_over: MultiplierReference | str = MultiplierReference.SENSITIVITY
-    norm: float | None = None  # clipping norm (L2); None for that of the strategy or app, or 1 if none is found
-    # Whether the strategy or mods clip updates. If not, the clients' own code is trusted to clip.
-    is_clipped: bool = True
+    noise_over: str = MultiplierReference.SENSITIVITY
+    # Clipping norm (L2). None for that of the strategy or app, or 1 if none is found.
+    clipping_norm: float | None = None
+    # Whether the clients' own code is trusted to clip, because neither the strategy nor mods clip updates.
+    trust_client_clipping: bool = False
     # Number of clients. None for the number that the strategy's noise is made for, or else 4, and in a review for that
     # of the app's pyproject.toml or of its DP wrapper, or else Flower's default of 10.
     clients: int | None = None
@@ -28,6 +29,11 @@ class TrialOptions:
     is_quick: bool = False  # whether fewer trials are run
     processes: int = 2  # number of processes that run trials at the same time
     seed: int = 0  # seed of the trials
+
+    def __post_init__(self) -> None:
+        require_number("processes are", self.processes, "whole numbers from 1")
+        if self.clients is not None:
+            require_number("clients are", self.clients, "whole numbers from 2")
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,11 @@ class StrategyOptions(TrialOptions):
     confidence: float = 0.95  # as of `audit_system`
     seconds: float | None = None  # time for the trials; None for as long as they take
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.seconds is not None:
+            require_number("seconds are", self.seconds, "numbers above 0")
+
     def claim(self) -> StatedClaim | None:
         """Return the claim that the options state; None if it is left to the strategy.
 
@@ -50,8 +61,6 @@ class StrategyOptions(TrialOptions):
         adjacency = choice(Adjacency, "--adjacency", self.adjacency)
         reference = choice(MultiplierReference, "noise-over", self.noise_over)
         require_number("rounds are", self.claimed_rounds, "whole numbers from 1")
-        if self.clients is not None:
-            require_number("clients are", self.clients, "whole numbers from 2")
         if self.epsilon is None and self.noise_multiplier is None:
             return None
         return StatedClaim(adjacency, self.epsilon, self.delta, self.noise_multiplier, self.claimed_rounds, reference)

@@ -1,10 +1,10 @@
 """The commands that audit the privacy claims of other people's code: `strategy`, `review` and `live`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.launchers import strategy_audit_launcher
@@ -19,25 +19,24 @@ from fl_audit.user_modules import require_named
 from fl_audit.value_checks import choice, require_number
 from fl_audit.words import name_list
 
-T = TypeVar("T")
+_REVIEW_SETTINGS = ("noise-over", "clipping-norm", "trust-client-clipping", "clients", "processes", "seed")
+"""Settings of the trials of `review` that few users need, named as the fields of `ReviewOptions`."""
+_STRATEGY_SETTINGS = (*_REVIEW_SETTINGS, "observer", "confidence", "seconds")
+"""Settings of the trials of `strategy` that few users need, named as the fields of `StrategyOptions`."""
 _WORDS = {"true": True, "false": False}
 
 
-def setting_names(group: type[Any]) -> list[str]:
-    """Return the names of the settings in a dataclass, with hyphens, such as "clipping-norm"."""
-    return [field.name.replace("_", "-") for field in fields(group)]
+def settings_of(options: type[Any], names: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
+    """Return the values that `--set` gives as "name=value", by the fields of a dataclass of options.
 
-
-def settings_of(group: type[T], texts: Sequence[str]) -> T:
-    """Return a dataclass of settings with the values that `--set` gives as "name=value"; others have their defaults.
+    `names`: The names of the accepted settings, with hyphens, such as "clipping-norm".
 
     Raises
     ------
     InputError
         If a text has another form, a setting is unknown, or a value is of another type.
     """
-    hints = get_type_hints(group)
-    names = setting_names(group)
+    hints = get_type_hints(options)
     values = dict[str, Any]()
     for text in texts:
         name, equals, word = text.partition("=")
@@ -46,7 +45,7 @@ def settings_of(group: type[T], texts: Sequence[str]) -> T:
             raise InputError(f"--set {text!r}: nearest is {nearest}=VALUE, accepted are {name_list(names)}")
         key = name.replace("-", "_")
         values[key] = _value(text, word.strip(), hints[key])
-    return group(**values)
+    return values
 
 
 def _value(text: str, word: str, hint: Any) -> bool | int | float | str:
@@ -82,66 +81,22 @@ class ClaimOptions:
         ),
     ] = None
 
-    def as_keywords(self, rare: "RareSettings") -> dict[str, Any]:
-        """Return the options as keyword arguments of `TrialOptions`.
+    def as_keywords(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options and the given settings of the trials as keyword arguments of `TrialOptions`.
 
-        Raises `InputError` if the options contradict each other.
+        Raises `InputError` if they contradict each other.
         """
-        over = noise_over_of(rare.noise_over, self.claim_noise_multiplier, "--claim-noise-multiplier")
+        noise_over = settings.get("noise_over", MultiplierReference.SENSITIVITY)
         return {
+            **settings,
             "epsilon": self.claim_epsilon,
             "delta": self.claim_delta,
             "noise_multiplier": self.claim_noise_multiplier,
-            "noise_over": over,
+            "noise_over": noise_over_of(noise_over, self.claim_noise_multiplier, "--claim-noise-multiplier"),
         }
 
 
-@dataclass(frozen=True)
-class RareSettings:
-    """Settings of the trials of `review` that few users need."""
-
-    noise_over: str = MultiplierReference.SENSITIVITY.value  # what the claimed noise multiplier multiplies
-    clipping_norm: float | None = None  # norm that the claim refers to; None for the strategy's own, or 1
-    trust_client_clipping: bool = False  # whether nothing but the client's own code clips, so no trial sends more
-    clients: int | None = None  # number of clients; None for as many as the strategy or the app names
-    processes: int = 2  # number of trials played at the same time
-    seed: int = 0  # seed of the trials
-
-    def as_keywords(self) -> dict[str, Any]:
-        """Return the settings as keyword arguments of `TrialOptions`.
-
-        Raises `InputError` if the number of processes is less than 1, or that of clients less than 2.
-        """
-        require_number("processes are", self.processes, "whole numbers from 1")
-        if self.clients is not None:
-            require_number("clients are", self.clients, "whole numbers from 2")
-        return {
-            "norm": self.clipping_norm,
-            "is_clipped": not self.trust_client_clipping,
-            "clients": self.clients,
-            "processes": self.processes,
-            "seed": self.seed,
-        }
-
-
-@dataclass(frozen=True)
-class RareStrategySettings(RareSettings):
-    """Settings of the trials of `strategy` that few users need."""
-
-    observer: str = "client"  # who looks: another client, or the server
-    confidence: float = 0.95  # confidence of the verdict
-    seconds: float | None = None  # time for the trials; None for as long as they take
-
-    def as_keywords(self) -> dict[str, Any]:
-        """Return the settings as keyword arguments of `StrategyOptions`; raise `InputError` if one is out of range."""
-        if self.seconds is not None:
-            require_number("seconds are", self.seconds, "numbers above 0")
-        keywords = {"observer": self.observer, "confidence": self.confidence, "seconds": self.seconds}
-        return super().as_keywords() | keywords
-
-
-def _set_option(group: type[Any]) -> Any:
-    names = setting_names(group)
+def _set_option(names: Sequence[str]) -> Any:
     help_text = f"A rarer setting, may be repeated: {', '.join(names)}."
     completions = [f"{name}=" for name in names]
     return option("NAME=VALUE", help_text, among=completions, names=("--set",), rich_help_panel="Trials")
@@ -180,7 +135,7 @@ def strategy(
         Scenarios, option("TRIAL", "Play this scenario and no other one; may be repeated.", rich_help_panel="Trials")
     ] = None,
     quick: QuickOption = False,
-    set_: Annotated[list[str] | None, _set_option(RareStrategySettings)] = None,
+    set_: Annotated[list[str] | None, _set_option(_STRATEGY_SETTINGS)] = None,
     options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
@@ -192,7 +147,7 @@ def strategy(
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     require_named(factory)
     _require_scenarios({"--exclude": exclude, "--include": include})
-    rare = settings_of(RareStrategySettings, set_ or [])
+    settings = settings_of(StrategyOptions, _STRATEGY_SETTINGS, set_ or [])
     strategy_options = StrategyOptions(
         factory,
         str(neighbours),
@@ -200,8 +155,7 @@ def strategy(
         exclude=tuple(exclude or ()),
         include=None if include is None else tuple(include),
         is_quick=quick,
-        **claim.as_keywords(rare),
-        **rare.as_keywords(),
+        **claim.as_keywords(settings),
     )
     strategy_options.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
@@ -249,7 +203,7 @@ def review(
             rich_help_panel="Trials",
         ),
     ] = None,
-    set_: Annotated[list[str] | None, _set_option(RareSettings)] = None,
+    set_: Annotated[list[str] | None, _set_option(_REVIEW_SETTINGS)] = None,
     options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
@@ -268,15 +222,14 @@ def review(
     require_number("--minutes", minutes, "numbers above 0")
     if client_data is not None:
         require_named(client_data)
-    rare = settings_of(RareSettings, set_ or [])
+    settings = settings_of(ReviewOptions, _REVIEW_SETTINGS, set_ or [])
     review_options = ReviewOptions(
         adjacency=adjacency,
         rounds=rounds,
         seconds=60 * minutes,
         client_data=client_data,
         is_quick=quick,
-        **claim.as_keywords(rare),
-        **rare.as_keywords(),
+        **claim.as_keywords(settings),
     )
     with at_work(f"review of {app_dir}"):
         answer = reviewed(app_dir, review_options, options.out)

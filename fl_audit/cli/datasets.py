@@ -12,7 +12,7 @@ def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption
     is_here = {name: is_found(name, directory) for name in entries}
     if as_json:
         rows = [
-            {"name": name, "description": entry.description, "needs_files": entry.needs_files, "found": is_here[name]}
+            {"name": name, "description": entry.summary, "needs_files": entry.needs_files, "found": is_here[name]}
             for name, entry in entries.items()
         ]
         options.print_json({"datasets": rows})
@@ -20,5 +20,5 @@ def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption
     cells = []
     for name, entry in entries.items():
         here = "built in" if not entry.needs_files else "found" if is_here[name] else "needs files"
-        cells.append((name, entry.description, here))
+        cells.append((name, entry.summary, here))
     print_table(("name", "what it is", "here"), cells)

@@ -74,6 +74,13 @@ class CatalogueEntry:
     suffixes: tuple[str, ...] = ()  # endings of the names of files in this format of a user's files
     whose: str = ""  # description of the owners, if the data set comes with owners, who can be the users
 
+    @property
+    def summary(self) -> str:
+        """The description, with the names of the options where some must be given."""
+        if not self.required:
+            return self.description
+        return f"{self.description}: {', '.join(self.required)} and, if need be, {', '.join(self.optional)}"
+
 
 def _published(description: str, load: Callable[[Path | None], LoadedDataset], finder: _Finder) -> CatalogueEntry:
     return CatalogueEntry(description, lambda directory, _: load(directory), find=finder)
@@ -109,11 +116,6 @@ _IMAGE_OPTIONS = ("image-size", "grey")
 PREFIX = "hf:"
 """Prefix of the name of a data set of the Hugging Face hub."""
 _HUB_NAME = f"{PREFIX}OWNER/NAME"
-_HUB_DESCRIPTION = (
-    "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
-    "test-split, task, owner, user, drop, missing, max-levels, ignore-case, unique, image-size, grey, text, "
-    "vocabulary, tokenizer, tokens"
-)
 
 
 _CATALOGUE: Mapping[str, CatalogueEntry] = {
@@ -137,26 +139,20 @@ _CATALOGUE: Mapping[str, CatalogueEntry] = {
     ),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "table": CatalogueEntry(
-        "your table, as CSV, Excel workbook or Parquet file: path, label and, if need be, test-path, separator, "
-        "decimal, encoding, skip-lines, sheet, task, owner, user, drop, missing, max-levels, ignore-case, unique, "
-        "text, vocabulary, tokenizer, tokens",
+        "your table, as CSV (plain or gzipped), Excel workbook or Parquet file",
         _table,
         required=("path", "label"),
         optional=("test-path", "separator", "decimal", "encoding", "skip-lines", "sheet", *_TABLE_OPTIONS),
     ),
     "npz": CatalogueEntry(
-        "your NumPy archive with x, y and optionally x_test, y_test, or labels and named inputs of a model: options "
-        "path and optionally owner, user, axes",
+        "your NumPy archive with x, y and optionally x_test, y_test, or with labels and named inputs of a model",
         _npz,
         required=("path",),
         suffixes=(".npz",),
         optional=("task", "owner", "user", "axes"),
     ),
     "images": CatalogueEntry(
-        "your pictures, a folder for each class: path and, if need be, test-path, image-size, grey",
-        _images,
-        required=("path",),
-        optional=("test-path", *_IMAGE_OPTIONS),
+        "your pictures, a folder for each class", _images, required=("path",), optional=("test-path", *_IMAGE_OPTIONS)
     ),
 }
 
@@ -185,7 +181,7 @@ def _hub_entry(name: str) -> CatalogueEntry:
         return load_hub(name, options_given)
 
     return CatalogueEntry(
-        _HUB_DESCRIPTION,
+        "a data set of the Hugging Face hub, or a directory in its formats",
         load,
         required=("label",),
         optional=("subset", "split", "test-split", *_TABLE_OPTIONS, *_IMAGE_OPTIONS),

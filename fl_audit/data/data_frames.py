@@ -203,9 +203,9 @@ def _complete_parts(
     encoded_parts = []
     warned = list[DataWarning]()
     for frame, path in zip(frames, paths, strict=True):
-        part, halved = complete_records(frame, path, settings)
-        encoded_parts.append(part)
-        warned += halved
+        complete, warnings = complete_records(frame, path, settings)
+        encoded_parts.append(complete)
+        warned += warnings
     return encoded_parts, warned
 
 

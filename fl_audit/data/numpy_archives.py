@@ -182,8 +182,8 @@ def _as_labels(values: NDArray[np.generic], name: str) -> NDArray[np.generic]:
         accepted = "accepted are one class for each record, as numpy.argmax(y, axis=1) makes of probabilities"
         are_several = bool((is_one | (values == 0)).all() and (is_one.sum(axis=1) > 1).any())
         if are_several:
-            one = "accepted is one class for each record: learn one answer at a time, such as y[:, 0]"
-            raise InputError(f"{name} has shape {values.shape}, 0s and 1s with several 1s in a row: {one}")
+            remedy = "accepted is one class for each record: learn one answer at a time, such as y[:, 0]"
+            raise InputError(f"{name} has shape {values.shape}, 0s and 1s with several 1s in a row: {remedy}")
         if not rows.all():
             raise InputError(f"{name} has shape {values.shape}, and row {wrong + 1} is no 0s and one 1: {accepted}")
         return np.asarray(is_one.argmax(axis=1))

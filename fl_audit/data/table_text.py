@@ -213,7 +213,7 @@ def read_table_text(
         text = content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         wrong = f"byte {error.object[error.start]:#x} at {error.start}, which {encoding} does not have"
-        encodings = [one for one in _encodings(content, path) if one != encoding]
+        encodings = [name for name in _encodings(content, path) if name != encoding]
         fits = tuple(remedies.encoding(candidate) for candidate in encodings[:1])
         accepted = f"{fits[0]} fits what stands there" if fits else "accepted is text"
         raise InputError(f"{path} has {wrong}: {accepted}", choices=fits) from error

@@ -98,15 +98,17 @@ def _sum_of_other_clients(
         if client == federation.victim:
             continue
         subset: slice | Tensor = slice(None)
-        part = context
+        context_of_trials = context
         if federation.public.mechanism.is_sampled:
             rows = require_seen(side.taking_part, "who took part")[:, client].nonzero().flatten()
             if len(rows) == 0:
                 continue
             if len(rows) < len(models):
                 subset = rows
-                part = context.rows(rows)
-        trial = contributed(federation, client, federation.shard_without_targets(client), models[subset], part)
+                context_of_trials = context.rows(rows)
+        trial = contributed(
+            federation, client, federation.shard_without_targets(client), models[subset], context_of_trials
+        )
         total.total[subset] += trial.total
         bits[subset] += trial.centred_bits
     return ContributionByTrial(total.total, None if total.within is None else bits + 0.5)
@@ -127,9 +129,12 @@ def _log_odds_of_bits(
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
         return None
-    rest = require_seen(side.bits, "the noised bits") - contribution.centred_bits
-    tensor, other = ((rest - side.centred_bits / 2) * side.centred_bits / mechanism.bit_sigma**2 for side in sides)
-    return tensor, other
+    noised_bits = require_seen(side.bits, "the noised bits") - contribution.centred_bits
+
+    def log_odds(unit: ContributionByTrial) -> Tensor:
+        return (noised_bits - unit.centred_bits / 2) * unit.centred_bits / mechanism.bit_sigma**2
+
+    return log_odds(sides[0]), log_odds(sides[1])
 
 
 def _of_contribution(

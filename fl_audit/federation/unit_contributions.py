@@ -130,8 +130,8 @@ def rounding_of_passes(
         rows = chunk.of_model(cell.model).total
         moved = torch.zeros(len(chunk.numbers))
         for change in (sign * change for change in changes for sign in (1, -1)):
-            other = chunk.of_model(cell.model * (1 + change)).total
-            moved = torch.maximum(moved, (other.double() - rows.double()).norm(dim=1).float().cpu())
+            changed_rows = chunk.of_model(cell.model * (1 + change)).total
+            moved = torch.maximum(moved, (changed_rows.double() - rows.double()).norm(dim=1).float().cpu())
         total += float(moved.sum())
     return 2 * steps * total
 

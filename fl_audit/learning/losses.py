@@ -94,6 +94,20 @@ def label_targets(labels: Tensor, classes: int, dtype: torch.dtype, loss: Traini
     return own_shares + by_class * (loss.label_smoothing / classes)
 
 
+def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the losses of n examples under every model, (trials, n).
+
+    Parameters
+    ----------
+    logits
+        Outputs of the models: logits of the examples, (trials, n, classes), or quantities, (trials, n, 1).
+    labels
+        Classes of the examples, int64 (n,), or quantities, float32 (n,).
+    """
+    losses = loss_of(logits.flatten(0, 1), labels.repeat(len(logits)), "none")
+    return losses.reshape(len(logits), len(labels))
+
+
 def _weights(loss: TrainingLoss, dtype: torch.dtype, device: torch.device) -> Tensor | None:
     """Return the class weights, (classes,), or None without any.
 

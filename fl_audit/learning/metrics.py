@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats, Labels
 from fl_audit.errors import InputError, require
+from fl_audit.learning.losses import losses_of
 from fl_audit.learning.metric_names import Metric, metric_column
-from fl_audit.learning.stacked_model import losses_of
 from fl_audit.released_model.empirical_star import ThresholdCounts, area_under_roc, threshold_counts
 from fl_audit.user_modules import import_function
 

@@ -17,7 +17,7 @@ from fl_audit.learning.dense_chain_training import dense_chain
 from fl_audit.learning.fast_path_checks import ModelExecutionProfile, seeded, stacked_layers_agree
 from fl_audit.learning.frozen_backbones import Backbone, frozen_backbone, split_backbone
 from fl_audit.learning.glibc_allocator import keep_freed_memory
-from fl_audit.learning.losses import TrainingLoss, loss_of
+from fl_audit.learning.losses import TrainingLoss, losses_of
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass, GroupedRecords
 from fl_audit.learning.model_adaptation import prepare
 from fl_audit.learning.model_checks import PROBE_EXAMPLES, ModelCheckRecords, check_logits, check_module, check_outputs
@@ -140,9 +140,9 @@ class StackedModel(ModelPasses):
         loss
             Loss of a record in training.
         """
-        other = copy(self)
-        other.loss = loss
-        return other
+        trained_model = copy(self)
+        trained_model.loss = loss
+        return trained_model
 
     def sized_for_device(self, device: Device) -> "StackedModel":
         """Return a copy of this model that runs as many examples per pass as suits a device.
@@ -408,20 +408,6 @@ def _padded_rows(rows: slice, count: int) -> slice | Tensor:
     if count <= rows.stop - rows.start:
         return rows
     return torch.arange(rows.start, rows.start + count).clamp(max=rows.stop - 1)
-
-
-def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the losses of n examples under every model, (trials, n).
-
-    Parameters
-    ----------
-    logits
-        Outputs of the models: logits of the examples, (trials, n, classes), or quantities, (trials, n, 1).
-    labels
-        Classes of the examples, int64 (n,), or quantities, float32 (n,).
-    """
-    losses = loss_of(logits.flatten(0, 1), labels.repeat(len(logits)), "none")
-    return losses.reshape(len(logits), len(labels))
 
 
 @lru_cache(maxsize=4)

@@ -152,16 +152,28 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
     """
     members, population = checked_pair(member_losses, population_losses, at_least=1)
     counts = threshold_counts(members, population)
-    mean = members.mean(axis=-1, keepdims=True)
-    advantage = np.asarray((members <= mean).mean(axis=-1) - (population <= mean).mean(axis=-1), dtype=np.float64)
-    gap = np.asarray(population.mean(axis=-1) - mean[..., 0], dtype=np.float64)
+    gap = np.asarray(population.mean(axis=-1) - members.mean(axis=-1), dtype=np.float64)
     return LossAttackResults(
         auc=area_under_roc(counts),
         tpr_at_fpr_0001=_tpr_at_fpr(counts, 0.001),
         tpr_at_fpr_001=_tpr_at_fpr(counts, 0.01),
-        yeom_advantage=advantage,
+        yeom_advantage=yeom_advantage(members, population),
         loss_gap=gap,
     )
+
+
+def yeom_advantage(member_losses: ArrayLike, population_losses: ArrayLike) -> Floats:
+    """Return TPR - FPR of the rule that calls a record a member if its loss is at most the members' mean loss.
+
+    It equals 2 P(right) - 1 if members and nonmembers are tested equally often.
+
+    Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary that knows the average training loss. As in Jayaraman
+    & Evans 2019, a record whose loss equals the threshold is called a member.
+    """
+    members, population = checked_pair(member_losses, population_losses, at_least=1)
+    # The mean is clipped to the range of the losses because of rounding.
+    mean = np.clip(members.mean(axis=-1), members.min(axis=-1), members.max(axis=-1))[..., np.newaxis]
+    return np.asarray((members <= mean).mean(axis=-1) - (population <= mean).mean(axis=-1), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def with_records_selected(config: RunConfig, source: LoadedDataset) -> tuple[Run
         config = config.changed(data={"records": len(split.inside), "users": users})
     else:
         require(data.users is None, "users is set in [data], and adjacency is not about users: leave users out")
-    local_randomizer = randomizer_of(config)
+    local_randomizer = randomizer_of(config.privacy)
     # The records of D, and those outside it, which may be in D'.
     for records in (split.inside, split.outside):
         if local_randomizer is not None and records is not None:

@@ -24,7 +24,7 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.runs import mechanism_of_config
-from fl_audit.runs.config import DataSection, RunConfig
+from fl_audit.runs.config import AuditSection, DataSection, PrivacySection, RunConfig
 from fl_audit.words import name_list
 
 _DATA_OPTIONS = (
@@ -49,7 +49,7 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
     """
     data = config.data
     audit = config.audit
-    prior = candidate_prior(config, load_source(data_spec(data)), split)
+    prior = candidate_prior(audit, load_source(data_spec(data)), split)
     column = audit_named(audit.kind).column_of_candidates(audit.attribute)
     replacements = _records_instead(config, mechanism.unit, split, pair)
     # The federation says how many records are used, where a configuration names the most that are wanted.
@@ -59,7 +59,7 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         records=data.records,
         test_records=len(split.test),
         population_records=population_size(split, data.population_records, replacements),
-        clients=mechanism_of_config.clients_of(config),
+        clients=mechanism_of_config.clients_of(data),
         partition=data.partition,
         partition_parameters=tuple(sorted(mechanism_of_config.partition_parameters(data).items())),
         pair=pair,
@@ -71,14 +71,14 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         device=config.run.device,
         audit=audit.kind,
         with_insider=audit.insider,
-        threat_model=mechanism_of_config.threat_model_of(config),
+        threat_model=mechanism_of_config.threat_model_of(audit),
         targets=_targets(config) if column is None else len(prior),
         membership_scheme=_membership_scheme(config),
         candidate_prior=prior,
         candidate_column=column,
         ascent=_ASCENT if any(attack.needs_ascent for attack in attacks_named(audit.attacks)) else 0.0,
         weights=find_weights(config.model.name, config.model.weights),
-        local_randomizer=randomizer_of(config),
+        local_randomizer=randomizer_of(config.privacy),
         canaries=audit.canaries or 0,
         users=data.users or 0,
         user_across_clients=data.user_across_clients,
@@ -142,9 +142,8 @@ def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: Ne
     return replace(mechanism, contribution=replace(training, hiding=gain))
 
 
-def randomizer_of(config: RunConfig) -> LocalRandomizer | None:
+def randomizer_of(privacy: PrivacySection) -> LocalRandomizer | None:
     """Return the configured method by which clients randomize their records; None if records are not randomized."""
-    privacy = config.privacy
     if privacy.local_randomizer is None:
         return None
     assert privacy.record_epsilon is not None, "the configuration needs it with a randomizer"
@@ -172,7 +171,7 @@ def _targets(config: RunConfig) -> int:
             units = config.data.users or 0
             name = "users"
         case Unit.CLIENT:
-            units = mechanism_of_config.clients_of(config)
+            units = mechanism_of_config.clients_of(config.data)
             name = "clients"
         case unit:
             assert_never(unit)
@@ -215,12 +214,12 @@ def with_attribute(config: RunConfig, dataset: LoadedDataset, split: Split) -> R
     return config.changed(audit={"attribute": chosen.column.name})
 
 
-def candidate_prior(config: RunConfig, dataset: LoadedDataset, split: Split) -> tuple[float, ...]:
+def candidate_prior(audit: AuditSection, dataset: LoadedDataset, split: Split) -> tuple[float, ...]:
     """Return the prior probability of each candidate in a reconstruction audit; empty if all are equally likely.
 
     Candidates that are the values of an attribute are as likely as among records that no trial uses for training.
     """
-    attribute_name = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
+    attribute_name = audit_named(audit.kind).column_of_candidates(audit.attribute)
     return (
         ()
         if attribute_name is None

@@ -21,7 +21,7 @@ from fl_audit.mechanisms.noises.registry import NO_NOISE, noise_of
 from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
 from fl_audit.mechanisms.participations.registry import participation_of, settings_of_participations
 from fl_audit.mechanisms.threat_model import ThreatModel
-from fl_audit.runs.config import DataSection, RunConfig, TrainingSection
+from fl_audit.runs.config import AuditSection, DataSection, PrivacySection, RunConfig, TrainingSection
 from fl_audit.runs.config.setting_types import SMALLEST_SIZE
 
 
@@ -39,21 +39,21 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
     decay = _decay(config)
     return Mechanism(
         adjacency=privacy.adjacency,
-        clipping=_clipping(config, noise),
+        clipping=_clipping(privacy, noise),
         participation=_participation(config),
         noise=noise,
         denominator=denominator_of(config),
         optimizer=ServerOptimizer.of_kind(
-            training.optimizer, training.learning_rate, training.momentum, None if _clients_train(config) else decay
+            training.optimizer, training.learning_rate, training.momentum, None if _clients_train(training) else decay
         ),
         contribution=_contribution(config, split),
         loss=_loss(training, split.inside),
     )
 
 
-def threat_model_of(config: RunConfig) -> ThreatModel:
+def threat_model_of(audit: AuditSection) -> ThreatModel:
     """Return the configured threat model: adversary, its view of participation, and number of colluders."""
-    return ThreatModel(config.audit.adversary, config.audit.participation, config.audit.colluders)
+    return ThreatModel(audit.adversary, audit.participation, audit.colluders)
 
 
 def _contribution(config: RunConfig, split: Split) -> contribution.Contribution:
@@ -87,9 +87,9 @@ def _schedule(training: TrainingSection) -> LocalSchedule:
     )
 
 
-def _clients_train(config: RunConfig) -> bool:
+def _clients_train(training: TrainingSection) -> bool:
     """Return whether the step size that falls over the rounds is that of clients, and not the server's."""
-    return config.training.strategy != "dp-fedsgd"
+    return training.strategy != "dp-fedsgd"
 
 
 def _decay(config: RunConfig) -> RateDecay | None:
@@ -106,7 +106,7 @@ def _decay(config: RunConfig) -> RateDecay | None:
         decay = CosineDecay(rounds)
     else:
         decay = ExponentialDecay(training.learning_rate_decay)
-    rate = training.local_learning_rate if _clients_train(config) else training.learning_rate
+    rate = training.local_learning_rate if _clients_train(training) else training.learning_rate
     assert rate is not None, "the configuration fills it in"
     last = rate * share_of_rate(decay, rounds)
     problem = f"learning-rate-decay is {training.learning_rate_decay}, which leaves a step size of {last:.3g} in round"
@@ -129,9 +129,8 @@ def _loss(training: TrainingSection, records: Records) -> TrainingLoss:
     return TrainingLoss(weights, smoothing)
 
 
-def _clipping(config: RunConfig, noise: MechanismNoise) -> contribution.Clipping:
+def _clipping(privacy: PrivacySection, noise: MechanismNoise) -> contribution.Clipping:
     """Return the configured clipping, in the norm in which the noise is scaled to the sensitivity."""
-    privacy = config.privacy
     if not privacy.private:
         return contribution.NoClipping()
     match privacy.clipping:
@@ -145,7 +144,7 @@ def _clipping(config: RunConfig, noise: MechanismNoise) -> contribution.Clipping
 
 def _participation(config: RunConfig) -> Participation:
     training = config.training
-    clients = clients_of(config)
+    clients = clients_of(config.data)
     is_of_clients = training.strategy != "dp-fedsgd"
     if (cohort := training.cohort) is not None:
         require(cohort <= clients, f"cohort is {cohort} of {clients} clients: accepted are 1 to {clients}")
@@ -183,7 +182,7 @@ def denominator_of(config: RunConfig) -> float:
     """
     match config.training.strategy:
         case "dp-fedavg" | "dp-sgd-clients":
-            return float(_participation(config).mean_units(clients_of(config)))
+            return float(_participation(config).mean_units(clients_of(config.data)))
         case "dp-fedsgd":
             return float(sampling_rate(config) * _records_or_users(config))
         case _:
@@ -200,7 +199,7 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
             name=privacy.noise,
             multiplier=multiplier,
             scaling=privacy.sensitivity,
-            clients=clients_of(config),
+            clients=clients_of(config.data),
             rounds=rounds_of(config),
             separation=participation.known_separation,
         )
@@ -246,12 +245,11 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
     parameters = partition_parameters(data)
     if config.privacy.adjacency.unit is Unit.USER:
         scheme = data.partition, parameters, data.seed
-        return user_shards(inside, clients_of(config), *scheme, data.user_across_clients)
-    return partition_records(inside.labels, clients_of(config), data.partition, parameters, data.seed, inside.owner)
+        return user_shards(inside, clients_of(data), *scheme, data.user_across_clients)
+    return partition_records(inside.labels, clients_of(data), data.partition, parameters, data.seed, inside.owner)
 
 
-def clients_of(config: RunConfig) -> int:
+def clients_of(data: DataSection) -> int:
     """Return the number of clients of a configuration; it must be set or filled in."""
-    clients = config.data.clients
-    assert clients is not None, "the configuration of a plan names the number of clients"
-    return clients
+    assert data.clients is not None, "the configuration of a plan names the number of clients"
+    return data.clients

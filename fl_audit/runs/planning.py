@@ -21,7 +21,7 @@ from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
 from fl_audit.released_model.star_methods import EpsilonStarLocation
 from fl_audit.runs import mechanism_of_config
-from fl_audit.runs.config import RunConfig
+from fl_audit.runs.config import AuditSection, RunConfig
 from fl_audit.runs.config_of_data import with_choices_by_data, with_records_selected
 from fl_audit.runs.epsilon_by_round import rounds_within
 from fl_audit.runs.federation_of_config import data_spec, federation_of
@@ -53,8 +53,8 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
     _require_goes_together(config)
     source = load_source(data_spec(config.data))
     config, split = with_records_selected(config, source)
-    _require_own(config)
-    own_aggregation = _own_aggregation(config)
+    _require_own(config.audit)
+    own_aggregation = _own_aggregation(config.training.aggregation)
     config = _with_proximal_weight(config, own_aggregation)
     config = with_choices_by_data(config, source, split)
     config, mechanism = _with_mechanism(config, split)
@@ -111,25 +111,24 @@ def _within_budget(config: RunConfig, noise_multiplier: float, split: Split) -> 
     return config if rounds_within_budget == planned else shortened(rounds_within_budget)
 
 
-def _require_own(config: RunConfig) -> None:
+def _require_own(audit: AuditSection) -> None:
     """Raise `InputError` if an attack or a report section that the user wrote cannot be imported."""
-    for name in config.audit.attacks or ():
+    for name in audit.attacks or ():
         if name not in ATTACKS:
             import_function(name, "attack")
-    if config.audit.sections:
+    if audit.sections:
         # Its figures need matplotlib, which takes its time.
         from fl_audit.audits.sections import own_section  # noqa: PLC0415
 
-        for name in config.audit.sections:
+        for name in audit.sections:
             own_section(name)
 
 
-def _own_aggregation(config: RunConfig) -> "Strategy | None":
-    """Return a Flower strategy that the user's own factory makes; None if the configuration names no factory.
+def _own_aggregation(aggregation: str | None) -> "Strategy | None":
+    """Return a Flower strategy that the user's own factory makes; None if the aggregation is none or a built-in one.
 
     Planning calls the factory only here, because it may be slow or count its calls.
     """
-    aggregation = config.training.aggregation
     if aggregation is None or ":" not in aggregation:
         return None
     from fl_audit.strategies.aggregation import own_strategy  # noqa: PLC0415  # Flower takes a second to import
@@ -172,7 +171,7 @@ def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
     """Return the claims behind the guarantee: one, or one for each shard size if clients train by DP-SGD."""
     privacy = config.privacy
     rounds = mechanism_of_config.rounds_of(config)
-    events_of_claims = mechanism.events_of_each(rounds, mechanism_of_config.threat_model_of(config))
+    events_of_claims = mechanism.events_of_each(rounds, mechanism_of_config.threat_model_of(config.audit))
     accountant = privacy.accountant or exact_accountant(event for events in events_of_claims for event in events)
     # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
     follows = privacy.sensitivity is SensitivityKind.LOCAL
@@ -201,7 +200,7 @@ def _sized(config: RunConfig, source: LoadedDataset) -> RunConfig:
 def _examples_a_round(config: RunConfig) -> float:
     """Return the expected number of per-record gradients of all clients in a round."""
     training = config.training
-    clients = mechanism_of_config.clients_of(config)
+    clients = mechanism_of_config.clients_of(config.data)
     share = mechanism_of_config.denominator_of(config) / clients
     if training.strategy == "dp-fedsgd":
         return float(mechanism_of_config.sampling_rate(config) * config.data.records)

@@ -135,7 +135,15 @@ def has_open_shares(details: VerdictDetails) -> bool:
 
 
 def with_doubt(verdict: Verdict, is_doubted: bool) -> Verdict:
-    """Return a verdict that takes a doubt beside its tests into account: a consistent one becomes inconclusive."""
+    """Return a verdict that takes a doubt beside its tests into account: a consistent one becomes inconclusive.
+
+    Parameters
+    ----------
+    verdict
+        Verdict by the tests.
+    is_doubted
+        Whether something beside the tests leaves the guarantee in doubt.
+    """
     return Verdict.INCONCLUSIVE if is_doubted and verdict is Verdict.CONSISTENT else verdict
 
 

@@ -12,13 +12,14 @@ from fl_audit.audits.identifiability.bernau_empirical_epsilons import (
     belief_interval,
     epsilon_from_measured_advantage,
 )
-from fl_audit.audits.membership.yeom_attack import membership_attack, record_membership_guess
+from fl_audit.audits.membership.yeom_attack import record_membership_guess
 from fl_audit.audits.reconstruction.candidate_hits import ranks_of_truth
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction_metrics import image_similarity
 from fl_audit.data.attribute_to_infer import choose_attribute
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.released_model.empirical_star import yeom_advantage
 from tests.audits.identifiability.test_empirical_epsilon import epsilon_of
 from tests.audits.membership.test_attribute_choice import table
 from tests.audits.reconstruction.test_inversion import DRAWN, OTHERS, TRUE
@@ -57,9 +58,9 @@ REFUSALS = [
         (replace(table(), pool=replace(table().pool, graphs=True)), None, r"people .*graphs"),
     ),
     # Wrong losses are named.
-    Refusal(lambda: membership_attack([0.1, math.nan], [0.2]), r"member losses .*NaN"),
-    Refusal(lambda: membership_attack([0.1], []), r"population losses .*\(0,\)"),
-    Refusal(lambda: membership_attack(np.zeros((2, 3)), np.zeros((3, 3))), r"leading axes \(2,\)"),
+    Refusal(lambda: yeom_advantage([0.1, math.nan], [0.2]), r"member losses .*nan"),
+    Refusal(lambda: yeom_advantage([0.1], []), r"population losses .*\(0,\)"),
+    Refusal(lambda: yeom_advantage(np.zeros((2, 3)), np.zeros((3, 3))), r"leading axes \(2,\)"),
     Refusal(lambda: record_membership_guess(math.inf, [0.1]), r"record losses .*NaN"),
     Refusal(lambda: record_membership_guess(np.zeros(3), np.zeros((2, 4))), r"record losses .*\(3,\)"),
     # A search that is none is refused.

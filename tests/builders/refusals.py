@@ -1,4 +1,4 @@
-"""What is refused: calls one by one, and tables of what is given and what the message must name."""
+"""Checks of refusals: of single calls, and of tables with the input and the names that the message must have."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

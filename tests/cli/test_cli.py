@@ -1,4 +1,4 @@
-"""The command line: what it says to wrong input, and that nothing is written then."""
+"""The commands, and what they print."""
 
 import dataclasses
 import json
@@ -329,3 +329,27 @@ def test_the_title_of_a_calibration_names_the_unit_of_the_adjacency(unit: str) -
     words = ["calibrate", "--reconstruction", "0.1", "--rounds", "5", "--delta", "1e-5"]
     found = CliRunner().invoke(app, [*words, "--adjacency", f"add-remove-{unit}"], env={"COLUMNS": "200"})
     assert f"the right one of 1,000 {unit}s" in " ".join(found.output.split())
+
+
+def account(*arguments: str) -> str:
+    words = ["account", "--delta", "1e-5", "--adjacency", "add-remove-record", "--noise-multiplier", "4", *arguments]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+@pytest.mark.parametrize("more", [(), ("--sampling-rate", "0.1"), ("--accountant", "rdp")])
+def test_each_round_is_accounted_as_a_training_of_its_length(more: tuple[str, ...]) -> None:
+    whole = json.loads(account("--rounds", "7", "--per-round", "--json", *more))
+    assert list(whole["epsilon_by_round"]) == [str(number) for number in range(1, 8)]
+    alone = json.loads(account("--rounds", "3", "--json", *more))
+    assert whole["epsilon_by_round"]["3"] == alone["epsilon"]
+    assert whole["epsilon_by_round"]["7"] == whole["epsilon"]
+
+
+def test_long_trainings_with_loss_distributions_show_fifty_rounds() -> None:
+    found = json.loads(account("--rounds", "101", "--sampling-rate", "0.01", "--per-round", "--json"))
+    assert len(found["epsilon_by_round"]) <= 51
+    last = account("--rounds", "3", "--sampling-rate", "0.1", "--per-round").splitlines()[-2]
+    alone = json.loads(account("--rounds", "3", "--sampling-rate", "0.1", "--json"))
+    assert f"{alone['epsilon']:.6g}" in last

@@ -33,15 +33,13 @@ def faulty_app(
         due = client in faulty and config[Key.ROUND] == server_round
         if not due or (once is not None and not always and _noted(once) >= times):
             return call_next(message, context)
-        if isinstance(once, Path):
+        if once is not None:
             with once.open("a") as file:
                 file.write("x")
-        elif once is not None:
-            once.touch()
         match kind:
-            case "dies, later raises" if isinstance(once, Path) and _noted(once) <= 2:
+            case "dies, later raises" if once is not None and _noted(once) <= 2:
                 os._exit(1)
-            case "dies, later raises" if isinstance(once, Path) and _noted(once) == 3:
+            case "dies, later raises" if once is not None and _noted(once) == 3:
                 return call_next(message, context)
             case "raises" | "dies, later raises":
                 raise RuntimeError("disk full")
@@ -60,9 +58,7 @@ def faulty_app(
 
 
 def _noted(once: Path) -> int:
-    if not once.exists():
-        return 0
-    return once.stat().st_size if isinstance(once, Path) else 1
+    return once.stat().st_size if once.exists() else 0
 
 
 def _spoiled(reply: Message, kind: str) -> Message:

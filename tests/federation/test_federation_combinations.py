@@ -45,7 +45,6 @@ from tests.validation.guarantee_settings import (
     CLIENTS,
     ROUNDS,
     Combination,
-    boxes,
     combinations,
     is_repetition,
     plan_of,
@@ -181,15 +180,3 @@ def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(
     refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
     assert 0 < len(refused) < len(plans)
     assert all("accepted" in reason or "needs" in reason for reason in refused.values())
-
-
-@pytest.mark.long
-def test_refused_combinations_stand_in_few_rows_and_each_in_one(plans: dict[Combination, RunPlan | str]) -> None:
-    refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
-    rows, spelled = 0, list[tuple[str, ...]]()
-    for reason in set(refused.values()):
-        found = boxes(one for one, other in refused.items() if other == reason)
-        rows += len(found)
-        spelled += [parts for box in found for parts in product(*box)]
-    assert rows < len(refused) / 20
-    assert sorted(spelled) == sorted(one.parts() for one in refused)

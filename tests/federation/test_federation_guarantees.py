@@ -13,16 +13,7 @@ import pytest
 from tests.validation.adversary_knowledge import compare, comparisons
 from tests.validation.guarantee_evidence import Evidence, Scored, ShownLoss
 from tests.validation.guarantee_settings import COLUMNS, write_records
-from tests.validation.guarantees import (
-    QUICK,
-    CombinationRow,
-    guarantee_table,
-    holm,
-    problems,
-    reasons,
-    refusal_table,
-    study,
-)
+from tests.validation.guarantees import QUICK, CombinationRow, guarantee_table, holm, problems, study
 
 # One worker plays what all tests of this file share.
 pytestmark = [pytest.mark.xdist_group("guarantees"), pytest.mark.long]
@@ -94,26 +85,12 @@ def _assert_called_wrong(rows: tuple[CombinationRow, ...], place: int, found: Ev
     assert len(problems(spoiled)) == 1, found
 
 
-def test_the_tables_show_what_there_is(rows: tuple[CombinationRow, ...]) -> None:
+def test_the_table_shows_what_there_is(rows: tuple[CombinationRow, ...]) -> None:
     table = guarantee_table(rows)
     cells = {str(column.header): list(column.cells) for column in table.columns}
     assert table.row_count == len(rows)
     assert [values[-1] for values in cells.values()].count("no likelihood ratio") == 4
     assert cells["trials"][-1] == str(PRIVATE_TRIALS)
-    one = rows[0].combination
-    refused = [
-        CombinationRow(replace(one, **parts), None, reason)  # type: ignore[arg-type]
-        for parts, reason in (
-            ({}, "accepted is another"),
-            ({"release": "models, sgd"}, "accepted is another"),
-            ({"noise": "tree"}, "accepted is another"),
-            ({"adversary": "server", "release": "models, adam"}, "accepted is none"),
-        )
-    ]
-    assert reasons(refused) == ["accepted is another", "accepted is none"]
-    columns = [list(column.cells) for column in refusal_table(refused).columns]
-    assert columns[list(COLUMNS).index("noise")] == ["central; tree", "central"]
-    assert columns[-1] == ["(1)", "(2)"]
 
 
 def test_more_knowledge_helps() -> None:

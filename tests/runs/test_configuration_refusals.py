@@ -18,7 +18,7 @@ from tests.federation.test_federation_one_run import AVERAGED, one_run_plan
 from tests.runs import test_regression_runs as regression_runs
 from tests.runs.sweeps.test_sweeps_grid import VALUES
 from tests.runs.test_runs_graphs_and_cores import DGCNN
-from tests.runs.test_target_overrides import changed
+from tests.runs.test_settings import changed
 from tests.test_new_audit import _plan
 
 REFUSALS = [

@@ -1,4 +1,4 @@
-"""Tests of the Ray that a run starts: its errors, its end, and what it does where Ray has no such private names."""
+"""The Ray that a run starts, the versions of the machines of a cluster, and the code that client processes get."""
 
 import os
 import subprocess
@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from ray import cloudpickle
 
 from fl_audit.errors import FederationError
 from fl_audit.runs import process_guard
 from fl_audit.runs.cluster import embedded_ray as module
 from fl_audit.runs.cluster import ray_head
+from fl_audit.runs.cluster.client_actor import process_class
 from fl_audit.runs.cluster.embedded_ray import embedded_ray, ray_ahead, started_ahead
+from fl_audit.runs.cluster.nodes import differing_versions, own_versions
 from fl_audit.runs.cluster.ray_options import RayOptions
 
 PLAIN_HEAD = """
@@ -103,3 +106,39 @@ def test_a_run_needs_no_private_names_of_ray(tmp_path: Path) -> None:
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     trials = {engine: pd.read_parquet(tmp_path / engine / "trials.parquet") for engine in ends}
     pd.testing.assert_frame_equal(trials["ray"], trials["local"], check_exact=True)
+
+
+def test_equal_versions_and_builds_of_them_do_not_differ() -> None:
+    own = dict(own_versions())
+    minor, _, patch = own["Python"].rpartition(".")
+    assert differing_versions(own) == ""
+    assert differing_versions(own | {"Python": f"{minor}.{int(patch) + 1}"}) == ""
+    assert differing_versions(own | {"torch": f"{own['torch'].partition('+')[0]}+cu130"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"Python": "3.99.1"}, "Python 3.99.1"),
+        ({"numpy": "9.9.9"}, "numpy 9.9.9"),
+        ({"numpy": "9.9.9", "torch": ""}, "numpy 9.9.9 and no torch"),
+    ],
+)
+def test_a_difference_is_named(other: dict[str, str], words: str) -> None:
+    assert differing_versions(dict(own_versions()) | other) == words
+
+
+PROGRAM = """
+import pickle, sys
+
+sys.modules["fl_audit"] = None  # an import of it fails
+with open(sys.argv[1], "rb") as file:
+    print(pickle.load(file)([], [None, None]).wait_for_results(0.0)[:2])
+"""
+
+
+def test_a_client_process_needs_nothing_of_this_program(tmp_path: Path) -> None:
+    sent = process_class().__ray_metadata__.modified_class
+    (tmp_path / "class").write_bytes(cloudpickle.dumps(sent))
+    command = [sys.executable, "-P", "-c", PROGRAM, str(tmp_path / "class")]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "([], 0)\n"

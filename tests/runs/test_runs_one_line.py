@@ -1,17 +1,25 @@
-"""A failure of a machine gets one line, never a traceback, and what was finished is kept."""
+"""A failure of a machine gets one line, and what was finished is kept; work that takes long says what it is."""
 
 import errno
+import gc
 import os
 import re
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors import SafetensorError
 
+from fl_audit import trial_batches
 from fl_audit.atomic_files import atomic_file
 from fl_audit.data.encoding import min_max
 from fl_audit.errors import FederationError, InputError
+from fl_audit.federation.run_plan import RunPlan
+from fl_audit.runs import progress
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.verbosity import printable
@@ -83,3 +91,87 @@ def test_columns_too_wide_for_a_number_are_refused() -> None:
         min_max(wide)
     scaled, _ = min_max(wide / 4)
     np.testing.assert_array_equal(scaled, [[0, 0], [1, 1]])
+
+
+def _remount(place: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", str(place)], check=True, capture_output=True)
+
+
+def batches(run: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in run.glob("challenger/batches/batch-*")}
+
+
+def failure(plan: RunPlan, run: Path, resume: bool = False) -> str:
+    """Return the line with which a run ends."""
+    try:
+        run_locally(plan, run, resume=resume)
+    except FederationError as error:
+        said = str(error)
+    # What was raised holds on to the file that could not be written, and a disk in use cannot be changed.
+    gc.collect()
+    assert len(said.splitlines()) == 1
+    return said
+
+
+@pytest.mark.long
+def test_a_full_disk_and_one_that_is_read_only_cost_no_finished_batch(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
+    plan = small_plan(audit={"trials": 8, "epsilon-star": False}, run={"trials-per-batch": 1})
+    run, alone = small_disk / "run", run_locally(plan, tmp_path / "alone")
+    assert re.search(r"written: No space left .*finished batches", failure(plan, run))
+    kept = batches(run)
+    assert 1 <= len(kept) < 8
+    _remount(small_disk, "ro,size=64m")
+    assert "written: Read-only file system" in failure(plan, run, resume=True)
+    _remount(small_disk, "rw,size=64m")
+    resumed = run_locally(plan, run, resume=True)
+    assert kept.items() <= batches(run).items()
+    pd.testing.assert_frame_equal(resumed.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(resumed.rounds, alone.rounds, check_exact=True)
+
+
+Said = Callable[[str], str]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    """Return a function that waits, as long as a busy machine needs, until something matches what was said so far."""
+
+    def wait_for(wanted: str) -> str:
+        end, told = time.monotonic() + 60.0, ""
+        while not re.search(wanted, told):
+            assert time.monotonic() < end, told
+            time.sleep(0.02)
+            told += capsys.readouterr().err
+        return told
+
+    return wait_for
+
+
+def test_long_work_is_told_in_a_line_and_short_work_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: Said
+) -> None:
+    with progress.at_work("short work"):  # it is over long before a line is due
+        pass
+    monkeypatch.setattr(progress, "SECONDS_UNTIL_A_LINE", 0.05)
+    with progress.at_work("long work"):
+        told = said("\n")
+        time.sleep(0.2)
+    assert told + capsys.readouterr().err == "long work\n"
+
+
+def test_longer_work_is_told_again_even_where_it_reports_nothing(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    assert progress.SECONDS_BETWEEN_LINES <= 10.0
+    monkeypatch.setattr(progress, "SECONDS_UNTIL_A_LINE", 0.05)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.1)
+    with progress.at_work("a long report"):
+        lines = said("(.*\n){3}").splitlines()
+    assert all(line.startswith("a long report: ") and line.endswith(" s gone") for line in lines[1:])
+    with progress.progress_bar(600) as on_round:
+        first = said("\n").splitlines()[0]
+        on_round(200)
+        on_round(200)
+        said(r"playing: 400 of 600 trial-rounds, \d+ s gone, about \d+ s left\n")
+    assert re.match(r"starting .*: 0 of 600 trial-rounds, \d+ s gone", first)

@@ -71,12 +71,6 @@ def test_what_differs_is_named(changes: dict[str, dict[str, object]], said: str,
     assert "\n" not in str(caught.value)
 
 
-def test_a_run_may_be_carried_out_otherwise(tmp_path: Path) -> None:
-    play(tmp_path / "run")
-    otherwise = {"client-time-limit": 9.0, "actors": 1, "seed": None}
-    play(tmp_path / "run", resume=True, run=otherwise)
-
-
 def test_where_a_built_in_set_is_looked_for_is_no_difference(tmp_path: Path) -> None:
     play(tmp_path / "run", data={"data-dir": str(tmp_path)})
     play(tmp_path / "run", resume=True, data={"data-dir": None})

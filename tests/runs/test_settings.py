@@ -1,4 +1,4 @@
-"""The list of settings: every key is explained, and what it says of a key holds for the key."""
+"""The list of settings holds for every key, and options take the place of what the file says."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.config.settings_reference import settings
+from fl_audit.runs.config_file import apply_overrides
 
 
 def test_every_key_is_explained_in_one_line() -> None:
@@ -92,3 +93,24 @@ def test_thirty_settings_stand_before_the_advanced_ones() -> None:
     for one in settings():
         name = re.compile(rf"^{re.escape(one.key.partition('.')[2])}  \(", re.MULTILINE)
         assert name.search(after if one.advanced else before), one.key
+
+
+FILE = {"privacy": {"adjacency": "replace-record", "reconstruction": 0.5, "candidates": 10, "delta": 0.01}}
+
+
+def changed(*overrides: str) -> dict[str, dict[str, object]]:
+    values = {section: dict(keys) for section, keys in FILE.items()}
+    apply_overrides(values, overrides)
+    return values
+
+
+def test_a_target_replaces_the_one_of_the_file_and_what_belongs_to_it() -> None:
+    privacy = changed("privacy.epsilon=2", "audit.trials=3")["privacy"]
+    assert privacy == {"adjacency": "replace-record", "epsilon": 2, "delta": 0.01}
+    assert parse_config({"privacy": privacy}).privacy.epsilon == 2
+
+
+def test_other_overrides_leave_the_target_as_it_is() -> None:
+    assert changed("privacy.delta=0.1")["privacy"] == FILE["privacy"] | {"delta": 0.1}
+    assert changed("privacy.candidates=20")["privacy"] == FILE["privacy"] | {"candidates": 20}
+    assert "reconstruction" not in changed("privacy.reconstruction=")["privacy"]

@@ -1,8 +1,10 @@
-"""The models of a run are loaded by torch alone, and are those whose accuracy the run reports."""
+"""What a run stores: models that torch loads alone, batches of trials, and tables from which the guarantee follows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,8 +16,10 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs import stored_models
 from fl_audit.runs.progress import progress_bar
+from fl_audit.runs.run_report_contents import summarise
 from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.stored_run import read_run
+from fl_audit.runs.trial_batch_store import write_table
 from tests.builders.runs import run_locally, small_plan
 
 OWN = """
@@ -128,3 +132,42 @@ def test_a_run_of_one_trial_tells_its_metrics_round_by_round(
     assert more.metrics == ("accuracy",), "an audit computes no more than it shows"
     grown = run_locally(more, tmp_path / "run", resume=True)
     assert grown.releases["test_loss"].notna().all()
+
+
+@pytest.mark.long
+def test_a_round_under_the_floor_makes_sensitivities_adaptive(tmp_path: Path) -> None:
+    plan = small_plan(privacy={"accountant": "gdp", "sensitivity": "local"})
+    contents = run_locally(plan, tmp_path / "run")
+    claimed = contents.summary["guarantee"]
+    assert claimed["belief_bound"] == claimed["belief_bound_fixed"]
+    rounds = contents.rounds.assign(
+        local_sensitivity=contents.rounds["local_sensitivity"].where(lambda s: s.index > 0, 0)
+    )
+    floored = summarise(plan, replace(contents.run.tables, rounds=rounds), contents.summary["timing"])
+    assert floored.summary["guarantee"]["belief_bound"] > claimed["belief_bound"]
+    assert floored.summary["guarantee"]["belief_bound_fixed"] == claimed["belief_bound_fixed"]
+
+
+def test_tables_come_back_to_the_bit_whatever_they_hold(tmp_path: Path) -> None:
+    odd = np.array([np.nan, np.inf, -np.inf, -0.0, 5e-324, 1 / 3])
+    frame = pd.DataFrame(
+        {
+            "trial": np.arange(6),
+            "won": odd > 0,
+            "sigma": odd,
+            "at 0": odd.astype(np.float32),
+            "name": ["a", None, "c", "a", "", "é"],
+        }
+    )
+    for table in (frame, frame.iloc[:0]):
+        write_table(table, tmp_path / "table.parquet")
+        read = pd.read_parquet(tmp_path / "table.parquet")
+        pd.testing.assert_frame_equal(read, table, check_exact=True)
+        assert np.array_equal(np.signbit(read["sigma"]), np.signbit(table["sigma"]))
+
+
+def test_measured_noise_takes_less_than_nine_tenths_of_its_bytes(tmp_path: Path) -> None:
+    """The 23 random bits of a fraction cannot be packed, the exponents can: .875 (.93 with numbers kept together)."""
+    noise = np.random.default_rng(5).normal(size=(20_000, 20)).astype(np.float32)
+    write_table(pd.DataFrame(noise).rename(columns=str), tmp_path / "noise.parquet")
+    assert (tmp_path / "noise.parquet").stat().st_size < 0.9 * noise.nbytes

@@ -23,7 +23,6 @@ CAMPAIGNS = {
     "llr_distribution": "llr_distribution",
     "mutants": "mutants",
     "public_trainings": "public_trainings.campaign",
-    "readings": "readings",
     "star_estimators": "star_estimators",
     "tried_models": "tried_models",
     "verdicts": "verdicts",

@@ -30,7 +30,7 @@ from fl_audit.runs.replay import stored_rounds
 from fl_audit.runs.run import run_audit
 from fl_audit.statistics.advantage import mean_interval
 from fl_audit.statistics.interval_estimates import EstimateWithConfidence
-from tests.validation.beliefs import chance_of_being_right
+from tests.validation.guarantee_evidence import chance_of_being_right
 from tests.validation.guarantee_settings import Combination, plan_of, write_records
 
 _SEED, _CONFIDENCE = 77, 0.95

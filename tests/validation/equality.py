@@ -6,8 +6,7 @@
 
 `record` plays small audits of all kinds, engines and mechanisms, one black-box audit of made-up trials, one of a Flower
 strategy, a review of an app and a running federation with canaries. It writes a digest of each column of their tables
-and of each number of their summaries. `compare` lists what differs and ends with status 1 where anything does. Columns
-and keys that were renamed in between stand in `renames.json`, old name to new name.
+and of each number of their summaries. `compare` lists what differs and ends with status 1 where anything does.
 """
 
 import argparse
@@ -27,7 +26,6 @@ import torch
 from fl_audit.device import Device
 from tests.validation.equality_cases import AUDITS, ON_RAY, OTHERS
 
-RENAMES = Path(__file__).with_name("renames.json")
 _NOT_COMPARED = ("timing", "versions", "provenance", "looks", "seconds", "memory")
 """Parts of a key for values that depend on how a run was carried out, and not on its results."""
 
@@ -49,7 +47,7 @@ def main() -> None:
     if chosen.command == "record":
         record(chosen.file, chosen.only, with_ray=not chosen.without_ray)
         return
-    found = differences(json.loads(chosen.old.read_text()), json.loads(chosen.new.read_text()), read_renames())
+    found = differences(json.loads(chosen.old.read_text()), json.loads(chosen.new.read_text()))
     print("\n".join(found) or "All digests are equal.")
     sys.exit(1 if found else 0)
 
@@ -114,39 +112,19 @@ def _flat(values: Any, place: str = "summary") -> Iterator[tuple[str, Any]]:
             yield place, values
 
 
-def read_renames() -> dict[str, str]:
-    """Return the table of renames: parts of keys, old to new."""
-    table: dict[str, str] = json.loads(RENAMES.read_text())
-    return table
-
-
-def differences(
-    old: Mapping[str, Digests], new: Mapping[str, Digests], renames: Mapping[str, str] | None = None
-) -> list[str]:
-    """Return a line for each digest that differs or is in only one of two records.
-
-    Digests are by case and key. `renames` are names that were changed in between, from old to new.
+def differences(old: Mapping[str, Digests], new: Mapping[str, Digests]) -> list[str]:
+    """Return a line for each digest that differs or is in only one of two records, by case and key.
 
     Examples
     --------
-    >>> differences({"a": {"worlds.bit": "1"}}, {"a": {"trials.bit": "1"}}, {"worlds": "trials"})
-    []
     >>> differences({"a": {"mu": "1"}}, {"a": {"mu": "2"}})
     ['a: mu is 2 and was 1']
     """
     found: list[str] = []
     for case in dict.fromkeys([*old, *new]):
-        before = {_renamed(key, renames or {}): value for key, value in old.get(case, {}).items()}
-        after = new.get(case, {})
+        before, after = old.get(case, {}), new.get(case, {})
         changed = (key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key))
         found.extend(
             f"{case}: {key} is {after.get(key, 'missing')} and was {before.get(key, 'missing')}" for key in changed
         )
     return found
-
-
-def _renamed(key: str, renames: Mapping[str, str]) -> str:
-    """Return a key with its renamed parts replaced by their new names; the longest old names go first."""
-    for name in sorted(renames, key=len, reverse=True):
-        key = key.replace(name, renames[name])
-    return key

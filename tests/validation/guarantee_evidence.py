@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtr, chdtrc
+from scipy.special import chdtr, chdtrc, expit
 from scipy.stats import binom, kstest, norm
 
 from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.array_types import Floats
 from fl_audit.audits.common.sections_client_guarantees import ClientGuarantees
 from fl_audit.audits.identifiability.sections_roc import ScoreAucFinding
 from fl_audit.federation.finished_run import FinishedRun
@@ -22,7 +23,6 @@ from fl_audit.verdict.noise_estimate import ratio_interval
 from fl_audit.verdict.noise_scale import chi_square_quantile, record_squares, total_squares
 from fl_audit.verdict.stored_measurements import measured_in
 from tests.builders.log_odds import uniforms
-from tests.validation.beliefs import chance_of_being_right
 
 _CONFIDENCE = 0.95
 _SAME = 1e-4  # largest relative difference of sensitivities that count as the same
@@ -120,6 +120,14 @@ class Scored(_Shown):
 
 
 Evidence = ShownLoss | Scored  # the evidence on a combination that is offered
+
+
+def chance_of_being_right(log_odds: Floats) -> Floats:
+    """Return the posterior probability that the guess of an insider with an even prior is right, for each trial.
+
+    It varies less than the share of wins. Shapes: `log_odds` (trials,).
+    """
+    return np.asarray(expit(np.abs(log_odds)), dtype=np.float64)
 
 
 def evidence_of(plan: RunPlan, contents: ReportContents) -> Evidence:

@@ -10,7 +10,7 @@ Clients that train by DP-SGD have no exact theory. They train on the same record
 slow.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -145,25 +145,6 @@ def combinations() -> Iterator[Combination]:
             yield Combination(strategy, adjacency, participation, noise, clipping, adversary)
         for noise, release in product(NOISE, list(RELEASE)[1:]):
             yield Combination(strategy, adjacency, noise=noise, release=release)
-
-
-def boxes(chosen: Iterable[Combination]) -> list[tuple[frozenset[str], ...]]:
-    """Return combinations in few rows: for each part a set of values, all of which go with all of the other parts.
-
-    Examples
-    --------
-    >>> alike = [Combination(name, Adjacency.REPLACE_CLIENT) for name in ("dp-fedsgd", "dp-fedavg")]
-    >>> [sorted(values) for values in boxes(alike)[0][:2]]
-    [['dp-fedavg', 'dp-fedsgd'], ['replace-client']]
-    """
-    found = [tuple(frozenset((value,)) for value in one.parts()) for one in chosen]
-    for place in range(len(COLUMNS)):
-        alike: dict[tuple[frozenset[str], ...], frozenset[str]] = {}
-        for box in found:
-            others = (*box[:place], *box[place + 1 :])
-            alike[others] = alike.get(others, frozenset()) | box[place]
-        found = [(*others[:place], values, *others[place:]) for others, values in alike.items()]
-    return found
 
 
 def is_repetition(plan: RunPlan) -> bool:

@@ -3,7 +3,7 @@
     python -m tests.validation guarantees [--quick] [--trials N] [--seed N] [--only TEXT]
 
 One table has every combination of strategy, adjacency, clipping, participation, noise and adversary, and of view and
-optimizer. Refused ones are listed with the reason. The others are played, and the log-odds, the advantage, the measured
+optimizer. Those that are refused are left out. The others are played, and the log-odds, the advantage, the measured
 noise and the lower bound on epsilon are compared with exact theory (`guarantee_settings` says why it applies). For
 clients that train by DP-SGD there is no likelihood ratio: bounds from scores must not exceed the guarantee, and the
 accountant of Opacus, which every client keeps, must agree with ours. All p-values together are corrected by Holm's
@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import assert_never
 
 import numpy as np
-import pandas as pd
 import torch
 from rich.box import SIMPLE
 from rich.console import Console
@@ -98,11 +97,6 @@ class CombinationRow:
     def is_accused(self) -> bool:
         """Whether that is more than chance explains."""
         return self.violated > allowed(len(self.verdicts))
-
-
-def _is_by_trial(table: pd.DataFrame | None) -> bool:
-    """Return whether a table has rows of trials; tallies are totals over all trials, and cannot be cut."""
-    return table is not None and "trial" in table
 
 
 def _audits_of(run: FinishedRun, trials: int) -> Iterator[FinishedRun]:
@@ -206,7 +200,10 @@ def _in_short(rows: Sequence[CombinationRow]) -> str:
 
 def guarantee_table(rows: Sequence[CombinationRow]) -> Table:
     """Return the table of all combinations that are offered."""
-    table = _table("Every combination of the parts of a mechanism, with those who attack it")
+    title = "Every combination of the parts of a mechanism, with those who attack it"
+    table = Table(title=title, box=SIMPLE, title_justify="left")
+    for column in COLUMNS:
+        table.add_column(column, no_wrap=True)
     shown = (
         "trials",
         "log-odds held against",
@@ -224,35 +221,6 @@ def guarantee_table(rows: Sequence[CombinationRow]) -> Table:
             audits = f"{row.violated} of {len(row.verdicts)}" if row.verdicts else ""
             table.add_row(*row.combination.parts(), *_cells(row.found), audits, f"{row.seconds:.0f}")
     return table
-
-
-def refusal_table(rows: Sequence[CombinationRow]) -> Table:
-    """Return the table of all combinations that are refused, with the numbers of the reasons, see `reasons`."""
-    refused = _refused(rows)
-    table = _table("Combinations that are refused")
-    table.add_column("reason")
-    for number, reason in enumerate(reasons(rows), start=1):
-        for box in settings.boxes(row.combination for row in refused if row.reason == reason):
-            table.add_row(*map(_listed, box, COLUMNS.values()), f"({number})")
-    return table
-
-
-def _table(title: str) -> Table:
-    table = Table(title=title, box=SIMPLE, title_justify="left")
-    for column in COLUMNS:
-        table.add_column(column, no_wrap=True)
-    return table
-
-
-def _refused(rows: Sequence[CombinationRow]) -> list[CombinationRow]:
-    """Return refused combinations, but not their views and optimizers where the release itself is refused."""
-    found = {row.combination: row for row in rows if row.found is None}
-    return [row for one, row in found.items() if one.is_usual or one.usual not in found]
-
-
-def _listed(values: frozenset[str], every: tuple[str, ...]) -> str:
-    """Return the possible values of a part of a refused combination, in the order of its table."""
-    return "any" if len(values) == len(every) > 1 else "; ".join(value for value in every if value in values)
 
 
 def _cells(found: Evidence) -> tuple[str, ...]:
@@ -277,11 +245,6 @@ def _cells(found: Evidence) -> tuple[str, ...]:
             return (str(found.trials), *[_NO_RATIO] * 3, advantage, *most, _NO_RATIO, epsilons, bound)
         case _:
             assert_never(found)
-
-
-def reasons(rows: Sequence[CombinationRow]) -> list[str]:
-    """Return the reasons for refusing combinations, each once."""
-    return list(dict.fromkeys(row.reason for row in _refused(rows)))
 
 
 def _study_all(console: Console, chosen: Iterable[Combination], trials: int, seed: int) -> list[CombinationRow]:
@@ -315,10 +278,6 @@ def main() -> None:
     chosen = [one for one in (QUICK if options.quick else settings.combinations()) if (options.only or "") in str(one)]
     rows = _study_all(progress, chosen, trials, options.seed)
     console.print(guarantee_table(rows))
-    if reasons(rows):
-        console.print(refusal_table(rows))
-    for number, reason in enumerate(reasons(rows), start=1):
-        console.print(f"({number}) {reason}", highlight=False, markup=False)
     print(_in_short(rows))
     found = problems(rows)
     if options.only is None:

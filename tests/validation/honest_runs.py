@@ -5,7 +5,8 @@
 Units, relations, noises, participations, clipping, views and kinds of audits vary. Of each run the verdict is taken
 that its report states: of all tests, all exact questions and all readings. In the runs with post-processing the server
 rounds, clamps, wraps, projects or thins out the noised sums, by the rules of `post_processing`. A run is accused if its
-verdict is `violated`; a part of the report that could not be computed counts as a problem too.
+verdict is `violated`; a part of the report that could not be computed counts as a problem too, and so does a reading
+that its printed interval does not support, or that is called broken.
 
 With `--journal` every run is kept in a file that only grows, and a second call goes on after it; `--minutes` ends a
 call early. The tables show all that the journal holds.
@@ -37,7 +38,7 @@ from tests.builders.mechanisms import MECHANISMS
 from tests.builders.settings import small_settings
 from tests.validation.journal import Row, append, read, until
 from tests.validation.post_processing import RULES, with_rule
-from tests.validation.readings import honest_readings
+from tests.validation.readings import honest_readings, problems_of
 
 _TRIALS = (4, 20, 60)
 
@@ -77,13 +78,13 @@ def _row_of(contents: ReportContents, said: dict[str, Any]) -> Row:
     steps = [one["found"] or one["not_asked"] for one in summary["exact"] if one["name"] == ExactQuestion.STEP]
     return said | {
         "tests": len(TestName), "verdict": summary["verdict"], "found": found,
-        "errors": [f"{one['part']}: {one['reason']}" for one in summary["not_computed"]],
+        "errors": [*(f"{one['part']}: {one['reason']}" for one in summary["not_computed"]), *problems_of(contents)],
         "step": " ".join(steps),
     }  # fmt: skip
 
 
 def _problems(rows: list[Row]) -> list[str]:
-    """Return the runs that are accused, and parts of reports that could not be computed."""
+    """Return the runs that are accused, parts of reports that could not be computed, and wrong readings."""
     wrong = []
     for row in rows:
         name = f"{row['federations']} run {row['number']} ({row['kind']}{', ' * bool(row['rule'])}{row['rule']})"

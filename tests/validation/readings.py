@@ -1,35 +1,26 @@
-"""Validation of readings: honest runs of all kinds, none of which may be said to break its guarantee.
+"""Readings of honest runs of all kinds, none of which may be said to break its guarantee.
 
-    python -m tests.validation readings [--runs 200] [--first 0]
-
-Every federation is played on the local engine, under many mechanisms, with few trials and many. Of each run every
-number beside a guarantee is collected, with all text that is printed of it: page, console, and the entries of its
-summary. The readings are held against the printed numbers, by which a reader would judge them: what is kept lies on the
-right side with its whole interval, and what is no contradiction has the claim inside of its interval. Nothing is called
-broken, and no word of earlier versions is left.
+Of a run every number beside a guarantee is collected, with all text that is printed of it: page, console, and the
+entries of its summary. The readings are held against the printed numbers, by which a reader would judge them: what is
+kept lies on the right side with its whole interval, and what is no contradiction has the claim inside of its interval.
+Nothing is called broken, and no word of earlier versions is left.
 """
 
 import io
 import math
 import re
-import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from html import unescape
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from rich.console import Console
 
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import sections_with_findings
-from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
@@ -108,12 +99,11 @@ def _write_visits(path: Path) -> None:
     table.assign(left=np.where(draw.random(240) < 0.5, "yes", "no")).to_csv(path, index=False)
 
 
-def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tuple[str, RunPlan]]:
+def honest_readings(count: int, directory: Path) -> Iterator[tuple[str, RunPlan]]:
     """Yield honest runs with their kinds: every second one of `_FEDERATIONS`, the others those of `honest_plans`."""
     visits = directory / "visits.csv"
     _write_visits(visits)
-    plans = honest_plans(first + count, directory)
-    for number, plan in islice(enumerate(plans), first, first + count):
+    for number, plan in enumerate(honest_plans(count, directory)):
         if number % 2:
             yield f"plan {number % 14}", plan
             continue
@@ -175,30 +165,3 @@ def problems_of(contents: ReportContents) -> list[str]:
         found += [f"{where}: ...{text[max(0, one.start() - 60) : one.end() + 20]}..."
                   for pattern in (_OLD_WORDS, _BROKEN) for one in pattern.finditer(text)]  # fmt: skip
     return found
-
-
-def main() -> None:
-    """Print how often each word was used; the exit status is 1 where a word was not justified."""
-    console, parser, problems = Console(width=120), parser_of(__doc__), list[str]()
-    parser.add_argument("--runs", type=int, default=200, help="how many honest runs")
-    parser.add_argument("--first", type=int, default=0, help="number of the first")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    words, widened, verdicts = dict[str, Counter[str]](), Counter[str](), Counter[str]()
-    with tempfile.TemporaryDirectory() as directory, console.status("playing") as status:
-        for number, (kind, plan) in enumerate(honest_readings(options.runs, Path(directory), options.first)):
-            status.update(f"{number} runs played, now: {kind}")
-            contents = results_of_run(plan)
-            verdicts[str(contents.summary["verdict"])] += 1
-            problems += [f"run {options.first + number} ({kind}): {one}" for one in problems_of(contents)]
-            for section, numbers in sections_with_findings(contents):
-                for row in section.read_rows(numbers, contents):
-                    if row.claim_comparison is not None:
-                        words.setdefault(section.name, Counter())[str(row.reading)] += 1
-                        widened[section.name] += row.claim_comparison.wide is not None
-    columns = ("numbers of", *map(str, Reading), "read at the level")
-    rows = [(name, *(str(words[name][word]) for word in Reading), str(widened[name])) for name in words]
-    total = ("all", *(str(sum(each[word] for each in words.values())) for word in Reading), str(widened.total()))
-    title = f"{options.runs} honest runs: {', '.join(f'{often} {name}' for name, often in verdicts.items())}"
-    console.print(table_of(columns, title, columns[:1], [*rows, total]))
-    exit_with(problems, "every reading is supported by its interval, and nothing honest is called broken")

@@ -12,7 +12,7 @@ _UNKNOWN = "fl-audit-examples"  # name of the number of examples in replies, if 
 
 
 class LookupTrial(NamedTuple):
-    """What a single trial shows of the metrics that a strategy looks up."""
+    """The metrics that a strategy looks up, as a single trial shows them."""
 
     names: tuple[str, ...]  # names that were looked up, whether clients reported them or not
     refusal: str | None  # the error with which the strategy ended the trial; None without one

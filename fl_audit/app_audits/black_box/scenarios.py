@@ -1,10 +1,13 @@
-"""The scenarios of black-box trials.
+"""The scenarios of black-box trials, and those that can test a claim.
 
 A scenario says what the target sends under D and under D', what the other clients send, and which model is trained.
 """
 
 from fl_audit.adjacency import Relation, Unit
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.scenario import (
+    FEW,
+    MANY,
     OF_FEW_TENSORS,
     RECORDS_OF_OTHERS,
     STAGES,
@@ -17,6 +20,7 @@ from fl_audit.app_audits.black_box.scenario import (
     Scenario,
     UpdateSignSchedule,
 )
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
 
 HUGE = 1000.0  # norm of an update that must be clipped, as a multiple of the clipping norm
 
@@ -165,3 +169,30 @@ ZERO_PROBE_ON_OWN = ZERO_PROBE.in_environment(_ON_OWN)
 """Scenarios whose first trials show whether a strategy bears an update of exactly zero, as an absent target sends."""
 BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TENSORS)}
 """Every scenario, keyed by name. New ones are added at the end, because random draws depend on the position."""
+
+
+def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
+    """Return the scenarios that can test a claim about a system, in the order of `BY_NAME`.
+
+    Parameters
+    ----------
+    system
+        Strategy under audit with its clients; its settings exclude some scenarios.
+    claim
+        Privacy claim; its unit, relation and number of rounds exclude some scenarios.
+    """
+    # The system's own number of clients, and few and many if the strategy can be made for them.
+    sizes = {None, *({FEW, MANY} - {system.clients} if system.takes_client_count else ())}
+    neighbours = claim.neighbours
+    return tuple(
+        kind
+        for kind in BY_NAME.values()
+        if kind.relation in (None, neighbours.relation)
+        and neighbours.unit in kind.units
+        and claim.rounds >= kind.least_rounds
+        and (system.is_clipped or not kind.is_beyond)
+        and kind.stage.clients in sizes
+        and (system.model is not None or kind.model is not ModelKind.OWN)
+        # Environments that vary other clients' updates are only for claims about clients.
+        and (neighbours.unit is Unit.CLIENT or kind.stage.others is OtherContributions.IDENTICAL)
+    )

@@ -74,8 +74,9 @@ def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedCla
     returns an `AuditedSystem`, or takes the number of clients, names it itself. Raises `InputError` if there is no
     claim.
     """
+    clients = options.clients or USUAL_CLIENTS
     system = system_of(
-        options.factory, options.clients or USUAL_CLIENTS, options.norm, options.is_clipped, options.observer
+        options.factory, clients, options.clipping_norm, not options.trust_client_clipping, options.observer
     )
     adjacency = Adjacency(options.adjacency)
     claim = options.claim()
@@ -102,13 +103,8 @@ def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedCla
 def _require_no_settings_of_system(options: StrategyOptions) -> None:
     """Raise `InputError` if an option sets what an `AuditedSystem` sets."""
     usual = StrategyOptions(options.factory, options.adjacency)
-    settings = {
-        "clients": options.clients is not None,
-        "clipping-norm": options.norm is not None,
-        "trust-client-clipping": options.is_clipped is not usual.is_clipped,
-        "observer": options.observer != usual.observer,
-    }
-    names = [name for name, is_set in settings.items() if is_set]
+    settings = ("clients", "clipping_norm", "trust_client_clipping", "observer")
+    names = [name.replace("_", "-") for name in settings if getattr(options, name) != getattr(usual, name)]
     require(
         not names,
         f"{name_list(names)} set beside {options.factory}, which returns an AuditedSystem: accepted is to set it there",
@@ -117,7 +113,7 @@ def _require_no_settings_of_system(options: StrategyOptions) -> None:
 
 def _with_numbers_of(claim: StatedAppClaim, system: AuditedSystem, options: StrategyOptions) -> AuditedSystem:
     """Return the system with the clipping norm and number of clients that the strategy names, unless options do."""
-    if options.norm is None and claim.clip is not None:
+    if options.clipping_norm is None and claim.clip is not None:
         system = replace(system, norm=claim.clip)
     if options.clients is None and claim.clients is not None and claim.clients >= 2 and not system.takes_client_count:
         system = replace(system, clients=claim.clients)

@@ -127,7 +127,7 @@ class LiveFinding:
         """Return this result as a dict of JSON values, as printed by `fl-audit live --json`."""
         bounds = self.bounds
         guarantee = self.guarantee
-        misfits = [{"canary": misfit.number, "node": misfit.node, "what": misfit.what} for misfit in self.misfits]
+        misfits = [{"canary": misfit.number, "node": misfit.node, "what": misfit.mismatch} for misfit in self.misfits]
         looks = [
             {"rounds": look.rounds, "mu_lower": look.bounds.mu_lower, "violated": look.is_violated}
             for look in self.looks

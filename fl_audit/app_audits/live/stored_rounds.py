@@ -85,11 +85,11 @@ class MismatchedCanary:
 
     number: int  # number of the canary
     node: str | None  # identifier of the node that sent the canary; None if unknown
-    what: MismatchedCanaryProperty  # the property that does not match
+    mismatch: MismatchedCanaryProperty  # the property that does not match
 
     def __str__(self) -> str:
         node = "" if self.node is None else f" of node {self.node}"
-        return f"canary {self.number}{node} {template_texts('canary_mismatches.md')[self.what]}"
+        return f"canary {self.number}{node} {template_texts('canary_mismatches.md')[self.mismatch]}"
 
 
 def mismatches_text(wrong: tuple[MismatchedCanary, ...]) -> str:
@@ -210,7 +210,7 @@ def fitting_rounds(
     coins = fingerprint(coin_seed)
     misfits = [(round, _misfits(round, releases, coins)) for round in rounds]
     wrong = dict.fromkeys(misfit for _, canaries in misfits for misfit in canaries)
-    order = tuple(sorted(wrong, key=lambda canary: (canary.number, canary.node or "", canary.what)))
+    order = tuple(sorted(wrong, key=lambda canary: (canary.number, canary.node or "", canary.mismatch)))
     fitting = [stored_round for stored_round, canaries in misfits if not canaries]
     require(bool(fitting), f"no round counts: {mismatches_text(order)}: accepted are canaries of one setting")
     return fitting, order

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
-from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
+from fl_audit.app_audits.black_box.scenarios import kinds_of
+from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.black_box.trial_models import template_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim

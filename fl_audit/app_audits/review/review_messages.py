@@ -29,7 +29,7 @@ from fl_audit.app_audits.review.scenario_groups import (
 )
 from fl_audit.report.template_files import template_texts
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.words import capital, uncapital
+from fl_audit.words import capital, percent, uncapital
 
 
 def found_in(claim_audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
@@ -99,7 +99,9 @@ def _edge_words(review: ReviewResult) -> str:
     """Return the names of the scenarios with unusual replies that refuted the claim, with shares of right guesses."""
     tests = broken_tests(review.result, ScenarioGroup.EDGES)
     best = {test.distinguisher.kind: test for test in reversed(tests)}
-    return ", ".join(f"'{name}' ({test.right / test.trials:.0%} of trials told)" for name, test in best.items())
+    return ", ".join(
+        f"'{name}' (told apart in {percent(test.right / test.trials)} of trials)" for name, test in best.items()
+    )
 
 
 def _texts(review: ReviewResult) -> dict[str, str]:
@@ -160,7 +162,8 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
         is_edge = has_edges_of_flower_alone(app_claim, review.result)
         by = [] if is_edge else [(finding.scenario.words, finding.test) for finding in broken]
         broken_words = [
-            f"{test.distinguisher.kind} ({words}): {test.right / test.trials:.0%} of trials told" for words, test in by
+            f"{test.distinguisher.kind} ({words}): told apart in {percent(test.right / test.trials)} of trials"
+            for words, test in by
         ]
         lines.append(("Broken by", "; ".join(broken_words) or "no scenario"))
         text = untried_words(review.result, largest=max(len(review.kinds), 1)).removeprefix("Not tried: ")

@@ -18,6 +18,7 @@ from fl_audit.app_audits.review.strategy_capture import CapturedStrategy, captur
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
 from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
+from fl_audit.privacy.accounting_enums import MultiplierReference
 
 if TYPE_CHECKING:
     from fl_audit.app_audits.local_training.assessment import Assessment
@@ -75,7 +76,7 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
         None,
         factory.seats,
         app_claim.norm,
-        options.is_clipped,
+        not options.trust_client_clipping,
         app_claim.observer,
         own_model,
         *weights[-1:],
@@ -120,7 +121,7 @@ def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions) -> Stated
     if options.epsilon is not None or options.noise_multiplier is not None:
         between = adjacency or Adjacency.ADD_REMOVE_CLIENT
         noise = options.noise_multiplier
-        over = options.noise_over
+        over = MultiplierReference(options.noise_over)
         claim = StatedClaim(between, options.epsilon, options.delta, noise, rounds, over)
         usual = stated_by(captured.start.strategy, [mod.mod for mod in captured.mods], None, rounds, options.delta)
         mu_of_claim = None if usual.claim is None else usual.claim.mu or usual.mu
@@ -131,4 +132,4 @@ def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions) -> Stated
         stated_claim = replace(
             stated_claim, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=mu_of_claim
         )
-    return replace(stated_claim, norm=options.norm or stated_claim.norm)
+    return replace(stated_claim, norm=options.clipping_norm or stated_claim.norm)

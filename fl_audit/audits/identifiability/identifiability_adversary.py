@@ -121,10 +121,10 @@ def log_likelihood_ratio(
     )
     weighed = []
     residuals = []
-    for part in hypotheses.compare_with(release):
-        rows = part.rows
-        weighed.append(noise.release_llrs(part, scale[rows], distance[rows], hypotheses))
-        residuals.append(meter.measure(part, scale[rows], distance[rows]))
+    for comparison in hypotheses.compare_with(release):
+        rows = comparison.rows
+        weighed.append(noise.release_llrs(comparison, scale[rows], distance[rows], hypotheses))
+        residuals.append(meter.measure(comparison, scale[rows], distance[rows]))
     increment, scores = (
         torch.cat([getattr(step_increments, name) for step_increments in weighed]) for name in ("log_odds", "scores")
     )

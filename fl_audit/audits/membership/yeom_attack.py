@@ -3,8 +3,8 @@
 The adversary sees losses under one released model, and knows the mean training loss, which is the threshold. It is used
 in three ways, each on all trials at once.
 
-* `membership_attack` (Bernau et al. 2021, experiment 1) guesses for all members and for a population sample. Figures
-  7d, 8d and 9d of that paper show its advantage.
+* `fl_audit.released_model.empirical_star.yeom_advantage` (Bernau et al. 2021, experiment 1) is its advantage over all
+  members and a population sample, as in figures 7d, 8d and 9d of that paper.
 * `record_membership_guess` guesses for x, the one record in which D and D' differ, in the same trials in which the
   insider guesses. Only this use permits a test of proposition 1 of the paper trial by trial.
 * `loss_scores`, for the membership audit, gives scores, so that all thresholds can be evaluated.
@@ -17,7 +17,6 @@ Functions raise `InputError` if shapes do not match or numbers are out of range.
 """
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,37 +30,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fl_audit.learning.stacked_model import StackedModel
-
-
-@dataclass(frozen=True)
-class AttackErrorRates:
-    """TPR and FPR of the membership adversary of Yeom et al. 2018, against one model or each of many models."""
-
-    true_positive_rate: Floats  # share of members called members, from 0 to 1, with one value for each model
-    false_positive_rate: Floats  # share of the population sample called members, with one value for each model
-
-    @property
-    def advantage(self) -> Floats:
-        """The advantage TPR - FPR, from -1 to 1, with one value for each model.
-
-        It equals 2 P(right) - 1 if members and nonmembers are tested equally often.
-        """
-        return self.true_positive_rate - self.false_positive_rate
-
-
-def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) -> AttackErrorRates:
-    """Return the error rates of the rule that calls a record a member if its loss is at most the members' mean loss.
-
-    Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary that knows the average training loss. As in Jayaraman
-    & Evans 2019, a record whose loss equals the threshold is called a member.
-    """
-    members = _checked(member_losses, "member losses")
-    population = _checked(population_losses, "population losses")
-    axes = members.shape[:-1]
-    accepted = population.shape[:-1]
-    require(axes == accepted, f"member losses have leading axes {axes}: accepted are {accepted}, the population's")
-    threshold = _mean(members)[..., np.newaxis]
-    return AttackErrorRates((members <= threshold).mean(axis=-1), (population <= threshold).mean(axis=-1))
 
 
 def loss_scores(losses: ArrayLike) -> Floats:

@@ -1,5 +1,6 @@
 """The configuration of a run: a TOML file that is checked completely before the run; one module for each section."""
 
+from fl_audit.runs.config.audit_section import AuditSection as AuditSection
 from fl_audit.runs.config.data_section import DataSection as DataSection
 from fl_audit.runs.config.privacy_section import GUARANTEE_ONLY as GUARANTEE_ONLY
 from fl_audit.runs.config.privacy_section import PRIVACY_TARGETS as PRIVACY_TARGETS

@@ -13,8 +13,9 @@ from flwr.serverapp.strategy import FedAvg
 from fl_audit.app_audits.black_box import system_audit
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
-from fl_audit.app_audits.black_box.scenarios import BY_NAME
-from fl_audit.app_audits.black_box.system_audit import TrialChunk, TrialExecutor, audit_system, kinds_of
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, kinds_of
+from fl_audit.app_audits.black_box.system_audit import audit_system
+from fl_audit.app_audits.black_box.trial_chunks import TrialChunk, TrialExecutor
 from fl_audit.app_audits.black_box.trial_messages import TargetAction
 from fl_audit.app_audits.black_box.trial_models import template
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
@@ -92,7 +93,7 @@ class _Players:
 def test_a_probe_shows_whether_zero_is_borne(clip: Any, bears_zero: bool) -> None:
     """Division by the length ends the run at zero."""
     mechanism = HonestMechanism("probed", CENTRAL.claim, system(ONE_ROUND.with_(clip=clip)))
-    assert system_audit._bears_zero(mechanism.system, _Players(mechanism), 1e9) is bears_zero  # type: ignore[arg-type]
+    assert system_audit._bears_zero(mechanism.system, _Players(mechanism), 1e9, ()) is bears_zero  # type: ignore[arg-type]
 
 
 class _Normalised(FedAvg):

@@ -47,7 +47,7 @@ def test_a_model_of_few_numbers_has_a_direction_in_which_updates_change_it(name:
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [({"clients": 8}, "clients"), ({"norm": 2.0}, "clipping-norm"), ({"observer": "server"}, "observer")],
+    [({"clients": 8}, "clients"), ({"clipping_norm": 2.0}, "clipping-norm"), ({"observer": "server"}, "observer")],
 )
 def test_options_that_a_system_sets_itself_are_refused_beside_it(options: dict[str, Any], name: str) -> None:
     factory = f"{__name__}:system_with_model"

@@ -7,8 +7,9 @@ import pytest
 
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenario import Scenario
-from fl_audit.app_audits.black_box.scenarios import BY_NAME
-from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of, target_places
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, kinds_of
+from fl_audit.app_audits.black_box.system_audit import audit_system
+from fl_audit.app_audits.black_box.trial_chunks import target_places
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict

@@ -1,6 +1,6 @@
-import csv
 import random
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from tests.builders.refusals import assert_refused
 from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms import false_alarms, parts
 from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
-from tests.validation.faulty_mechanisms.evaluation import FLOATING, EvaluationRow, page, problems, write_csv
+from tests.validation.faulty_mechanisms.evaluation import FLOATING, EvaluationRow, page, problems
 from tests.validation.faulty_mechanisms.honest_twins import (
     CENTRAL,
     DISTRIBUTED,
@@ -33,6 +33,7 @@ from tests.validation.faulty_mechanisms.honest_twins import (
     HonestMechanism,
     system,
 )
+from tests.validation.journal import append, read
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 _SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
@@ -156,8 +157,8 @@ def test_what_got_away_and_who_is_accused_wrongly_is_said(tmp_path: Path) -> Non
     rows = [(faulty, _row(faulty.name, "consistent")), (faulty.twin, _row(faulty.twin.name, "violated"))]
     assert len(problems(rows)) == 2
     assert problems([(faulty, _row(faulty.name, "violated")), (faulty.twin, _row("x", "consistent"))]) == []
-    write_csv([row for _, row in rows], tmp_path / "faulty-mechanisms.csv")
-    assert next(csv.DictReader((tmp_path / "faulty-mechanisms.csv").open()))["verdict"] == "consistent"
+    append(tmp_path / "rows.jsonl", asdict(rows[0][1]))
+    assert [EvaluationRow(**kept) for kept in read(tmp_path / "rows.jsonl")] == [rows[0][1]]
     text = page({faulty: rows[0][1]}, {faulty.twin.name: rows[1][1]})
     assert all(words in text for words in (faulty.wrong, faulty.source, faulty.fix, "one round: violated"))
 
@@ -174,14 +175,12 @@ def test_an_unknown_faulty_mechanism_is_named() -> None:
         named("unicorn", {one.name: one for one in FAULTY_MECHANISMS}, "faulty mechanism")
 
 
-def test_false_alarms_are_counted_and_kept(tmp_path: Path) -> None:
+def test_false_alarms_are_counted() -> None:
     verdicts = {("one round", number): "violated" if number < 19 else "consistent" for number in range(200)}
     assert allowed(200) == 18
     assert false_alarms._counts_table(verdicts, ["one round"])[1] == ["one round"]
     del verdicts["one round", 0]
     assert false_alarms._counts_table(verdicts, ["one round"])[1] == []
-    false_alarms._write_verdicts(verdicts, tmp_path / "out.csv")
-    assert false_alarms._read_verdicts(tmp_path / "out.csv") == verdicts
 
 
 _ONLY_ON_STAGE = {

@@ -70,7 +70,7 @@ def test_bits_of_an_adaptive_norm_count() -> None:
 
 
 def test_a_stated_claim_and_stated_numbers_stand() -> None:
-    wishes = replace(_options("private"), epsilon=3.0, clients=5, norm=1.5)
+    wishes = replace(_options("private"), epsilon=3.0, clients=5, clipping_norm=1.5)
     system, claim, source = system_and_claim(wishes)
     assert claim == StatedClaim("add-remove-client", epsilon=3.0)
     assert (system.clients, system.norm, source) == (5, 1.5, "")

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, system_of
 from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
-from fl_audit.app_audits.black_box.scenarios import BY_NAME
-from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, kinds_of
+from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.black_box.trial_messages import Observer
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_words, refusal_words

@@ -152,7 +152,9 @@ def test_rounds_of_a_node_that_came_back_with_other_coins_do_not_count(tmp_path:
         model = model + release
     numbers = measure_live(tmp_path, COINS)
     assert (numbers.bounds.rounds, numbers.released, numbers.verdict) == (20, 30, "violated")
-    assert [(one.number, one.node, one.what) for one in numbers.misfits] == [(0, "77", MismatchedCanaryProperty.COINS)]
+    assert [(one.number, one.node, one.mismatch) for one in numbers.misfits] == [
+        (0, "77", MismatchedCanaryProperty.COINS)
+    ]
     assert "node 77" in live_headline(numbers)
 
 

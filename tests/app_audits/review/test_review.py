@@ -503,7 +503,8 @@ def test_trials_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is
     monkeypatch.setattr("fl_audit.app_audits.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])
     monkeypatch.setattr("fl_audit.app_audits.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
-    said = next(remark for remark in found.remarks if "as soon as 2" in remark)
+    (said,) = found.early
+    assert "as soon as 2" in said
     assert re.search(r"asks 2 .*\bnoise .*\b10: .*\b9\d*%.* 69%, .*\bbreaks\b", said)
 
 

@@ -414,7 +414,8 @@ def test_an_update_beyond_the_norm_is_told_with_its_proviso() -> None:
 def test_clients_that_clip_by_themselves_are_told_how_to_say_so(is_clipped: bool, tmp_path: Path) -> None:
     """The remedy that the cause names: no trial then sends more than the norm, and the claim holds."""
     directory = write_app(tmp_path, f"unclipped_{is_clipped}", unclipped_server())
-    wishes = ReviewOptions(processes=1, seconds=1000, rounds=1, clients=4, is_quick=True, is_clipped=is_clipped)
+    trusted = not is_clipped
+    wishes = ReviewOptions(processes=1, seconds=1000, rounds=1, clients=4, is_quick=True, trust_client_clipping=trusted)
     found = review(directory, wishes)
     assert found.verdict is (Verdict.VIOLATED if is_clipped else Verdict.CONSISTENT)
     assert ("--set trust-client-clipping=true" in headline(found)) is is_clipped

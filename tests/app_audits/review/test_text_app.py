@@ -33,9 +33,12 @@ def test_an_honest_app_on_texts_is_consistent(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_wrapper_of_flower_is_found_on_texts_by_what_it_does_with_any_model(tmp_path: Path) -> None:
-    """Its clipping divides by the norm of an update, and its mean counts examples: neither is in the noise."""
+    """Its clipping divides by the norm of an update, and its mean counts examples: neither is in the noise.
+
+    Whether the app's clients send such updates is not seen, so the verdict is open.
+    """
     found = review(write_text_app(tmp_path, "wrapped_text_app", OF_FLOWER, sends_positions=False), OPTIONS)
-    assert found.verdict is Verdict.VIOLATED
+    assert found.verdict is Verdict.INCONCLUSIVE
     broken = {one.distinguisher.kind for one in found.result.tests if one.is_broken}
     assert {"zero", "many examples"} <= {name.removesuffix(", own model") for name in broken}
 

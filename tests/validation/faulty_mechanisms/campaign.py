@@ -1,12 +1,13 @@
 """Evaluation of the faulty mechanisms: `python -m tests.validation faulty_mechanisms [--only NAME,...] [--quick]
-[--processes N] [--out DIR]`.
+[--processes N] [--journal FILE] [--out FILE]`.
 
-Every faulty mechanism has to be called violated, and every honest mechanism must not be. Prints one table; with `--out`
-writes faulty-mechanisms.csv and sharp-edges.md as they come, and a second call goes on after the rows of the same rule.
-The exit status is 1 where a faulty mechanism got away or an honest mechanism was accused.
+Every faulty mechanism has to be called violated, and every honest mechanism must not be. Prints one table; `--out`
+writes the page sharp-edges.md. With `--journal` every row is kept in a file that only grows, and a second call goes on
+after it. The exit status is 1 where a faulty mechanism got away or an honest mechanism was accused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -25,12 +26,11 @@ from tests.validation.faulty_mechanisms.evaluation import (
     evaluate,
     page,
     problems,
-    read_csv,
     rule_of,
     told,
-    write_csv,
 )
 from tests.validation.faulty_mechanisms.honest_twins import HONEST, FaultyMechanism, HonestMechanism
+from tests.validation.journal import append, read
 
 
 def _table(rows: Sequence[tuple[FaultyMechanism | HonestMechanism, EvaluationRow]]) -> Table:
@@ -48,15 +48,6 @@ def _show(status: Status, name: str, words: str) -> None:
     status.update(f"{name}: {words}")
 
 
-def _write(done: Mapping[str, EvaluationRow], out: Path) -> None:
-    """Write all rows, and the page of the faulty mechanisms among them."""
-    write_csv(list(done.values()), out / "faulty-mechanisms.csv")
-    caught = {faulty: done[faulty.name] for faulty in FAULTY_MECHANISMS if faulty.name in done}
-    with atomic_file(out / "sharp-edges.md") as temporary:
-        text = page(caught, {one.name: done[one.name] for one in HONEST if one.name in done})
-        temporary.write_text(text, encoding="utf-8")
-
-
 def main() -> None:
     """Evaluate, print the table, and write it."""
     parser = parser_of(__doc__)
@@ -65,7 +56,8 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer trials: some faulty mechanisms may get away")
     parser.add_argument("--processes", type=int, default=2, help="trials played at the same time")
-    parser.add_argument("--out", type=Path, help="where to write faulty-mechanisms.csv and sharp-edges.md")
+    parser.add_argument("--journal", type=Path, help="file that keeps every row")
+    parser.add_argument("--out", type=Path, help="file for the page of the faulty mechanisms, as Markdown")
     options = parser.parse_args()
     require_number("processes are", options.processes, "whole numbers from 1")
     faulty_mechanisms = named(options.only, {one.name: one for one in FAULTY_MECHANISMS}, "faulty mechanism")
@@ -74,14 +66,18 @@ def main() -> None:
         *{one.twin.name: one.twin for one in faulty_mechanisms}.values(),
     ]
     budgets, console = BUDGETS[:1] if options.quick else BUDGETS, Console(width=200)
-    done = read_csv(options.out / "faulty-mechanisms.csv", rule_of(budgets)) if options.out else {}
+    done = {row["name"]: EvaluationRow(**row) for row in read(options.journal, rule=rule_of(budgets))}
     with console.status("starting") as status:
         for what in mechanisms:
             if what.name not in done:
                 done[what.name] = evaluate(what, budgets, options.processes, tell=partial(_show, status, what.name))
+                append(options.journal, asdict(done[what.name]))
                 console.print(f"{what.name}: {done[what.name].verdict} in {done[what.name].seconds:.0f} s", style="dim")
-            if options.out:
-                _write(done, options.out)
+    if options.out:
+        caught = {faulty: done[faulty.name] for faulty in FAULTY_MECHANISMS if faulty.name in done}
+        with atomic_file(options.out) as temporary:
+            text = page(caught, {one.name: done[one.name] for one in HONEST if one.name in done})
+            temporary.write_text(text, encoding="utf-8")
     rows = [(what, done[what.name]) for what in mechanisms]
     console.print(_table(rows))
     console.print("Seconds in brackets are those of all processors together.")

@@ -2,14 +2,12 @@
 page.
 """
 
-import csv
 import inspect
 import resource
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path
 
 from fl_audit.app_audits.black_box import scenario, scenarios, system_audit, trial_models
 from fl_audit.app_audits.claim_audit import (
@@ -20,7 +18,6 @@ from fl_audit.app_audits.claim_audit import (
     features,
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit, Tell, TrialBudget
-from fl_audit.atomic_files import atomic_file
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.honest_twins import FaultyMechanism, HonestMechanism
 
@@ -130,29 +127,6 @@ def problems(rows: Sequence[tuple[FaultyMechanism | HonestMechanism, EvaluationR
     return found
 
 
-def read_csv(path: Path, rule: str) -> dict[str, EvaluationRow]:
-    """Return the rows of a table that were evaluated by a rule, by name; none if there is no such file.
-
-    `rule` is the digest of the rule.
-    """
-    if not path.exists():
-        return {}
-    numbers = {field.name: field.type for field in fields(EvaluationRow) if field.type in (int, float)}
-    with path.open(newline="") as file:
-        rows = [entry for entry in csv.DictReader(file) if entry["rule"] == rule]
-    return {
-        row["name"]: EvaluationRow(**row | {name: kind(row[name]) for name, kind in numbers.items()}) for row in rows
-    }
-
-
-def write_csv(rows: Sequence[EvaluationRow], path: Path) -> None:
-    """Write rows as a table of comma-separated values, whole or not at all."""
-    with atomic_file(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(EvaluationRow)])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
-
-
 _HEAD = """# Sharp edges of federated DP
 
 Pitfalls of private federated training,
@@ -162,7 +136,7 @@ largest share that the guarantee allows. The bounds on epsilon assume nothing of
 trials can prove no more. Each is evaluated as `fl-audit strategy --quick` does it,
 and as it does without `--quick` where
 that finds nothing; in 95 % of such evaluations a claim that holds is not called violated. All of it is made by
-`python -m tests.validation faulty_mechanisms --out DIR`, and every pitfall alone by the command below its name.
+`python -m tests.validation faulty_mechanisms --out FILE`, and every pitfall alone by the command below its name.
 """
 
 

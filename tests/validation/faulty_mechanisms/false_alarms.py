@@ -1,9 +1,11 @@
-"""False alarms: `python -m tests.validation false_alarms [--audits 200] [--only NAME,...]`.
+"""False alarms: `python -m tests.validation false_alarms [--audits 200] [--only NAME,...]
+[--journal FILE]`.
 
 Every honest mechanism of the catalogue is audited many times, with trials of its own each time; an audit plays some
 scenarios, the next audit others, so that all kinds have their turn. At a confidence of 95 % at
 most 5 % of the audits may call it violated, but for chance: of 200, up to 18 (with probability 0.99 or more if each is
-called with probability 5 %). With `--out` the verdicts are written as they come, and a second call goes on after them.
+called with probability 5 %). With `--journal` every verdict is kept in a file that only grows, and a second call goes
+on after it.
 
 Trainings with the software's own strategy (`fl_audit.strategies.trial_batch_strategy`) cannot be played here: its
 clients hold data, compute gradients of stacked trials and answer in records of their own, where black-box trials send
@@ -17,23 +19,21 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
-from fl_audit.atomic_files import atomic_file
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms.honest_twins import HONEST
+from tests.validation.journal import append, read
 
 _SMALL = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), fewest_tests=2, most_tests=3, deep=1)
 """Budget of one audit: the number of audits counts here, not the power of one of them."""
 _KINDS_AT_ONCE, _FIRST_SEED = 3, 1_000_000
-_COLUMNS = ["mechanism", "audit", "verdict"]
 _BY_NAME = {one.name: one for one in HONEST}
 Verdicts = dict[tuple[str, int], str]
 """The verdicts by mechanism and number of the audit."""
@@ -59,20 +59,6 @@ def _audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tupl
             yield done.result()
 
 
-def _read_verdicts(path: Path | None) -> Verdicts:
-    """Return the verdicts of an earlier file, if there is one."""
-    if path is None or not path.exists():
-        return {}
-    return {(name, int(number)): verdict for name, number, verdict in pd.read_csv(path)[_COLUMNS].to_numpy()}
-
-
-def _write_verdicts(verdicts: Verdicts, path: Path) -> None:
-    """Write the verdict of each audit, whole or not at all."""
-    rows = [(name, number, verdict) for (name, number), verdict in sorted(verdicts.items())]
-    with atomic_file(path) as temporary:
-        pd.DataFrame(rows, columns=_COLUMNS).to_csv(temporary, index=False)
-
-
 def _counts_table(verdicts: Verdicts, names: Sequence[str]) -> tuple[Table, list[str]]:
     """Return the table of counts of some mechanisms, and the names of those that were accused too often."""
     columns = ("honest mechanism", "audits", "violated", "allowed", "consistent", "inconclusive")
@@ -88,7 +74,7 @@ def _counts_table(verdicts: Verdicts, names: Sequence[str]) -> tuple[Table, list
 
 
 def main() -> None:
-    """Audit, print the counts, and write the verdicts.
+    """Audit, and print the counts.
 
     `InputError` is raised if no audit is asked for, or a mechanism is not known.
     """
@@ -96,21 +82,19 @@ def main() -> None:
     parser.add_argument("--audits", type=int, default=200, help="audits of every honest mechanism")
     parser.add_argument("--only", metavar="NAME,...", help="these mechanisms instead of all")
     parser.add_argument("--processes", type=int, default=2, help="audits at the same time")
-    parser.add_argument("--out", type=Path, help="where false_alarms.csv is written and read")
+    parser.add_argument("--journal", type=Path, help="file that keeps every verdict")
     options = parser.parse_args()
     for what in ("audits", "processes"):
         require_number(f"{what} are", getattr(options, what), "whole numbers from 1")
     names = [one.name for one in named(options.only, _BY_NAME, "honest mechanism")]
-    path = options.out / "false_alarms.csv" if options.out else None
-    verdicts = _read_verdicts(path)
+    verdicts: Verdicts = {(row["mechanism"], row["audit"]): row["verdict"] for row in read(options.journal)}
     missing = [(name, number) for number in range(options.audits) for name in names if (name, number) not in verdicts]
     console = Console(width=140)
     with console.status("starting") as status:
-        for which, verdict in _audits(missing, options.processes):
-            verdicts[which] = verdict
-            status.update(f"{len(verdicts)} audits, the last of {which[0]}: {verdict}")
-            if path:
-                _write_verdicts(verdicts, path)
+        for (name, number), verdict in _audits(missing, options.processes):
+            verdicts[name, number] = verdict
+            status.update(f"{len(verdicts)} audits, the last of {name}: {verdict}")
+            append(options.journal, {"mechanism": name, "audit": number, "verdict": verdict})
     table, accused = _counts_table(verdicts, names)
     console.print(table)
     exit_with([f"{name} is accused too often" for name in accused], "nobody honest is accused too often")

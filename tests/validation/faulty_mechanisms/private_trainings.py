@@ -4,7 +4,7 @@ One has the shape of Opacus' example for MNIST, the other that of Flower's examp
 and records of these sizes, and random numbers instead of images.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -590,9 +590,3 @@ HONEST: dict[str, Train] = {
     "small samples": partial(_plain, batch=4),
 }
 """Honest trainings, each named by its special feature."""
-
-
-def planted(example: Example) -> Iterator[tuple[Pitfall, Callable[[nn.Module, Any], Any]]]:
-    """Yield every pitfall with the training that has it."""
-    for pitfall, train in PLANTED.items():
-        yield pitfall, partial(train, example)
