@@ -66,7 +66,7 @@ def test_a_process_without_records_is_told_what_was_found_of_the_model(
     sent = sent_federation(federation, knows_all=False, knows_differing=False)
     assert isinstance(sent, partial)
     assert sent.keywords["spec"].inputs == federation.inputs != ()
-    assert sent.keywords["known"] == federation.model.properties
+    assert sent.keywords["profile"] == federation.model.properties
 
 
 def test_a_model_is_tried_on_the_shortest_and_the_longest_text_first(

@@ -112,7 +112,7 @@ STATEMENTS = (
         )
     ),
     Statement("one run, epsilon by cosines", scores.cosines,
-              (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}epsilon_from_cosines._finding")),
+              (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}epsilon_from_cosines.from_final_model")),
     Statement("canaries of one training, mu", scores.slopes, ("fl_audit.statistics.shift_bound.gaussian_slope",)),
     Statement("reconstruction, epsilon at least", scores.first_guesses,
               ("fl_audit.audits.reconstruction.candidate_hits.epsilon_of_hits",)),

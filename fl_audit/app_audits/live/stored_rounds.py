@@ -28,7 +28,6 @@ from fl_audit.audits.canaries.canary_draws import DECOYS, canary_coins
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_text_file
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.report.template_files import template_texts
 from fl_audit.value_checks import require_number
 
 MOST_CANARIES = 10_000
@@ -79,6 +78,18 @@ class MismatchedCanaryProperty(StrEnum):
     NORM = "norm"
 
 
+# They stand here and in no template, since a client of a running federation installs no templates.
+_MEANINGS = {
+    MismatchedCanaryProperty.COINS: "tosses coins of another seed than the one given",
+    MismatchedCanaryProperty.OUT: "sends, where it is out, something else than the guarantee compares with "
+    "(is_replaced is to be True where a client is replaced, and False where it comes or goes)",
+    MismatchedCanaryProperty.DIRECTIONS: "has another seed of directions than the watch",
+    MismatchedCanaryProperty.SIZE: "is spread over another number of parameters than the watched model has",
+    MismatchedCanaryProperty.NORM: "is smaller than the norm to which the strategy clips",
+}
+"""A phrase on each mismatch, which follows the number of the canary in a sentence."""
+
+
 @dataclass(frozen=True)
 class MismatchedCanary:
     """A canary whose rounds do not count as evidence, with the reason."""
@@ -89,7 +100,7 @@ class MismatchedCanary:
 
     def __str__(self) -> str:
         node = "" if self.node is None else f" of node {self.node}"
-        return f"canary {self.number}{node} {template_texts('canary_mismatches.md')[self.mismatch]}"
+        return f"canary {self.number}{node} {_MEANINGS[self.mismatch]}"
 
 
 def mismatches_text(wrong: tuple[MismatchedCanary, ...]) -> str:

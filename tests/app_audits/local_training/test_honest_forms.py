@@ -247,7 +247,7 @@ def test_an_honest_form_is_not_accused(name: str, needs_opacus: Callable[[int, i
 
 def test_a_batch_in_parts_that_leaves_records_out_is_still_found() -> None:
     found = _audited(_in_parts(4, reads=10))
-    assert Pitfall.CUT_BATCH in {pitfall.pitfall for pitfall in found.found}
+    assert Pitfall.CUT_BATCH in {pitfall.pitfall for pitfall in found.pitfalls}
 
 
 @pytest.mark.parametrize("name", UNSEEN)
