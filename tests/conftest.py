@@ -83,9 +83,9 @@ def _leave_most_cases_to_the_long_suite(items: list[pytest.Item]) -> None:
         marker = every[0].get_closest_marker("few_cases")
         count = marker.args[0] if marker else len(every)
         # The first and the last, and others evenly between them.
-        few = {round(place * (len(every) - 1) / max(count - 1, 1)) for place in range(count)}
-        for place, item in enumerate(every):
-            if place not in few:
+        chosen_indices = {round(index * (len(every) - 1) / max(count - 1, 1)) for index in range(count)}
+        for index, item in enumerate(every):
+            if index not in chosen_indices:
                 item.add_marker(pytest.mark.long)
 
 
@@ -135,8 +135,8 @@ def small_working_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatc
 @pytest.fixture(scope="session")
 def published_data() -> Path:
     """The directory with published data files, or a skip where there is none."""
-    named = os.environ.get("FL_AUDIT_DATA")
-    directory = Path(named) if named else Path(__file__).parents[2] / "shared" / "data"
+    directory_name = os.environ.get("FL_AUDIT_DATA")
+    directory = Path(directory_name) if directory_name else Path(__file__).parents[2] / "shared" / "data"
     if not directory.is_dir():
         pytest.skip("no published data files: set FL_AUDIT_DATA")
     return directory
@@ -144,9 +144,9 @@ def published_data() -> Path:
 
 @pytest.fixture(scope="session")
 def _small_run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("small") / "run"
-    run_locally(small_plan(), place)
-    return place
+    run_directory = tmp_path_factory.mktemp("small") / "run"
+    run_locally(small_plan(), run_directory)
+    return run_directory
 
 
 @pytest.fixture

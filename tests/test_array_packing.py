@@ -31,11 +31,11 @@ def test_bytes_are_those_of_numpy(values: np.ndarray) -> None:
 @pytest.mark.parametrize("values", ARRAYS, ids=str)
 def test_a_view_holds_what_was_packed_in_the_memory_of_the_message(values: np.ndarray) -> None:
     array = Array(*pack(values))
-    seen = unpack(array)
-    assert (seen.dtype, seen.shape) == (values.dtype, values.shape)
-    assert np.array_equal(seen, values)
-    assert not seen.flags.writeable
-    assert values.size == 0 or np.shares_memory(seen, np.frombuffer(array.data, np.uint8))
+    view = unpack(array)
+    assert (view.dtype, view.shape) == (values.dtype, values.shape)
+    assert np.array_equal(view, values)
+    assert not view.flags.writeable
+    assert values.size == 0 or np.shares_memory(view, np.frombuffer(array.data, np.uint8))
 
 
 def test_what_others_packed_is_read_as_flower_reads_it() -> None:

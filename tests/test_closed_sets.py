@@ -61,13 +61,13 @@ def open_ends(path: Path) -> list[int]:
 
 
 def test_every_match_over_a_closed_set_ends_in_assert_never() -> None:
-    found = {}
+    lines_by_file = {}
     for path in (file for name in SOURCE for file in sorted((ROOT / name).rglob("*.py"))):
         if lines := open_ends(path):
-            found[path.relative_to(ROOT).as_posix()] = lines
-    unknown = {path: lines for path, lines in found.items() if path not in OPEN}
+            lines_by_file[path.relative_to(ROOT).as_posix()] = lines
+    unknown = {path: lines for path, lines in lines_by_file.items() if path not in OPEN}
     assert not unknown, "end these in `case _: assert_never(...)`, or say in OPEN over which open set they are"
-    assert set(found) == set(OPEN), "files of OPEN without such a match: take them out"
+    assert set(lines_by_file) == set(OPEN), "files of OPEN without such a match: take them out"
 
 
 def test_the_rule_sees_an_open_end(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ RECORD_SUMS = Mechanism(
 )
 
 
-@pytest.mark.parametrize("part", ["noise", "participation", "clipping", "contribution", "optimizer"])
-def test_a_foreign_part_is_refused_when_the_distribution_is_made(part: str) -> None:
-    with pytest.raises(InputError, match=f"^{part} is Foreign.*: .*values of "):
-        replace(RECORD_SUMS, **{part: Foreign()})
+@pytest.mark.parametrize("component", ["noise", "participation", "clipping", "contribution", "optimizer"])
+def test_a_foreign_part_is_refused_when_the_distribution_is_made(component: str) -> None:
+    with pytest.raises(InputError, match=f"^{component} is Foreign.*: .*values of "):
+        replace(RECORD_SUMS, **{component: Foreign()})
 
 
 def test_a_subclass_is_foreign_too() -> None:

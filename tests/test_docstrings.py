@@ -22,18 +22,21 @@ ROOT = Path(__file__).parents[1]
 
 def modules() -> Iterator[str]:
     for package in (fl_audit, validation):
-        found = (one.name for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
-        yield from (name for name in found if not name.rpartition(".")[2].startswith("test_"))
+        module_names = (
+            module_info.name for module_info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        )
+        yield from (name for name in module_names if not name.rpartition(".")[2].startswith("test_"))
 
 
 def test_examples_of_docstrings_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
+    finder = doctest.DocTestFinder()
+    runner = doctest.DocTestRunner()
     for name in modules():
         if name.startswith(APART) or name.endswith("__main__"):
             continue
         # `testmod` would also set the stage for each of the thousands of docstrings without examples.
-        for found in [one for one in finder.find(importlib.import_module(name)) if one.examples]:
-            runner.run(found)
+        for doc_test in [candidate for candidate in finder.find(importlib.import_module(name)) if candidate.examples]:
+            runner.run(doc_test)
     assert not runner.failures, capsys.readouterr().out
     assert runner.tries > 150
 
@@ -49,11 +52,11 @@ def undocumented(module: ModuleType) -> Iterator[str]:
     That the sections which there are name every parameter is checked by the linter, which asks for none. What a method
     of a base class takes is documented there, what Flower hands to every app by Flower, and options by their help.
     """
-    classes = [one for name, one in vars(module).items() if inspect.isclass(one) and not name.startswith("_")]
-    for owner in [module, *(one for one in classes if one.__module__ == module.__name__)]:
+    classes = [item for name, item in vars(module).items() if inspect.isclass(item) and not name.startswith("_")]
+    for owner in [module, *(item for item in classes if item.__module__ == module.__name__)]:
         above = owner.__mro__[1:] if inspect.isclass(owner) else ()
-        for name, found in vars(owner).items():
-            function = getattr(found, "__func__", inspect.unwrap(found) if callable(found) else found)
+        for name, attribute in vars(owner).items():
+            function = getattr(attribute, "__func__", inspect.unwrap(attribute) if callable(attribute) else attribute)
             if (
                 not inspect.isfunction(function)
                 or "<" in function.__name__
@@ -61,12 +64,16 @@ def undocumented(module: ModuleType) -> Iterator[str]:
                 or name.startswith("_")
             ):
                 continue
-            taken = [one for one in inspect.signature(function).parameters if one not in ("self", "cls")]
-            named = [one for one in taken if not one.startswith("_")]
-            if named == ["message", "context"] or named == ["grid", "context"] or is_command(function):
+            parameters = [item for item in inspect.signature(function).parameters if item not in ("self", "cls")]
+            public_parameters = [item for item in parameters if not item.startswith("_")]
+            if (
+                public_parameters == ["message", "context"]
+                or public_parameters == ["grid", "context"]
+                or is_command(function)
+            ):
                 continue
             is_documented = "Parameters\n" in (function.__doc__ or "") or any(hasattr(base, name) for base in above)
-            if len(named) > 1 and not is_documented:
+            if len(public_parameters) > 1 and not is_documented:
                 yield f"{function.__module__}.{function.__qualname__}"
 
 
@@ -78,7 +85,7 @@ def reference_modules() -> set[str]:
 
 
 def test_functions_of_the_reference_document_their_parameters() -> None:
-    shown = reference_modules()
-    names = [name for name in modules() if name in shown]
+    documented_modules = reference_modules()
+    names = [name for name in modules() if name in documented_modules]
     assert len(names) > 40
     assert not [function for name in names for function in undocumented(importlib.import_module(name))]

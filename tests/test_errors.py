@@ -15,9 +15,11 @@ def test_whole_numbers_are_taken_however_they_are_written_and_keep_every_digit()
     assert as_whole("labels", [2**60 + 1]).tolist() == [2**60 + 1]
 
 
-@pytest.mark.parametrize(("value", "said"), [("x", "labels are .*'x'.*: .*numbers"), (1.5, "labels have 1.5: .*whole")])
-def test_what_is_no_whole_number_is_refused(value: object, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+@pytest.mark.parametrize(
+    ("value", "expected_message"), [("x", "labels are .*'x'.*: .*numbers"), (1.5, "labels have 1.5: .*whole")]
+)
+def test_what_is_no_whole_number_is_refused(value: object, expected_message: str) -> None:
+    with pytest.raises(InputError, match=expected_message):
         as_whole("labels", [value])  # type: ignore[list-item]
 
 
@@ -49,8 +51,8 @@ def test_ranges_are_read_as_they_are_written(accepted: str, inside: float, outsi
 
 @pytest.mark.parametrize("value", [True, np.True_, "0.7", None, math.nan, math.inf, 0.5, 1, 10**400, 1 + 0j])
 def test_a_number_is_of_the_kind_that_the_message_names(value: object) -> None:
-    for taken in (0.7, np.float32(0.7)):
-        require_number("confidence is", taken, "numbers above 0.5 and below 1")
+    for number in (0.7, np.float32(0.7)):
+        require_number("confidence is", number, "numbers above 0.5 and below 1")
     with pytest.raises(InputError, match=r"^confidence is .*: .* above 0\.5 and below 1$"):
         require_number("confidence is", value, "numbers above 0.5 and below 1")
 
@@ -62,8 +64,8 @@ def test_a_switch_is_no_whole_number(value: object) -> None:
 
 
 def test_a_word_is_no_switch() -> None:
-    for taken in (True, np.False_):
-        require_switch("is_clipped", taken)
+    for switch in (True, np.False_):
+        require_switch("is_clipped", switch)
     for value in ("no", 0, None, math.nan):
         with pytest.raises(InputError, match=r"^is_clipped is .*: .* True and False$"):
             require_switch("is_clipped", value)

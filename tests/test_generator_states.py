@@ -16,13 +16,13 @@ _DRAWS: list[Callable[[], object]] = [random.random, np.random.random, lambda: t
 def test_a_draw_from_any_generator_changes_the_states_until_they_are_restored(draw: Callable[[], object]) -> None:
     before = GeneratorStates.current()
     assert GeneratorStates.current().is_same(before)
-    drawn = draw()
+    first_draw = draw()
     assert not GeneratorStates.current().is_same(before)
     digests = before.digests()
     assert sum(GeneratorStates.current().digests()[name] != digest for name, digest in digests.items()) == 1
     before.restore()
     assert GeneratorStates.current().is_same(before)
-    assert draw() == drawn
+    assert draw() == first_draw
 
 
 def test_seeds_follow_from_the_generator_and_end_with_the_block() -> None:

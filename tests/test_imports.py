@@ -50,9 +50,11 @@ def test_questions_about_the_kind_of_audit_become_fewer() -> None:
     )
     assert all(map(QUESTIONS.search, asking))
     outside = [path for path in source_files() if (ROOT / "fl_audit" / "audits") not in path.parents]
-    asked = {path.relative_to(ROOT): len(QUESTIONS.findall(path.read_text(encoding="utf-8"))) for path in outside}
-    told = {str(path): count for path, count in sorted(asked.items()) if count}
-    assert sum(told.values()) <= MOST_QUESTIONS, told
+    question_counts = {
+        path.relative_to(ROOT): len(QUESTIONS.findall(path.read_text(encoding="utf-8"))) for path in outside
+    }
+    nonzero_counts = {str(path): count for path, count in sorted(question_counts.items()) if count}
+    assert sum(nonzero_counts.values()) <= MOST_QUESTIONS, nonzero_counts
 
 
 def source_files() -> set[Path]:
@@ -63,17 +65,18 @@ def source_files() -> set[Path]:
 def asked_outside(questions: re.Pattern[str], *homes: Path) -> set[str]:
     """Return where questions are asked outside of some directories."""
     return {
-        f"{path.relative_to(ROOT)}: {found.group()}"
+        f"{path.relative_to(ROOT)}: {match.group()}"
         for path in source_files()
         if not set(homes) & set(path.parents)
-        for found in questions.finditer(path.read_text(encoding="utf-8"))
+        for match in questions.finditer(path.read_text(encoding="utf-8"))
     }
 
 
 def _noise_questions() -> re.Pattern[str]:
     """Return what asks which noise it is: by its class, by its name, or by a field that only some noises have."""
-    classes, names = "|".join(kind.__name__ for kind in NOISES.values()), "|".join({*NOISES, *names_of_noises()})
-    numbers = {one.name for kind in NOISES.values() for one in fields(kind)} - {"multiplier", "scaling"}  # type: ignore[arg-type]
+    classes = "|".join(kind.__name__ for kind in NOISES.values())
+    names = "|".join({*NOISES, *names_of_noises()})
+    numbers = {noise_field.name for kind in NOISES.values() for noise_field in fields(kind)} - {"multiplier", "scaling"}  # type: ignore[arg-type]
     return re.compile(
         rf"\b({classes})\b|\bmatch [\w.]*noise\b|\b(isinstance|type|hasattr|getattr)\([\w.]*noise\b(?!, Tensor)|"
         rf"\bnoise(\.kind|\.name)? [!=]= [\"']|(\.noise|\bnoise\.kind|\bnoise\.name) ([!=]=|(not )?in) |"
@@ -95,10 +98,10 @@ def test_only_a_kind_of_noise_asks_which_it_is() -> None:
         'case "inside-training":',
         "rounds = mechanism.noise.rounds",
     )
-    assert [one for one in asking if not questions.search(one)] == []
-    own = ROOT / "fl_audit" / "mechanisms" / "noises"
-    assert asked_outside(questions, own) == set()
-    assert len([*own.rglob("*.py")]) > len(NOISES)
+    assert [question for question in asking if not questions.search(question)] == []
+    noise_package = ROOT / "fl_audit" / "mechanisms" / "noises"
+    assert asked_outside(questions, noise_package) == set()
+    assert len([*noise_package.rglob("*.py")]) > len(NOISES)
 
 
 def _attack_questions() -> re.Pattern[str]:
@@ -123,9 +126,10 @@ def test_only_an_attack_asks_which_it_is() -> None:
         'if "active" in config.audit.attacks:',
         "from fl_audit.audits.membership.attacks.lira import LIRA",
     )
-    assert [one for one in asking if not questions.search(one)] == []
-    own, papers = ROOT / "fl_audit" / "audits" / "membership" / "attacks", ROOT / "experiments" / "papers"
-    assert asked_outside(questions, own, papers) == set()
+    assert [question for question in asking if not questions.search(question)] == []
+    attack_package = ROOT / "fl_audit" / "audits" / "membership" / "attacks"
+    papers = ROOT / "experiments" / "papers"
+    assert asked_outside(questions, attack_package, papers) == set()
 
 
 def test_no_two_public_classes_have_one_name() -> None:
@@ -134,7 +138,7 @@ def test_no_two_public_classes_have_one_name() -> None:
         for name in re.findall(r"^class ([A-Za-z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
             homes[name].append(str(path.relative_to(ROOT)))
     assert len(homes) > 500
-    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+    assert {name: class_paths for name, class_paths in homes.items() if len(class_paths) > 1} == {}
 
 
 _NOT_OF_A_RUN = (".patch", ".csv")
@@ -145,8 +149,10 @@ def test_flowers_own_command_takes_every_file_along() -> None:
     """Flower packs an app by patterns, which take a module named after tests for a test of the app."""
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if "__pycache__" not in path.parts]
     names = [str(path.relative_to(ROOT)) for path in files if path.is_file() and path.suffix not in _NOT_OF_A_RUN]
-    taken, left = (PathSpec.from_lines("gitignore", one) for one in (FAB_INCLUDE_PATTERNS, FAB_EXCLUDE_PATTERNS))
-    assert [one for one in names if not taken.match_file(one) and not one.endswith("py.typed")] == []
+    include_spec, exclude_spec = (
+        PathSpec.from_lines("gitignore", item) for item in (FAB_INCLUDE_PATTERNS, FAB_EXCLUDE_PATTERNS)
+    )
+    assert [item for item in names if not include_spec.match_file(item) and not item.endswith("py.typed")] == []
     # The app's own description is made again, as part of what is packed.
-    assert [one for one in names if left.match_file(one) and not one.endswith("pyproject.toml")] == []
+    assert [item for item in names if exclude_spec.match_file(item) and not item.endswith("pyproject.toml")] == []
     assert len(names) > 400

@@ -10,8 +10,8 @@ _OF_THE_WHOLE = {"documentation", "validation", "toy_attack", "toy_audit", "toy_
 
 def test_every_folder_of_tests_is_named_after_a_package() -> None:
     folders = [path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")]
-    folders = sorted({one for one in folders if one.parts and one.parts[0] not in _OF_THE_WHOLE})
-    missing = [str(one) for one in folders if not (ROOT / "fl_audit" / one / "__init__.py").is_file()]
+    folders = sorted({folder for folder in folders if folder.parts and folder.parts[0] not in _OF_THE_WHOLE})
+    missing = [str(folder) for folder in folders if not (ROOT / "fl_audit" / folder / "__init__.py").is_file()]
     assert len(folders) > 20
     assert missing == []
 

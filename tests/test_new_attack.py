@@ -58,18 +58,18 @@ def test_settings_and_refusals_name_a_new_attack() -> None:
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize(
-    ("fact", "audit", "said"),
+    ("fact", "audit", "expected_message"),
     [
         ("learns_from_shadows", {}, f"trials = 8 .*: accepted with {_NAME} are 24"),
         ("sees_gradients", {}, f"targets = 20 .*: accepted with {_NAME} are 60"),
     ],
 )
 def test_the_facts_of_a_new_attack_are_checked(
-    fact: str, audit: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
+    fact: str, audit: dict[str, object], expected_message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts: dict[str, Any] = {fact: True}
     monkeypatch.setitem(ATTACKS, _NAME, replace(ENTROPY, **facts))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=expected_message):
         _plan(**audit)
 
 

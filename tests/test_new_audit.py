@@ -35,8 +35,8 @@ def test_a_new_kind_of_audit_is_configured_checked_played_judged_and_reported(
     checked = check_plan(plan, with_probe=False)
     assert checked.limits is not None
     assert checked.limits.noise_short_in_all is None
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    table = found.run.tables.targets
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    table = contents.run.tables.targets
     assert table is not None
     first = table[table["target"] == table["target"].min()]
     right = float(np.mean((first["log_odds"] > 0) == first["is_in"]))

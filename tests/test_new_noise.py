@@ -114,7 +114,8 @@ def test_the_bits_of_an_adaptive_norm_get_the_noise_that_is_accounted_for(monkey
     monkeypatch.setattr(TwoServersGaussian, "require_adaptive_clipping", lambda _: None)
     clients = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
     mechanism = _plan({"adjacency": "add-remove-client", "clipping": "adaptive"}, training=clients).federation.mechanism
-    of_sum, of_bits = 1.5 * math.sqrt(2), mechanism.bit_sigma / mechanism.bit_sensitivity
+    of_sum = 1.5 * math.sqrt(2)
+    of_bits = mechanism.bit_sigma / mechanism.bit_sensitivity
     assert of_bits == pytest.approx(AdaptiveClipping(1.0).bit_noise * of_sum, rel=1e-12)
     assert mechanism.claimed_multiplier(CLIENT_ALONE) == pytest.approx((of_sum**-2 + of_bits**-2) ** -0.5, rel=1e-12)
 

@@ -82,7 +82,7 @@ def test_a_rule_of_other_libraries_is_refused_by_name_with_the_reason(name: str)
 
 
 @pytest.mark.parametrize(
-    ("training", "privacy", "said"),
+    ("training", "privacy", "expected_message"),
     [
         ({"sampling-rate": 0.5}, {"noise": "banded"}, "correlated over rounds"),
         ({"sampling-rate": 0.5}, {"noise": "distributed"}, "'distributed'.*: .*everybody takes part"),
@@ -90,15 +90,15 @@ def test_a_rule_of_other_libraries_is_refused_by_name_with_the_reason(name: str)
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    training: dict[str, object], privacy: dict[str, object], said: str
+    training: dict[str, object], privacy: dict[str, object], expected_message: str
 ) -> None:
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=expected_message) as caught:
         _plan(training=training, privacy={"adjacency": "add-remove-record"} | privacy)
     assert "\n" not in str(caught.value)
 
 
 def test_every_configuration_without_a_name_implies_exactly_one_rule() -> None:
     for cohort, rate in itertools.product((None, 2, 6), (Fraction(1), Fraction(1, 3))):
-        told = ParticipationSettings(name=None, rate=rate, units=6, cohort=cohort, own={})
-        implied = [name for name, kind in PARTICIPATIONS.items() if kind.is_meant(told)]
+        participation_settings = ParticipationSettings(name=None, rate=rate, units=6, cohort=cohort, own={})
+        implied = [name for name, kind in PARTICIPATIONS.items() if kind.is_meant(participation_settings)]
         assert len(implied) == 1, (cohort, rate, implied)

@@ -75,8 +75,8 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def answers_of(trials: int, targets: int) -> tuple[ModelOutputs, TargetMembership]:
     draw = np.random.default_rng(3)
-    own = draw.normal(-1, 0.3, (trials, targets))
-    answers = ModelOutputs(own, own, None, None, draw.normal(-1, 0.3, (trials, 5)))
+    log_probabilities = draw.normal(-1, 0.3, (trials, targets))
+    answers = ModelOutputs(log_probabilities, log_probabilities, None, None, draw.normal(-1, 0.3, (trials, 5)))
     return answers, TargetMembership(draw.random((trials, targets)) < 0.5)
 
 
@@ -85,19 +85,19 @@ def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_tr
     answers, membership = answers_of(6, 4)
     shadows = np.arange(6) < 3 if apart else None
     expected = attack_named("loss").scores(answers, membership, None)
-    found = attack_named("doors:loss").scores(answers, membership, shadows)
+    scores = attack_named("doors:loss").scores(answers, membership, shadows)
     played = [3, 4, 5] if apart else list(range(6))
-    assert np.array_equal(found[played], expected[played])
-    assert np.isnan(found[:3]).all() == apart
-    for trial, (model, others, is_in) in zip(played, sys.modules["doors"].seen, strict=True):
-        known = [one for one in (range(3) if apart else range(6)) if one != trial]
+    assert np.array_equal(scores[played], expected[played])
+    assert np.isnan(scores[:3]).all() == apart
+    for trial, (model, other_outputs, is_in) in zip(played, sys.modules["doors"].seen, strict=True):
+        other_trials = [index for index in (range(3) if apart else range(6)) if index != trial]
         assert np.array_equal(model.log_probability, answers.log_probability[[trial]])
-        assert np.array_equal(others.population, answers.population[known])
-        assert np.array_equal(is_in, membership.is_in[known])
+        assert np.array_equal(other_outputs.population, answers.population[other_trials])
+        assert np.array_equal(is_in, membership.is_in[other_trials])
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected_message"),
     [
         ("doors:short", r"'doors:short' .*float64 .* \(1,\): .*finite .* 4 targets"),
         ("doors:unknown", "'doors:unknown' .*: .*finite .* 4 targets"),
@@ -107,8 +107,8 @@ def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_tr
         ("nowhere:loss", "no module 'nowhere'"),
     ],
 )
-def test_an_attack_that_is_none_is_named(name: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_an_attack_that_is_none_is_named(name: str, expected_message: str) -> None:
+    with pytest.raises(InputError, match=expected_message):
         attack_named(name).scores(*answers_of(3, 4), None)
 
 
@@ -117,20 +117,24 @@ def test_a_dissimilarity_of_ones_own_ranks_as_ours() -> None:
     inside, outside = (Records(draw.normal(size=(n, 2, 3)), np.arange(n) % 2, 2) for n in (12, 9))
     for farthest in (True, False):
         for ours, yours in (
-            (ranked_pairs(inside, outside, Dissimilarity.MANHATTAN, 7, farthest),
-             ranked_pairs(inside, outside, "doors:l1", 7, farthest)),
-            (ranked_records(inside, Dissimilarity.MANHATTAN, 7, farthest),
-             ranked_records(inside, "doors:l1", 7, farthest)),
-        ):  # fmt: skip
+            (
+                ranked_pairs(inside, outside, Dissimilarity.MANHATTAN, 7, farthest),
+                ranked_pairs(inside, outside, "doors:l1", 7, farthest),
+            ),
+            (
+                ranked_records(inside, Dissimilarity.MANHATTAN, 7, farthest),
+                ranked_records(inside, "doors:l1", 7, farthest),
+            ),
+        ):
             assert ours == yours
     with pytest.raises(InputError, match=r"'doors:one' returned float64 of shape \(3,\)"):
         ranked_records(inside, "doors:one", 1)
 
 
 def test_a_loader_of_ones_own_is_a_data_set() -> None:
-    own, ours = (load_source(DataSpec(name)) for name in ("doors:records", "breast-cancer"))
-    assert (own.name, own.description) == ("doors:records", ours.description)
-    assert np.array_equal(own.pool.features, ours.pool.features)
+    custom_dataset, ours = (load_source(DataSpec(name)) for name in ("doors:records", "breast-cancer"))
+    assert (custom_dataset.name, custom_dataset.description) == ("doors:records", ours.description)
+    assert np.array_equal(custom_dataset.pool.features, ours.pool.features)
     with pytest.raises(InputError, match=r"returned a list: .* fl_audit\.data\.loaded_dataset\.LoadedDataset"):
         load_source(DataSpec("doors:rows"))
     with pytest.raises(InputError, match="takes no label"):
@@ -139,8 +143,8 @@ def test_a_loader_of_ones_own_is_a_data_set() -> None:
 
 
 def test_settings_are_what_the_annotations_of_a_loader_ask_for() -> None:
-    given = (("classes", 2), ("path", "a.bin"), ("grey", True), ("drop", ("x", "y")))
-    load_source(DataSpec("doors:sized", options=given))
+    option_values = (("classes", 2), ("path", "a.bin"), ("grey", True), ("drop", ("x", "y")))
+    load_source(DataSpec("doors:sized", options=option_values))
     assert sys.modules["doors"].seen[-1] == (2, Path("a.bin"), True, ("x", "y"))
 
 
@@ -164,12 +168,12 @@ def test_settings_of_another_type_are_refused_before_the_loader_has_them(
 
 
 def test_a_plan_with_ones_own_data_and_measure_is_that_with_ours() -> None:
-    own, ours = (
+    custom_plan, ours = (
         small_plan(data={"name": name}, audit={"dissimilarity": measure})
         for name, measure in (("doors:records", "doors:l1"), ("breast-cancer", "manhattan"))
     )
-    assert own.federation.pair == ours.federation.pair
-    assert own.guarantee == ours.guarantee
+    assert custom_plan.federation.pair == ours.federation.pair
+    assert custom_plan.guarantee == ours.guarantee
 
 
 def test_a_section_of_ones_own_stands_in_the_appendix_and_takes_nothing_of_ours() -> None:
@@ -181,7 +185,7 @@ def test_a_section_of_ones_own_stands_in_the_appendix_and_takes_nothing_of_ours(
 
 
 @pytest.mark.parametrize(
-    ("audit", "said"),
+    ("audit", "expected_message"),
     [
         ({"kind": "membership", "attacks": ["doors:absent"], "trials": 24}, "attack 'doors:absent' .*be imported"),
         ({"sections": ["doors:TAKEN"]}, "doors:TAKEN.* name or key verdict"),
@@ -190,8 +194,10 @@ def test_a_section_of_ones_own_stands_in_the_appendix_and_takes_nothing_of_ours(
         ({"attacks": ["los"]}, "configuration audit.attacks is 'los': .*'loss', .* or 'package.module:name'"),
     ],
 )
-def test_what_cannot_be_had_is_refused_before_anything_is_trained(audit: dict[str, object], said: str) -> None:
+def test_what_cannot_be_had_is_refused_before_anything_is_trained(
+    audit: dict[str, object], expected_message: str
+) -> None:
     targets = {"targets": 20} if audit.get("kind") == "membership" else {}
     privacy = {"adjacency": "add-remove-record", "sensitivity": None}
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=expected_message):
         small_plan(audit=audit | targets, privacy=privacy)

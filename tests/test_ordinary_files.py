@@ -39,11 +39,38 @@ OWN_FILES = {
     "app_audits/black_box/transcript_store.py": "a file that this program writes",
 }
 """Modules with a call that opens a file or reads its content, and why it is no user's file that is opened there."""
-OPENING = {"open", "read_text", "read_bytes", "load_file", "safe_open", "from_filelike", "fromfile", "loadtxt",
-           "genfromtxt", "memmap", "ParquetFile", "ZipFile", "TarFile", "GzipFile", "read_csv", "read_parquet",
-           "read_excel", "read_table", "read_feather", "read_pickle", "fdopen", "imread"}  # fmt: skip
-OPENING_OF = {("np", "load"), ("numpy", "load"), ("torch", "load"), ("tomllib", "load"), ("json", "load"),
-              ("pickle", "load")}  # fmt: skip
+OPENING = {
+    "open",
+    "read_text",
+    "read_bytes",
+    "load_file",
+    "safe_open",
+    "from_filelike",
+    "fromfile",
+    "loadtxt",
+    "genfromtxt",
+    "memmap",
+    "ParquetFile",
+    "ZipFile",
+    "TarFile",
+    "GzipFile",
+    "read_csv",
+    "read_parquet",
+    "read_excel",
+    "read_table",
+    "read_feather",
+    "read_pickle",
+    "fdopen",
+    "imread",
+}
+OPENING_OF = {
+    ("np", "load"),
+    ("numpy", "load"),
+    ("torch", "load"),
+    ("tomllib", "load"),
+    ("json", "load"),
+    ("pickle", "load"),
+}
 
 
 def opens(call: ast.Call) -> bool:
@@ -58,18 +85,19 @@ def opens(call: ast.Call) -> bool:
 
 
 def test_no_module_opens_a_file_of_a_user_otherwise() -> None:
-    found = set()
+    file_names = set()
     parties = [SOURCES / party for party in ("clients", "server", "strategies")]
-    for path in (path for place in (SOURCES, *parties) for path in place.rglob("*.py")):
+    for path in (path for directory in (SOURCES, *parties) for path in directory.rglob("*.py")):
         name = path.relative_to(SOURCES).as_posix()
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call) and opens(node)]
         if calls and not name.startswith("experiments/"):
-            found.add(name)
-    assert found == set(OWN_FILES)
+            file_names.add(name)
+    assert file_names == set(OWN_FILES)
 
 
 def test_a_pipe_is_not_waited_for_and_a_device_not_read(tmp_path: Path) -> None:
-    pipe, link = tmp_path / "pipe", tmp_path / "zero"
+    pipe = tmp_path / "pipe"
+    link = tmp_path / "zero"
     os.mkfifo(pipe)
     link.symlink_to("/dev/zero")
     for path, kind in ((pipe, "pipe"), (link, "device")):

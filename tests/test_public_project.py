@@ -18,9 +18,9 @@ PYTHON = re.compile(r"Programming Language :: Python :: (3\.\d+)")
 
 
 def read(path: Path) -> dict[str, Any]:
-    found = yaml.safe_load(path.read_text())
-    assert isinstance(found, dict), path
-    return found
+    document = yaml.safe_load(path.read_text())
+    assert isinstance(document, dict), path
+    return document
 
 
 def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def pythons(workflow: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def classified() -> list[str]:
-    return [found[1] for one in PROJECT["classifiers"] if (found := PYTHON.fullmatch(one))]
+    return [match[1] for classifier in PROJECT["classifiers"] if (match := PYTHON.fullmatch(classifier))]
 
 
 def pinned(package: str) -> str:
@@ -51,9 +51,11 @@ def test_workflows_run_targets_that_there_are_and_may_only_read(path: Path) -> N
     assert workflow["concurrency"]["cancel-in-progress"] is True
     assert all(job["timeout-minutes"] <= 180 for job in workflow["jobs"].values())
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
-    asked = {name for step in steps(workflow) for name in re.findall(r"\bmake ([\w-]+)", step.get("run", ""))}
-    assert asked, "a workflow without a target"
-    assert asked <= targets
+    requested_targets = {
+        name for step in steps(workflow) for name in re.findall(r"\bmake ([\w-]+)", step.get("run", ""))
+    }
+    assert requested_targets, "a workflow without a target"
+    assert requested_targets <= targets
     for action in [step["uses"] for step in steps(workflow) if "uses" in step]:
         assert re.fullmatch(r"actions/[\w-]+@v\d+", action), action
     for step in steps(workflow):
@@ -62,7 +64,8 @@ def test_workflows_run_targets_that_there_are_and_may_only_read(path: Path) -> N
 
 
 def test_every_python_that_is_claimed_is_tested() -> None:
-    ci, long = read(GITHUB / "workflows" / "ci.yml"), read(GITHUB / "workflows" / "long.yml")
+    ci = read(GITHUB / "workflows" / "ci.yml")
+    long = read(GITHUB / "workflows" / "long.yml")
     assert pythons(ci) == {"test": classified(), "wheel": classified()}
     assert set(pythons(long)["test-all"]) <= set(classified())
     assert PROJECT["requires-python"] == f">={classified()[0]}"
@@ -70,7 +73,11 @@ def test_every_python_that_is_claimed_is_tested() -> None:
 
 def lower_bounds() -> dict[str, str]:
     """Return the lowest admitted version of every package that fl_audit requires."""
-    return {package: version for one in PROJECT["dependencies"] for package, _, version in [one.partition(">=")]}
+    return {
+        package: version
+        for requirement in PROJECT["dependencies"]
+        for package, _, version in [requirement.partition(">=")]
+    }
 
 
 def test_the_support_policy_says_what_is_required() -> None:
@@ -85,7 +92,9 @@ def test_the_support_policy_says_what_is_required() -> None:
 
 def test_no_requirement_has_an_upper_bound() -> None:
     """A bound needs its reason, and then an exception here."""
-    assert [one for one in PROJECT["dependencies"] if not re.fullmatch(r"[\w-]+>=[\d.]+", one)] == []
+    assert [
+        requirement for requirement in PROJECT["dependencies"] if not re.fullmatch(r"[\w-]+>=[\d.]+", requirement)
+    ] == []
 
 
 def test_the_lowest_versions_that_are_tested_are_those_that_are_required() -> None:
@@ -99,16 +108,16 @@ def test_issue_forms_are_forms(path: Path) -> None:
     form = read(path)
     assert form["name"]
     assert form["description"]
-    fields = [one for one in form["body"] if one["type"] != "markdown"]
-    assert {one["type"] for one in fields} <= FIELDS
-    assert all(one["attributes"]["label"] for one in fields)
-    names = [one["id"] for one in fields]
+    fields = [form_field for form_field in form["body"] if form_field["type"] != "markdown"]
+    assert {form_field["type"] for form_field in fields} <= FIELDS
+    assert all(form_field["attributes"]["label"] for form_field in fields)
+    names = [form_field["id"] for form_field in fields]
     assert len(set(names)) == len(names)
 
 
 def test_the_form_for_a_false_verdict_asks_for_all_that_it_takes_to_judge_one() -> None:
     body = read(GITHUB / "ISSUE_TEMPLATE" / "false-verdict.yml")["body"]
-    needed = {one["id"] for one in body if one.get("validations", {}).get("required")}
+    needed = {form_field["id"] for form_field in body if form_field.get("validations", {}).get("required")}
     assert needed == {"command", "verdict", "truth", "summary", "versions"}
     assert "challenger/" in body[0]["attributes"]["value"]
 

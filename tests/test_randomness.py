@@ -17,10 +17,10 @@ FALSE_ALARM = 1e-6
 
 def test_equal_keys_give_equal_streams_whatever_is_drawn_between() -> None:
     first = generator(5, Purpose.RELEASE_NOISE, **BASE)
-    drawn = first.standard_normal(10)
+    first_numbers = first.standard_normal(10)
     generator(5, Purpose.RELEASE_NOISE, **(BASE | {"trial": 4})).standard_normal(1000)
     second = generator(5, Purpose.RELEASE_NOISE, **BASE)
-    assert np.array_equal(second.standard_normal(10), drawn)
+    assert np.array_equal(second.standard_normal(10), first_numbers)
     assert np.array_equal(first.standard_normal(5), second.standard_normal(5))
 
 

@@ -25,14 +25,14 @@ def test_doubling_ends_at_most_one_doubling_beyond_the_end() -> None:
     assert max(tried) == 128.0
 
 
-@given(first=st.integers(1, 3000), most=st.integers(1, 2048))
-def test_the_smallest_number_is_that_of_brute_force(first: int, most: int) -> None:
-    asked: list[int] = []
-    found = smallest_number(lambda number: asked.append(number) or number >= first, most)  # type: ignore[func-returns-value]
+@given(first=st.integers(1, 3000), largest_number=st.integers(1, 2048))
+def test_the_smallest_number_is_that_of_brute_force(first: int, largest_number: int) -> None:
+    queried_numbers: list[int] = []
+    computed_number = smallest_number(lambda number: queried_numbers.append(number) or number >= first, largest_number)  # type: ignore[func-returns-value]
     # Doubling stops above `most`, so a power of 2 up to it is the largest number that is asked about.
-    reached = 2 ** math.floor(math.log2(most))
-    assert found == (first if first <= reached else None)
-    assert len(asked) <= 2 * math.log2(max(first, 2)) + 3
+    reached = 2 ** math.floor(math.log2(largest_number))
+    assert computed_number == (first if first <= reached else None)
+    assert len(queried_numbers) <= 2 * math.log2(max(first, 2)) + 3
 
 
 @given(edge=st.floats(0, 10))

@@ -48,12 +48,12 @@ def searched(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", [str(theirs), *elsewhere])
     monkeypatch.setattr(user_modules, "_searched", [])
     names = ("my_models", "my_helpers", "plain", "plain.models", *OF_PARTIES)
-    kept = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    saved_modules = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     search_last(theirs)
     yield theirs
     for name in names:
         sys.modules.pop(name, None)
-    sys.modules.update(kept)
+    sys.modules.update(saved_modules)
 
 
 def python(program: str, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -100,15 +100,15 @@ def test_their_own_modules_are_found(searched: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected_message"),
     [
         ("fl_audit.mine", "fl_audit .*this name: .*rename .*fl_audit.py"),
         ("code", r"taken by .*code\.py: .*rename .*theirs/code\.py"),
     ],
 )
-def test_a_name_that_cannot_be_had_is_said_in_one_line(searched: Path, name: str, said: str) -> None:
+def test_a_name_that_cannot_be_had_is_said_in_one_line(searched: Path, name: str, expected_message: str) -> None:
     (searched / "fl_audit.py").write_text(TRAP)
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=expected_message) as caught:
         import_user_module(name)
     assert "\n" not in str(caught.value)
     assert list(searched.rglob("imported")) == []

@@ -26,9 +26,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
-def files(place: Path, packages: set[str]) -> set[Path]:
-    found = {path.relative_to(place) for name in packages for path in (place / name).rglob("*") if path.is_file()}
-    return {path for path in found if "__pycache__" not in path.parts}
+def files(directory: Path, packages: set[str]) -> set[Path]:
+    paths = {
+        path.relative_to(directory) for name in packages for path in (directory / name).rglob("*") if path.is_file()
+    }
+    return {path for path in paths if "__pycache__" not in path.parts}
 
 
 def test_it_holds_the_packages_and_nothing_else(installed: Path) -> None:
@@ -37,12 +39,12 @@ def test_it_holds_the_packages_and_nothing_else(installed: Path) -> None:
     assert (installed / "fl_audit" / "py.typed").is_file()
     assert (information / "entry_points.txt").read_text() == "[console_scripts]\nfl-audit = fl_audit.cli.main:main\n"
     there = files(installed, {"fl_audit"})
-    own = {
+    project_files = {
         Path("fl_audit", path)
         for path in files(ROOT, PARTS)
         if path.parts[:2] not in {("experiments", n) for n in APART}
     }
-    assert there == files(ROOT, {"fl_audit"}) | own
+    assert there == files(ROOT, {"fl_audit"}) | project_files
 
 
 def test_nothing_that_is_installed_needs_what_is_not(installed: Path) -> None:

@@ -53,8 +53,11 @@ def test_chances_and_counts():
     assert one_in(0.0003) == "3 in 10,000"
     assert one_in(1 / 3333) == one_in(3.004e-4) == "about 3 in 10,000"
     assert (one_in(0.05), one_in(0.0004), one_in(0.3), one_in(0.0123)) == (
-        "1 in 20", "1 in 2,500", "3 in 10", "about 12 in 1,000"
-    )  # fmt: skip
+        "1 in 20",
+        "1 in 2,500",
+        "3 in 10",
+        "about 12 in 1,000",
+    )
     assert one_in(0) == "zero"
     assert plural(1, "trial") == "1 trial"
     assert plural(2000, "trial") == "2,000 trials"
@@ -71,18 +74,18 @@ def number_of(text: str) -> Decimal:
     return Decimal(text.rstrip("%\N{NO-BREAK SPACE}").replace(",", "")) / (100 if share else 1)
 
 
-def side(one: Decimal, other: Decimal) -> int:
-    return (one > other) - (one < other)
+def side(first_number: Decimal, second_number: Decimal) -> int:
+    return (first_number > second_number) - (first_number < second_number)
 
 
 @given(ends=st.lists(NUMBERS, min_size=3, max_size=3), claim=NUMBERS, is_share=st.booleans())
 def test_every_text_lies_on_the_side_of_the_claim_on_which_its_number_lies(ends, claim, is_share):
     low, value, high = sorted(ends)
-    shown = rounded(value, low, high, claim, is_share)
-    texts = [number_of(text) for text in (shown.low, shown.value, shown.high)]
+    rounded_interval = rounded(value, low, high, claim, is_share)
+    texts = [number_of(text) for text in (rounded_interval.low, rounded_interval.value, rounded_interval.high)]
     assert texts == sorted(texts)
     for text, number in zip(texts, (low, value, high), strict=True):
-        assert side(text, number_of(shown.claim)) == side_of(number, claim)
+        assert side(text, number_of(rounded_interval.claim)) == side_of(number, claim)
         if side_of(number, claim) != 0:
             assert side(text, Decimal(0)) == side_of(number, 0.0)
             assert not is_share or side(text, Decimal(1)) == side(Decimal(repr(number)), Decimal(1))
@@ -112,8 +115,8 @@ def test_an_interval_keeps_its_width(low, width):
     ],
 )
 def test_intervals_as_they_are_printed(numbers, claim, text):
-    shown = rounded(*numbers, claim)
-    assert f"{shown.value} ({shown.interval}), {shown.claim}" == text
+    rounded_interval = rounded(*numbers, claim)
+    assert f"{rounded_interval.value} ({rounded_interval.interval}), {rounded_interval.claim}" == text
 
 
 def test_shares_are_per_cent():
@@ -127,8 +130,18 @@ def test_nobody_else_writes_an_interval():
     assert joined.search('f"{low:.4g} to {high:.4g}"')
     assert joined.search('f"{percent(first.low)} to {percent(first.high)}"')
     root = Path(__file__).parents[1]
-    places = [root / name for name in ("fl_audit/report", "fl_audit/api", "fl_audit/audits/common", "fl_audit/cli",
-                                       "fl_audit/runs/sweeps", "fl_audit/runs", "strategies")]  # fmt: skip
-    sources = [file for place in places for file in sorted(place.rglob("*.py"))]
+    directories = [
+        root / name
+        for name in (
+            "fl_audit/report",
+            "fl_audit/api",
+            "fl_audit/audits/common",
+            "fl_audit/cli",
+            "fl_audit/runs/sweeps",
+            "fl_audit/runs",
+            "strategies",
+        )
+    ]
+    sources = [file for directory in directories for file in sorted(directory.rglob("*.py"))]
     assert len(sources) > 80
     assert not [str(file) for file in sources if joined.search(file.read_text(encoding="utf-8"))]

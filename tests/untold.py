@@ -49,20 +49,21 @@ def content_of(path: Path) -> bytes:
 
 def opened(raw: bytes) -> bytes:
     """Return all that zlib has packed into a file, at whatever place: texts of a PNG, streams of a PDF."""
-    parts = [raw]
-    for start in (found.start() for found in re.finditer(rb"x[\x01\x5e\x9c\xda]", raw)):
+    chunks = [raw]
+    for start in (match.start() for match in re.finditer(rb"x[\x01\x5e\x9c\xda]", raw)):
         unpacking = zlib.decompressobj()
         try:
-            parts.append(unpacking.decompress(raw[start:]))
+            chunks.append(unpacking.decompress(raw[start:]))
         except zlib.error:
             continue
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 def assert_untold(directory: Path, seed: int) -> None:
-    seen = 0
+    file_count = 0
     for path in files_outside_the_challenger(directory):
-        content, seen = content_of(path), seen + 1
+        content = content_of(path)
+        file_count = file_count + 1
         for spelling in spellings(seed):
             assert spelling not in content, f"{path.name} tells the seed"
-    assert seen >= 5
+    assert file_count >= 5

@@ -61,15 +61,15 @@ def test_the_mu_that_a_guarantee_prints_is_one_of_its_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected_message"),
     [
         ({"adjacency": "replace"}, "adjacency is 'replace': .* add-remove-record"),
         ({"adjacency": "replace-record", "epsilon": 1.0}, "belief and epsilon given: .*exactly one"),
         ({"adjacency": "replace-record", "accountant": "best"}, "accountant is 'best': .* rdp-classic"),
     ],
 )
-def test_wrong_guarantees_are_refused_in_a_line(wrong: dict[str, object], said: str) -> None:
-    assert_refused(said, fa.calibrate, 30, 1e-3, **{"belief": 0.9, **wrong})
+def test_wrong_guarantees_are_refused_in_a_line(wrong: dict[str, object], expected_message: str) -> None:
+    assert_refused(expected_message, fa.calibrate, 30, 1e-3, **{"belief": 0.9, **wrong})
 
 
 def test_bounds_and_epsilon_star_answer_in_one_call() -> None:
@@ -95,33 +95,33 @@ def test_bounds_and_epsilon_star_answer_in_one_call() -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[fa.Run, list[str]]:
     heard: list[str] = []
     # A directory of the user's with modules that have the names of our packages.
-    place = tmp_path_factory.mktemp("user")
-    (place / "server.py").write_text("raise RuntimeError('this is the module of somebody else')")
-    (place / "experiments").mkdir()
+    directory = tmp_path_factory.mktemp("user")
+    (directory / "server.py").write_text("raise RuntimeError('this is the module of somebody else')")
+    (directory / "experiments").mkdir()
     # It writes no PDF, which takes seconds and has tests of its own.
-    (place / "first").mkdir()
-    (place / "first" / "weasyprint.py").write_text("raise ImportError")
+    (directory / "first").mkdir()
+    (directory / "first" / "weasyprint.py").write_text("raise ImportError")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        patch.setenv("PYTHONPATH", str(place / "first"), prepend=os.pathsep)
-        run = fa.run_audit(SETTINGS, place / "run", engine="local", progress=heard.append)
+        patch.chdir(directory)
+        patch.setenv("PYTHONPATH", str(directory / "first"), prepend=os.pathsep)
+        run = fa.run_audit(SETTINGS, directory / "run", engine="local", progress=heard.append)
     return run, heard
 
 
 @pytest.mark.long
 def test_an_audit_runs_from_python(run: tuple[fa.Run, list[str]]) -> None:
-    found, _ = run
-    assert found.verdict in Verdict
-    assert found.summary["insider"]["trials"] == len(found.trials) == 12
-    assert len(found.rounds) == 12 * 4
-    assert found.configuration["audit"]["trials"] == 12
-    assert found.configuration["run"].get("seed") is None
-    assert found.report.is_file()
-    assert found.figures["beliefs"]._repr_png_().startswith(b"\x89PNG")
-    html = unescape(found._repr_html_())
-    assert found.summary["scope"] in html
+    audit_run, _ = run
+    assert audit_run.verdict in Verdict
+    assert audit_run.summary["insider"]["trials"] == len(audit_run.trials) == 12
+    assert len(audit_run.rounds) == 12 * 4
+    assert audit_run.configuration["audit"]["trials"] == 12
+    assert audit_run.configuration["run"].get("seed") is None
+    assert audit_run.report.is_file()
+    assert audit_run.figures["beliefs"]._repr_png_().startswith(b"\x89PNG")
+    html = unescape(audit_run._repr_html_())
+    assert audit_run.summary["scope"] in html
     assert "epsilon 2 at delta 0.01" in html
-    assert "epsilon 2 at delta 0.01" in repr(found)
+    assert "epsilon 2 at delta 0.01" in repr(audit_run)
 
 
 def test_what_cannot_be_written_down_is_refused(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def _state() -> dict[str, Any]:
     """Return the global state that a run may change in its process."""
     return {
         "environment": dict(os.environ),
-        "signals": [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)],
+        "signals": [signal.getsignal(signal_number) for signal_number in (signal.SIGINT, signal.SIGTERM)],
         "logs": [logging.getLogger(name).level for name in ("flwr", "ray", "fl_audit")],
         "threads of torch": torch.get_num_threads(),
         "modules": list(sys.path),
@@ -97,7 +97,7 @@ def test_a_call_finds_the_numbers_of_the_command_and_a_second_call_finds_them_ag
     assert len(called.trials) == 6
     assert any("18 of 18 trial-rounds" in line for line in heard), heard
     assert not any(line.startswith(":") for line in heard), heard
-    assert all(one != following for one, following in pairwise(heard)), heard
+    assert all(message != following for message, following in pairwise(heard)), heard
     with pytest.raises(fa.InputError, match=r"new directory, or --resume \(in Python, resume=True\)"):
         _run_audit(SETTINGS, tmp_path / "call", engine="local", progress=None)
 
@@ -137,12 +137,12 @@ def test_a_table_is_a_setting(tmp_path: Path) -> None:
 
 def _stopping(error: BaseException, after: int) -> Callable[[int], None]:
     """Return a function for counts of trials that raises an error once `after` trials are counted."""
-    seen = 0
+    trial_count = 0
 
     def stop(trials: int) -> None:
-        nonlocal seen
-        seen += trials
-        if seen >= after:
+        nonlocal trial_count
+        trial_count += trials
+        if trial_count >= after:
             raise error
 
     return stop
@@ -161,8 +161,8 @@ def test_a_run_that_stops_keeps_what_is_finished_and_goes_on(
         error = KeyboardInterrupt if isinstance(stopped_by, KeyboardInterrupt) else fa.RunError
         with pytest.raises(error):
             _run_audit(SETTINGS, tmp_path / "run", **options)
-    kept = [path for path in (tmp_path / "run").rglob("*") if "batch" in path.name or "trials" in path.name]
-    assert kept
+    batch_paths = [path for path in (tmp_path / "run").rglob("*") if "batch" in path.name or "trials" in path.name]
+    assert batch_paths
     if error is KeyboardInterrupt:
         assert f"out={str(tmp_path / 'run')!r}, resume=True" in heard[-1]
     until = time.monotonic() + 5
@@ -175,18 +175,18 @@ def test_a_run_that_stops_keeps_what_is_finished_and_goes_on(
 
 
 def test_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    error_texts: list[str] = []
 
     def again(*_: object) -> None:
         try:
             fa.run_audit(SETTINGS, tmp_path / "second", engine="local", progress=None)
         except fa.InputError as error:
-            said.append(str(error))
+            error_texts.append(str(error))
 
     monkeypatch.setattr("fl_audit.api.in_process._play", again)
     with pytest.raises(fa.InputError, match="holds no"):  # nothing was played
         _run_audit(SETTINGS, tmp_path / "first", engine="local", progress=None)
-    (line,) = said
+    (line,) = error_texts
     assert re.search(r"another run .*: .*one at a time, .*own_process=True$", line)
 
 

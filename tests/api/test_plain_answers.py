@@ -19,7 +19,8 @@ from fl_audit.privacy.stated_releases import StatedReleases
 from tests.builders.refusals import assert_refused
 
 CLAIM = StatedClaim("add-remove-client", epsilon=4.0)
-SCORES, LOSSES = np.arange(60.0), np.linspace(0.1, 1.0, 50)
+SCORES = np.arange(60.0)
+LOSSES = np.linspace(0.1, 1.0, 50)
 GUARANTEE = {"rounds": 30, "delta": 1e-3, "adjacency": "replace-record"}
 CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "account": (fa.account, GUARANTEE | {"noise_multiplier": 5.0, "sampling_rate": 1.0, "prior": 0.5}),
@@ -66,7 +67,7 @@ WRONG = ["ten", None, float("nan"), 1 + 2j, [[1], [2, 3]]]
 )
 def test_what_is_no_number_is_refused_in_one_line(call: str, name: str) -> None:
     function, good = CALLS[call]
-    for wrong in (one for one in WRONG if one is not None or name not in ("trials_per_run", "terms")):
+    for wrong in (value for value in WRONG if value is not None or name not in ("trials_per_run", "terms")):
         with pytest.raises(fa.InputError) as refusal:
             function(**{**good, name: wrong})
         assert "\n" not in str(refusal.value)
@@ -76,11 +77,11 @@ def test_what_is_no_number_is_refused_in_one_line(call: str, name: str) -> None:
 @pytest.mark.parametrize("call", ["account", "calibrate", "lower_bound", "epsilon_star", "one_run_bound"])
 def test_an_answer_prints_as_one_line(call: str) -> None:
     function, good = CALLS[call]
-    said = str(function(**good))
-    assert said.startswith(("epsilon", "Epsilon*"))
-    assert "\n" not in said
-    assert "=" not in said
-    assert len(said) < 300
+    answer_text = str(function(**good))
+    assert answer_text.startswith(("epsilon", "Epsilon*"))
+    assert "\n" not in answer_text
+    assert "=" not in answer_text
+    assert len(answer_text) < 300
 
 
 # --- Numbers are accepted in every usual form of a table, an array or a tensor, with one answer; others are refused

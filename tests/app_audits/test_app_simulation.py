@@ -128,11 +128,11 @@ def test_an_app_gets_the_contexts_of_flowers_simulation(tmp_path: Path) -> None:
     app = _app(tmp_path / "app", "contexts")
     played = simulate_app(app, Engine.LOCAL, ["num-server-rounds=2 params.rate=0.25"])
     assert (played.app.name, played.clients, played.failed_calls) == ("contexts", 4, {})
-    found = json.loads(Path("found.json").read_text())
-    assert found["rate"] == 0.25
+    app_output = json.loads(Path("found.json").read_text())
+    assert app_output["rate"] == 0.25
     # Every round adds the mean of rate * (part + 1) over the four parts.
-    assert found["w"] == pytest.approx([2 * 0.25 * 2.5] * 3)
-    assert found["metrics"] == {
+    assert app_output["w"] == pytest.approx([2 * 0.25 * 2.5] * 3)
+    assert app_output["metrics"] == {
         "1": pytest.approx({"trained": 1, "part": 1.5, "parts": 4}),
         "2": pytest.approx({"trained": 2, "part": 1.5, "parts": 4}),
     }
@@ -161,14 +161,15 @@ def test_calls_of_clients_that_failed_are_counted(engine: Engine, tmp_path: Path
 def test_the_command_warns_of_calls_that_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server = SERVER.replace('result.arrays["w"]', 'initial["w"]')
     simulate(_app(tmp_path / "app", "warned", server, FAILING_CLIENT), engine=Engine.LOCAL)
-    assert "20 calls of clients failed" in (shown := capsys.readouterr().out)
-    assert "no data of client" in shown
+    assert "20 calls of clients failed" in (output := capsys.readouterr().out)
+    assert "no data of client" in output
 
 
 @pytest.mark.ray
 @pytest.mark.long
 def test_processes_of_ray_give_the_same(tmp_path: Path) -> None:
-    app, results = _app(tmp_path / "app", "on_ray"), list[object]()
+    app = _app(tmp_path / "app", "on_ray")
+    results = list[object]()
     for engine in Engine:
         simulate_app(app, engine, clients=3)
         results.append(json.loads(Path("found.json").read_text()))
@@ -193,7 +194,7 @@ def test_an_app_of_flowers_former_interface_is_played_too(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "run_config", "said"),
+    ("name", "run_config", "expected_message"),
     [
         ("other_key", "num-rounds=2", "key 'num-rounds': accepted are num-server-rounds, params.rate and fails"),
         ("no_value", "num-server-rounds=two", "'num-server-rounds=two' cannot be read: accepted are texts such as"),
@@ -203,8 +204,10 @@ def test_an_app_of_flowers_former_interface_is_played_too(tmp_path: Path) -> Non
         ("failing", "fails=true", r"of failing raised ValueError: no data here \(server_app.py, line \d+\)$"),
     ],
 )
-def test_what_cannot_be_played_is_said_in_a_line(name: str, run_config: str, said: str, tmp_path: Path) -> None:
-    assert_refused(said, lambda: simulate_app(_app(tmp_path / "app", name), Engine.LOCAL, [run_config]))
+def test_what_cannot_be_played_is_said_in_a_line(
+    name: str, run_config: str, expected_message: str, tmp_path: Path
+) -> None:
+    assert_refused(expected_message, lambda: simulate_app(_app(tmp_path / "app", name), Engine.LOCAL, [run_config]))
 
 
 @pytest.mark.parametrize(

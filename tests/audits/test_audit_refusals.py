@@ -50,7 +50,7 @@ REFUSALS = [
     Refusal(lambda: epsilon_of(np.array([[math.nan]]), 0.01, Accountant.GDP), "signal is nan"),
     # What has no such column is refused.
     *refusals(
-        lambda source, named: choose_attribute(source, source.pool, named),
+        lambda source, attribute_name: choose_attribute(source, source.pool, attribute_name),
         (load_digits(), None, r"digits .*images"),
         (load_breast_cancer(), None, "no column"),
         (load_breast_cancer(), "0", r"attribute 0 .*456 values: .*2 to 100"),

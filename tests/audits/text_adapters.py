@@ -17,7 +17,9 @@ from fl_audit.verdict.verdict import Verdict
 _GOOD = ("bright", "calm", "clean", "friendly", "good", "great", "happy")
 _BAD = ("bad", "broken", "cold", "dark", "dirty", "loud", "poor")
 _OTHER = ("again", "and", "food", "it", "place", "room", "service", "staff", "stay", "the", "very", "was", "we")
-_RECORDS, _TEXTS, _TOKENS = 60, 120, 16
+_RECORDS = 60
+_TEXTS = 120
+_TOKENS = 16
 
 
 def bert_with_lora(classes: int, vocabulary_size: int) -> nn.Module:
@@ -26,17 +28,23 @@ def bert_with_lora(classes: int, vocabulary_size: int) -> nn.Module:
     from transformers import BertConfig, BertForSequenceClassification
 
     config = BertConfig(
-        vocab_size=vocabulary_size, num_labels=classes, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+        vocab_size=vocabulary_size,
+        num_labels=classes,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     adapter = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, target_modules=["query", "value"])
     return get_peft_model(BertForSequenceClassification(config), adapter)
 
 
-def write_texts(place: Path, texts: int = _TEXTS) -> None:
+def write_texts(directory: Path, texts: int = _TEXTS) -> None:
     """Write a table of texts, `texts.csv`, and a public vocabulary, `vocabulary.txt`, to a directory."""
     draw = random.Random(0)
-    with (place / "texts.csv").open("w", newline="") as file:
+    with (directory / "texts.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["review", "sentiment"])
         for number in range(texts):
@@ -44,7 +52,7 @@ def write_texts(place: Path, texts: int = _TEXTS) -> None:
             draw.shuffle(words)
             table.writerow([" ".join(words), ("negative", "positive")[number % 2]])
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted((*_GOOD, *_BAD, *_OTHER))]
-    (place / "vocabulary.txt").write_text("\n".join(tokens) + "\n")
+    (directory / "vocabulary.txt").write_text("\n".join(tokens) + "\n")
 
 
 def settings_of(place: Path, seed: int, trials: int, **changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -53,14 +61,22 @@ def settings_of(place: Path, seed: int, trials: int, **changes: dict[str, Any]) 
     `place` is the directory of `write_texts`; `changes` are settings that differ, by section.
     """
     sections: dict[str, dict[str, Any]] = {
-        "data": {"name": "csv", "path": str(place / "texts.csv"), "label": "sentiment", "text": "review",
-                 "vocabulary": str(place / "vocabulary.txt"), "tokens": _TOKENS, "records": _RECORDS, "clients": 3},
+        "data": {
+            "name": "csv",
+            "path": str(place / "texts.csv"),
+            "label": "sentiment",
+            "text": "review",
+            "vocabulary": str(place / "vocabulary.txt"),
+            "tokens": _TOKENS,
+            "records": _RECORDS,
+            "clients": 3,
+        },
         "model": {"name": "tests.audits.text_adapters:bert_with_lora"},
         "training": {"rounds": 10, "learning-rate": 0.5},
         "privacy": {"epsilon": 2.0, "delta": 1e-3, "adjacency": "replace-record", "clipping-norm": 1.0},
         "audit": {"trials": trials, "epsilon-star": False, "evaluate-every": 10},
         "run": {"seed": seed, "trials-per-batch": trials, "keep-releases": 0},
-    }  # fmt: skip
+    }
     return {name: section | changes.get(name, {}) for name, section in sections.items()}
 
 

@@ -48,20 +48,21 @@ class Training:
 
     def scores(self, draw: np.random.Generator) -> tuple[Floats, Flags, Floats]:
         """Draw scores and coins, shape (rounds, canaries), and scores of decoys, of one training."""
-        directions, known = self.canaries + self.decoys, self.dimension
+        directions = self.canaries + self.decoys
+        dimension = self.dimension
         frame = np.tril(draw.normal(size=(self.rounds, directions, directions)), -1)
         along = np.arange(directions)
-        frame[:, along, along] = np.sqrt(draw.chisquare(known - along, size=(self.rounds, directions)))
+        frame[:, along, along] = np.sqrt(draw.chisquare(dimension - along, size=(self.rounds, directions)))
         frame /= np.linalg.norm(frame, axis=2, keepdims=True)
-        others = self.clients - self.canaries
-        length = np.sqrt(others + others * (others - 1) * self.agreement)
-        place = draw.normal(size=(self.rounds, directions))
-        beyond = draw.chisquare(known - directions, size=(self.rounds, 1))
+        other_clients = self.clients - self.canaries
+        length = np.sqrt(other_clients + other_clients * (other_clients - 1) * self.agreement)
+        projections = draw.normal(size=(self.rounds, directions))
+        beyond = draw.chisquare(dimension - directions, size=(self.rounds, 1))
         coins = draw.random((self.rounds, self.canaries)) < 0.5
-        seen = self.noise_multiplier * draw.normal(size=place.shape)
-        seen += length * place / np.sqrt((place**2).sum(axis=1, keepdims=True) + beyond)
-        seen += np.einsum("tc,tcd->td", coins.astype(float), frame[:, : self.canaries])
-        scores = np.einsum("tcd,td->tc", frame, seen)
+        observed_sums = self.noise_multiplier * draw.normal(size=projections.shape)
+        observed_sums += length * projections / np.sqrt((projections**2).sum(axis=1, keepdims=True) + beyond)
+        observed_sums += np.einsum("tc,tcd->td", coins.astype(float), frame[:, : self.canaries])
+        scores = np.einsum("tcd,td->tc", frame, observed_sums)
         return scores[:, : self.canaries], coins, scores[:, self.canaries :]
 
 
@@ -78,12 +79,13 @@ class CanaryLine(NamedTuple):
 
     def problems(self) -> list[str]:
         """Return the contradictions to the claims."""
-        name, found = f"{self.training.canaries} canary clients by {self.method}", []
+        name = f"{self.training.canaries} canary clients by {self.method}"
+        contradictions = []
         if self.held < binom.ppf(_ALARM, self.runs, CONFIDENCE):
-            found.append(f"{name}: {self.held} of {self.runs} bounds hold")
+            contradictions.append(f"{name}: {self.held} of {self.runs} bounds hold")
         if self.needed is not None and self.share < self.needed:
-            found.append(f"{name}: {self.share:.3f} of the truth is certified, {self.needed} needed")
-        return found
+            contradictions.append(f"{name}: {self.share:.3f} of the truth is certified, {self.needed} needed")
+        return contradictions
 
 
 def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:

@@ -82,18 +82,19 @@ class StartedCommand:
 
     def end(self, number: int, seconds: float) -> str:
         """Send a signal to the group, as a terminal does; return what was said when all that was started has ended."""
-        family, deadline = self.family(), time.monotonic() + seconds
+        family = self.family()
+        deadline = time.monotonic() + seconds
         os.killpg(self.process.pid, number)
         try:
-            said = self.process.communicate(timeout=seconds)[1]
+            error_output = self.process.communicate(timeout=seconds)[1]
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             raise
         while time.monotonic() < deadline:
-            if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
-                return said
+            if not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in family):
+                return error_output
             time.sleep(0.05)
-        raise AssertionError(f"still there: {[one.cmdline() for one in family if one.is_running()]}")
+        raise AssertionError(f"still there: {[process.cmdline() for process in family if process.is_running()]}")
 
 
 def audit_strategy_here(options: StrategyOptions, out: Path | None = None) -> dict[str, Any]:

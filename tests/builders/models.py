@@ -16,9 +16,9 @@ from fl_audit.learning.stacked_model import StackedModel
 class Model(nn.Module):
     """Parts, and a function of them and of the records that is the forward pass."""
 
-    def __init__(self, way: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> None:
+    def __init__(self, computation: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> None:
         super().__init__()
-        self.way = way
+        self.way = computation
         for name, part in parts.items():
             setattr(self, name, part)
 

@@ -36,7 +36,8 @@ def _comma(numbers: NDArray[np.float64], digits: int) -> list[str]:
 
 def _german(path: Path, draw: np.random.Generator) -> None:
     """Semicolons, decimal commas, points between thousands, German dates, cp1252."""
-    income, late = draw.uniform(900, 9000, 400), draw.random(400) < 0.4
+    income = draw.uniform(900, 9000, 400)
+    late = draw.random(400) < 0.4
     table = pd.DataFrame(
         {
             "Größe": _comma(draw.uniform(1.5, 2.0, 400), 2),

@@ -46,7 +46,10 @@ def toml_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
     """Return settings as the text of a configuration; those that are None are left out."""
     lines = list[str]()
     for section, values in settings.items():
-        lines += [f"[{section}]", *(f"{key} = {json.dumps(one)}" for key, one in values.items() if one is not None)]
+        lines += [
+            f"[{section}]",
+            *(f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None),
+        ]
     return "\n".join([*lines, ""])
 
 
@@ -67,14 +70,16 @@ def small_toml(**changes: dict[str, Any]) -> str:
 def tiny_toml(**changes: dict[str, Any]) -> str:
     """Return the text of a configuration of two trials, rounds and clients; see `small_toml`."""
     data = {"records": 40, "clients": 2} | changes.get("data", {})
-    training, audit = {"rounds": 2, "learning-rate": None}, {"trials": 2, "neighbour": "random"}
+    training = {"rounds": 2, "learning-rate": None}
+    audit = {"trials": 2, "neighbour": "random"}
     privacy = {"epsilon": None, "delta": None, "belief": 0.9}
     return small_toml(**(changes | {"data": data, "training": training, "privacy": privacy, "audit": audit}))
 
 
 def _relation(settings: dict[str, Any]) -> str:
     """Return how neighbours differ where a test does not say it."""
-    strategy, kind = settings["training"].get("strategy"), settings["audit"].get("kind")
+    strategy = settings["training"].get("strategy")
+    kind = settings["audit"].get("kind")
     if strategy == "dp-fedavg":
         return "add-remove-client"
     return (

@@ -19,17 +19,17 @@ def load_csv(
 ) -> LoadedDataset:
     """Write a table, and test records where they are given, and load them."""
     (directory / "table.csv").write_text(text)
-    given = [("path", "table.csv"), ("label", label), *options]
+    settings = [("path", "table.csv"), ("label", label), *options]
     if test is not None:
         (directory / "test.csv").write_text(test)
-        given.append(("test-path", "test.csv"))
-    return load_source(DataSpec("csv", str(directory), tuple(given)))
+        settings.append(("test-path", "test.csv"))
+    return load_source(DataSpec("csv", str(directory), tuple(settings)))
 
 
 def load_table(path: Path, label: str, **options: object) -> LoadedDataset:
     """Load the file of a table with settings of [data], whose hyphens are underscores here."""
-    given = {"path": str(path.absolute()), "label": label, **options}
-    return load_source(DataSpec("csv", None, tuple((key.replace("_", "-"), value) for key, value in given.items())))  # type: ignore[misc]
+    settings = {"path": str(path.absolute()), "label": label, **options}
+    return load_source(DataSpec("csv", None, tuple((key.replace("_", "-"), value) for key, value in settings.items())))  # type: ignore[misc]
 
 
 def archive(**arrays: object) -> str:

@@ -6,12 +6,12 @@ import zipfile
 from pathlib import Path
 
 
-def unpacked_wheel(project: Path, place: Path) -> Path:
+def unpacked_wheel(project: Path, directory: Path) -> Path:
     """Build the wheel of a project, and return the directory of packages that it was unpacked to."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
     built = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    (wheel,) = place.glob("*.whl")
+    (wheel,) = directory.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(place / "site-packages")
-    return place / "site-packages"
+        archive.extractall(directory / "site-packages")
+    return directory / "site-packages"

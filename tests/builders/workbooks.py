@@ -17,7 +17,7 @@ def write_workbook(path: Path, sheets: Mapping[str, Sequence[Sequence[object]]])
     """Write rows of text, numbers, truth values, dates and None into sheets of these names."""
     names = list(sheets)
     numbered = list(enumerate(names, start=1))
-    parts = {
+    entries = {
         "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types"><Default Extension="rels" '
         'ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" '
         f'ContentType="application/xml"/><Override PartName="/xl/workbook.xml" ContentType="{_KIND}.sheet.main+xml"/>'
@@ -40,35 +40,37 @@ def write_workbook(path: Path, sheets: Mapping[str, Sequence[Sequence[object]]])
         **{f"xl/worksheets/sheet{number}.xml": _sheet(sheets[name]) for number, name in numbered},
     }
     with zipfile.ZipFile(path, "w") as archive:
-        for name, content in parts.items():
+        for name, content in entries.items():
             archive.writestr(name, f'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>{content}')
 
 
 def _relations(targets: Iterable[tuple[str, str]]) -> str:
-    found = "".join(
+    relationships = "".join(
         f'<Relationship Id="rId{number}" Type="{_RELATED}/{kind}" Target="{target}"/>'
         for number, (kind, target) in enumerate(targets, start=1)
     )
-    return f'<Relationships xmlns="{_PACKAGE}/relationships">{found}</Relationships>'
+    return f'<Relationships xmlns="{_PACKAGE}/relationships">{relationships}</Relationships>'
 
 
 def _sheet(rows: Sequence[Sequence[object]]) -> str:
     lines = []
     for number, row in enumerate(rows, start=1):
-        cells = "".join(_cell(f"{chr(65 + place)}{number}", value) for place, value in enumerate(row))
+        cells = "".join(_cell(f"{chr(65 + column)}{number}", value) for column, value in enumerate(row))
         lines.append(f'<row r="{number}">{cells}</row>')
     return f"<worksheet {_SPACE}><sheetData>{''.join(lines)}</sheetData></worksheet>"
 
 
-def _cell(place: str, value: object) -> str:
+def _cell(cell_reference: str, value: object) -> str:
     match value:
         case None:
             return ""
         case bool():
-            return f'<c r="{place}" t="b"><v>{int(value)}</v></c>'
+            return f'<c r="{cell_reference}" t="b"><v>{int(value)}</v></c>'
         case int() | float():
-            return f'<c r="{place}"><v>{value!r}</v></c>'
+            return f'<c r="{cell_reference}"><v>{value!r}</v></c>'
         case datetime.date():
-            return f'<c r="{place}" s="1"><v>{(value - _DAY_0).days}</v></c>'
+            return f'<c r="{cell_reference}" s="1"><v>{(value - _DAY_0).days}</v></c>'
         case _:
-            return f'<c r="{place}" t="inlineStr"><is><t xml:space="preserve">{escape(str(value))}</t></is></c>'
+            return (
+                f'<c r="{cell_reference}" t="inlineStr"><is><t xml:space="preserve">{escape(str(value))}</t></is></c>'
+            )

@@ -130,8 +130,10 @@ def test_defaults_leave_configurations_as_older_runs_stored_them(config: Path) -
 
 
 def test_calibrate_and_account_invert_each_other(fl_audit: RunCommand) -> None:
-    found = fl_audit("calibrate", "--epsilon", "2", "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json")
-    guarantee = json.loads(found.stdout)
+    command_result = fl_audit(
+        "calibrate", "--epsilon", "2", "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json"
+    )
+    guarantee = json.loads(command_result.stdout)
     assert set(guarantee) == GUARANTEE_KEYS
     assert guarantee["epsilon"] == pytest.approx(2, rel=1e-6)
     noise = str(guarantee["noise_multiplier"])
@@ -166,8 +168,8 @@ GUARANTEE_KEYS = {
 
 
 def test_the_command_that_was_meant_is_named_once(fl_audit: RunCommand) -> None:
-    said = fl_audit("acount").stderr
-    assert said.count("'account'") == 1
+    error_output = fl_audit("acount").stderr
+    assert error_output.count("'account'") == 1
 
 
 def test_what_breaks_no_guarantee_is_left_out_or_something_is_claimed(fl_audit: RunCommand, config: Path) -> None:
@@ -175,8 +177,8 @@ def test_what_breaks_no_guarantee_is_left_out_or_something_is_claimed(fl_audit: 
     nothing = config.read_text().replace("[privacy]", "[privacy]\nprivate = false").replace("belief = 0.9\n", "")
     nothing = nothing.replace('sensitivity = "local"\n', "")
     config.write_text(nothing)
-    said = fl_audit("check", str(config), "--no-probe").stderr
-    assert re.search("clipping-norm = 1.0 .*private = false.*leave .*out, .*private = true", said)
+    error_output = fl_audit("check", str(config), "--no-probe").stderr
+    assert re.search("clipping-norm = 1.0 .*private = false.*leave .*out, .*private = true", error_output)
     config.write_text(nothing.replace("clipping-norm = 1.0\n", ""))
     assert fl_audit("check", str(config), "--no-probe", "--set", "audit.insider=false").returncode == 0
     claimed = nothing.replace("private = false", "private = true\nbelief = 0.9")
@@ -191,20 +193,20 @@ def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: RunComma
     assert guarantee["epsilon"] == pytest.approx(0.895, abs=5e-4)
     assert (guarantee["noise_multiplier"], guarantee["noise_over_clipping_norm"]) == (0.5, 1.0)
     assert guarantee["sensitivity"].startswith("2 x clipping norm, ")
-    told = fl_audit(*copied).stdout
-    assert f"the sensitivity, {guarantee['sensitivity']}." in told
-    assert told.partition(", it is ")[2].startswith("1.\n")
+    output = fl_audit(*copied).stdout
+    assert f"the sensitivity, {guarantee['sensitivity']}." in output
+    assert output.partition(", it is ")[2].startswith("1.\n")
 
 
 def test_the_score_of_the_paper_stands_beside_its_accountant_alone(fl_audit: RunCommand) -> None:
     """Exactly 2 Phi(sqrt(10) / 5 / 2) - 1; the score of the exact epsilon, .202, is no bound of it."""
     flags = ("--noise-multiplier", "5", "--rounds", "10", "--delta", "1e-4", "--adjacency", "replace-record")
-    found = {
+    guarantees = {
         name: json.loads(fl_audit("account", *flags, "--accountant", name, "--json").stdout) for name in Accountant
     }
-    assert [one["advantage"] for one in found.values()] == pytest.approx([0.2482] * 4, abs=5e-5)
-    assert {name for name, one in found.items() if one["rho_alpha"] is not None} == {"rdp-classic"}
-    assert rho_alpha(found["gdp"]["epsilon"], 1e-4) == pytest.approx(0.202, abs=5e-4)
+    assert [guarantee["advantage"] for guarantee in guarantees.values()] == pytest.approx([0.2482] * 4, abs=5e-5)
+    assert {name for name, guarantee in guarantees.items() if guarantee["rho_alpha"] is not None} == {"rdp-classic"}
+    assert rho_alpha(guarantees["gdp"]["epsilon"], 1e-4) == pytest.approx(0.202, abs=5e-4)
     assert "rho_alpha is 0.2627" in fl_audit("account", *flags, "--accountant", "rdp-classic").stdout
     assert "rho_alpha" not in fl_audit("account", *flags).stdout
 
@@ -215,13 +217,13 @@ def test_the_adjacency_reaches_every_output(
     adjacency: str, epsilon: float, fl_audit: RunCommand, tmp_path: Path
 ) -> None:
     flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", adjacency)
-    found = fl_audit("account", "--noise-multiplier", "1", *flags, "--accountant", "pld", "--json")
-    guarantee = json.loads(found.stdout)
+    command_result = fl_audit("account", "--noise-multiplier", "1", *flags, "--accountant", "pld", "--json")
+    guarantee = json.loads(command_result.stdout)
     assert guarantee["epsilon"] == pytest.approx(epsilon, abs=5e-4)
     assert guarantee["adjacency"] == adjacency
     plain = ("--noise-multiplier", "1", "--delta", "1e-5", "--rounds", "2", "--adjacency", adjacency)
-    shown = fl_audit("account", *plain, "--accountant", "gdp", "--plot", "guarantee.svg")
-    assert f"neighbours: {adjacency}" in shown.stdout
+    plot_result = fl_audit("account", *plain, "--accountant", "gdp", "--plot", "guarantee.svg")
+    assert f"neighbours: {adjacency}" in plot_result.stdout
     assert f"neighbours: {adjacency}" in (tmp_path / "guarantee.svg").read_text()
     noise = fl_audit("calibrate", "--epsilon", str(guarantee["epsilon"]), *flags, "--accountant", "pld", "--json")
     assert json.loads(noise.stdout)["noise_multiplier"] == pytest.approx(1, rel=1e-3)
@@ -234,8 +236,8 @@ def test_help_says_what_every_argument_and_option_is_for() -> None:
         context = click.Context(commands[name], info_name=name)
         text = commands[name].get_help(context)
         for parameter in commands[name].params:
-            shown, said = parameter.get_help_record(context)
-            assert re.search(rf"^  {re.escape(shown)}\s+[^\s\[]", text, re.MULTILINE), (name, shown, said)
+            label, help_text = parameter.get_help_record(context)
+            assert re.search(rf"^  {re.escape(label)}\s+[^\s\[]", text, re.MULTILINE), (name, label, help_text)
 
 
 @pytest.mark.parametrize(("sensitivities", "noise"), [("fixed", 8.506), ("adaptive", 9.097)])
@@ -262,9 +264,9 @@ def test_a_guarantee_that_sampling_alone_keeps_is_explained(fl_audit: RunCommand
         "--accountant",
         "pld",
     )
-    shown = fl_audit("calibrate", "--advantage", "0.8", *flags)
-    assert shown.returncode == 0, shown.stderr
-    assert re.search("holds with any noise, .* 5 rounds", shown.stdout)
+    command_result = fl_audit("calibrate", "--advantage", "0.8", *flags)
+    assert command_result.returncode == 0, command_result.stderr
+    assert re.search("holds with any noise, .* 5 rounds", command_result.stdout)
     guarantee = json.loads(fl_audit("calibrate", "--advantage", "0.8", *flags, "--json").stdout)
     assert guarantee["noise_multiplier"] == 0.01
     assert re.search(r"0\.01\b.*smallest|smallest .*0\.01\b", guarantee["remark"])
@@ -273,31 +275,32 @@ def test_a_guarantee_that_sampling_alone_keeps_is_explained(fl_audit: RunCommand
 def test_next_to_no_noise_is_accounted_honestly(fl_audit: RunCommand) -> None:
     for rate in ("1", "0.01"):
         flags = ("--noise-multiplier", "1e-9", "--delta", "0.001", *OVER_3, "--sampling-rate", rate)
-        found = fl_audit("account", *flags, "--json")
-        assert found.returncode == 0, found.stderr
-        assert json.loads(found.stdout)["epsilon"] > 1e16
+        command_result = fl_audit("account", *flags, "--json")
+        assert command_result.returncode == 0, command_result.stderr
+        assert json.loads(command_result.stdout)["epsilon"] > 1e16
 
 
 @pytest.mark.long
 def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: RunCommand, tmp_path: Path) -> None:
     flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--plot", "guarantee.png")
-    found = fl_audit("calibrate", *flags)
-    assert found.returncode == 0, found.stderr
+    command_result = fl_audit("calibrate", *flags)
+    assert command_result.returncode == 0, command_result.stderr
     for name in ("rdp-classic", "rdp", "pld", "gdp", "9.95", "9.09", "noise"):
-        assert name in found.stdout
+        assert name in command_result.stdout
     assert (tmp_path / "guarantee.png").stat().st_size > 10_000
 
 
 def test_bound_from_text_and_npy(fl_audit: RunCommand, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
-    members, others = draw.normal(1, 1, 400), draw.normal(0, 1, 400)
+    members = draw.normal(1, 1, 400)
+    non_members = draw.normal(0, 1, 400)
     np.savetxt(tmp_path / "in.txt", members)
-    np.save(tmp_path / "out.npy", others)
-    found = json.loads(
+    np.save(tmp_path / "out.npy", non_members)
+    answer = json.loads(
         fl_audit("bound", "in.txt", "out.npy", "--delta", "1e-5", "--method", "gaussian-shift", "--json").stdout
     )
-    assert {"epsilon", "method", "confidence", "limit_of_detection"} <= set(found)
-    assert 3.0 < found["epsilon"] < 4.38
+    assert {"epsilon", "method", "confidence", "limit_of_detection"} <= set(answer)
+    assert 3.0 < answer["epsilon"] < 4.38
     table = fl_audit("bound", "in.txt", "out.npy", "--delta", "1e-5").stdout
     for method in ("clopper-pearson", "order-statistic", "gdp", "gaussian-shift"):
         assert method in table
@@ -308,17 +311,17 @@ def test_bound_of_one_run_names_what_it_asks_for(fl_audit: RunCommand, tmp_path:
     coins = draw.random(1000) < 0.5
     np.savetxt(tmp_path / "scores.txt", coins + draw.normal(size=1000))
     np.save(tmp_path / "coins.npy", coins.astype(np.int64))
-    given = ("bound", "--one-run", "scores.txt", "coins.npy", "--delta", "1e-5")
-    default = json.loads(fl_audit(*given, "--json").stdout)
+    arguments = ("bound", "--one-run", "scores.txt", "coins.npy", "--delta", "1e-5")
+    default = json.loads(fl_audit(*arguments, "--json").stdout)
     keys = {"epsilon", "method", "confidence", "limit_of_detection", "mu", "assumption"}
     assert keys <= set(default)
     assert default["method"] == "trade-off", "what leaks together must not break the default"
-    shift = json.loads(fl_audit(*given, "--method", "shift", "--json").stdout)
+    shift = json.loads(fl_audit(*arguments, "--method", "shift", "--json").stdout)
     assert default["epsilon"] < 3.0 < shift["epsilon"] < 4.38
     assert shift["assumption"] == OneRunMethod.SHIFT.assumption != default["assumption"]
-    few = json.loads(fl_audit(*given, "--method", "steinke", "--guesses", "100", "--json").stdout)
-    assert (few["guessed"], few["mu"]) == (100, None)
-    table = fl_audit(*given).stdout
+    steinke_bound = json.loads(fl_audit(*arguments, "--method", "steinke", "--guesses", "100", "--json").stdout)
+    assert (steinke_bound["guessed"], steinke_bound["mu"]) == (100, None)
+    table = fl_audit(*arguments).stdout
     assert "trade-off" in table
     assert "steinke" in table
     assert "shift" not in table
@@ -327,8 +330,8 @@ def test_bound_of_one_run_names_what_it_asks_for(fl_audit: RunCommand, tmp_path:
 @pytest.mark.parametrize("unit", ["record", "user", "client"])
 def test_the_title_of_a_calibration_names_the_unit_of_the_adjacency(unit: str) -> None:
     words = ["calibrate", "--reconstruction", "0.1", "--rounds", "5", "--delta", "1e-5"]
-    found = CliRunner().invoke(app, [*words, "--adjacency", f"add-remove-{unit}"], env={"COLUMNS": "200"})
-    assert f"the right one of 1,000 {unit}s" in " ".join(found.output.split())
+    command_result = CliRunner().invoke(app, [*words, "--adjacency", f"add-remove-{unit}"], env={"COLUMNS": "200"})
+    assert f"the right one of 1,000 {unit}s" in " ".join(command_result.output.split())
 
 
 def account(*arguments: str) -> str:
@@ -338,18 +341,18 @@ def account(*arguments: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("more", [(), ("--sampling-rate", "0.1"), ("--accountant", "rdp")])
-def test_each_round_is_accounted_as_a_training_of_its_length(more: tuple[str, ...]) -> None:
-    whole = json.loads(account("--rounds", "7", "--per-round", "--json", *more))
+@pytest.mark.parametrize("extra_flags", [(), ("--sampling-rate", "0.1"), ("--accountant", "rdp")])
+def test_each_round_is_accounted_as_a_training_of_its_length(extra_flags: tuple[str, ...]) -> None:
+    whole = json.loads(account("--rounds", "7", "--per-round", "--json", *extra_flags))
     assert list(whole["epsilon_by_round"]) == [str(number) for number in range(1, 8)]
-    alone = json.loads(account("--rounds", "3", "--json", *more))
+    alone = json.loads(account("--rounds", "3", "--json", *extra_flags))
     assert whole["epsilon_by_round"]["3"] == alone["epsilon"]
     assert whole["epsilon_by_round"]["7"] == whole["epsilon"]
 
 
 def test_long_trainings_with_loss_distributions_show_fifty_rounds() -> None:
-    found = json.loads(account("--rounds", "101", "--sampling-rate", "0.01", "--per-round", "--json"))
-    assert len(found["epsilon_by_round"]) <= 51
+    answer = json.loads(account("--rounds", "101", "--sampling-rate", "0.01", "--per-round", "--json"))
+    assert len(answer["epsilon_by_round"]) <= 51
     last = account("--rounds", "3", "--sampling-rate", "0.1", "--per-round").splitlines()[-2]
     alone = json.loads(account("--rounds", "3", "--sampling-rate", "0.1", "--json"))
     assert f"{alone['epsilon']:.6g}" in last

@@ -49,14 +49,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def test_one_json_object(run: Run, method: str) -> None:
     code, out, err = run("members.txt", "population.npy", "--delta", "1e-3", "--method", method, "--json")
     assert code == 0, err
-    found = json.loads(out)
-    assert {"epsilon_star", "delta", "method", "interval", "attacks", "warnings", "cut"} <= set(found)
-    assert (found["method"], found["delta"]) == (method, 1e-3)
-    low, high = found["interval"]
-    assert low <= found["epsilon_star"] <= high
+    answer = json.loads(out)
+    assert {"epsilon_star", "delta", "method", "interval", "attacks", "warnings", "cut"} <= set(answer)
+    assert (answer["method"], answer["delta"]) == (method, 1e-3)
+    low, high = answer["interval"]
+    assert low <= answer["epsilon_star"] <= high
     if method == "parametric":
         truth = parametric_epsilon_star(np.loadtxt("members.txt"), np.load("population.npy"), 1e-3)
-        assert found["epsilon_star"] == pytest.approx(float(truth), abs=1e-8)
+        assert answer["epsilon_star"] == pytest.approx(float(truth), abs=1e-8)
 
 
 def test_unbounded_is_null_beside_the_value_within_the_cut(run: Run) -> None:
@@ -64,9 +64,9 @@ def test_unbounded_is_null_beside_the_value_within_the_cut(run: Run) -> None:
     within = json.loads(run(*usual)[1])
     assert within["epsilon_star"] == within["epsilon_star_within_cut"] > 0
     assert (within["unbounded"], within["epsilon_star_without_cut"], within["cut"]) == (False, None, 1e-6)
-    found = json.loads(run(*usual, "--cut", "0", "--method", "parametric")[1])
-    assert (found["epsilon_star"], found["unbounded"], found["interval"]) == (None, True, [None, None])
-    assert "at delta 0" in found["warnings"][0]
+    answer = json.loads(run(*usual, "--cut", "0", "--method", "parametric")[1])
+    assert (answer["epsilon_star"], answer["unbounded"], answer["interval"]) == (None, True, [None, None])
+    assert "at delta 0" in answer["warnings"][0]
     _, out, _ = run("flat.txt", "population.npy", "--delta", "1e-3", "--json")
     assert json.loads(out)["unbounded"]
 
@@ -76,7 +76,7 @@ def test_unbounded_is_null_beside_the_value_within_the_cut(run: Run) -> None:
 def test_table_and_figure(run: Run, ending: str) -> None:
     code, out, err = run("members.txt", "population.npy", "--delta", "1e-3", "--plot", f"star.{ending}")
     assert code == 0, err
-    for said in (
+    for expected_text in (
         "(parametric), error rates from 1e-06 to 1 - 1e-06",
         "95 % of resamples",
         "AUC",
@@ -84,19 +84,19 @@ def test_table_and_figure(run: Run, ending: str) -> None:
         "TPR at FPR 0.1 %",
         f"figure: star.{ending}",
     ):
-        assert said in out
+        assert expected_text in out
     assert Path(f"star.{ending}").stat().st_size > 5000
 
 
 @pytest.mark.long
 def test_figures_of_what_has_no_distribution(run: Run) -> None:
-    for one, method in (("flat.txt", "parametric"), ("members.txt", "empirical")):
-        assert run(one, "population.npy", "--delta", "0", "--method", method, "--plot", "star.png")[0] == 0
+    for file_name, method in (("flat.txt", "parametric"), ("members.txt", "empirical")):
+        assert run(file_name, "population.npy", "--delta", "0", "--method", method, "--plot", "star.png")[0] == 0
     assert run("flat.txt", "flat.txt", "--delta", "0.1", "--plot", "star.png")[0] == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected_message"),
     [
         (("members.txt", "population.npy", "--delta", "1"), "delta is 1"),
         (("members.txt", "population.npy", "--delta", "-0.1"), "delta is -0.1"),
@@ -117,10 +117,10 @@ def test_figures_of_what_has_no_distribution(run: Run) -> None:
         (("members.txt", "population.npy", "--delta", "0.1", "--seed", "-1"), "--seed -1"),
     ],
 )
-def test_wrong_input_gets_one_line(run: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_input_gets_one_line(run: Run, arguments: tuple[str, ...], expected_message: str) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
-    assert re.search(said, err)
+    assert re.search(expected_message, err)
     assert err.count("\n") == 1
     assert not list(Path().glob("star.*"))
 

@@ -191,7 +191,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def ids(refused: list[RefusedCommand]) -> list[str]:
-    return [one.named for one in refused]
+    return [refused_command.named for refused_command in refused]
 
 
 @pytest.mark.few_cases(12)

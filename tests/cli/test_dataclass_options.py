@@ -25,22 +25,22 @@ class Sizes:
 
 
 def measure(
-    place: Annotated[Path, typer.Argument()], *, sizes: Sizes, unit: Annotated[str, option("NAME", "Unit.")] = "m"
+    directory: Annotated[Path, typer.Argument()], *, sizes: Sizes, unit: Annotated[str, option("NAME", "Unit.")] = "m"
 ) -> None:
     """Measure."""
-    typer.echo(f"{place} {sizes} {unit}")
+    typer.echo(f"{directory} {sizes} {unit}")
 
 
 def test_a_group_is_made_of_its_options_and_is_shown_in_its_place() -> None:
     app = typer.Typer()
     app.command()(with_single_options(measure))
     run = CliRunner()
-    made = run.invoke(app, ["here", "--width", "3", "--deep"])
-    assert made.stdout.split(" ", 1)[1].strip() == f"{Sizes(3, None, True)} m"
+    command_result = run.invoke(app, ["here", "--width", "3", "--deep"])
+    assert command_result.stdout.split(" ", 1)[1].strip() == f"{Sizes(3, None, True)} m"
     assert run.invoke(app, ["here", "--depth", "3"]).exit_code == 2  # the width has no default
     flags = [word for word in run.invoke(app, ["--help"]).stdout.split() if word.startswith("--")]
-    places = [flags.index(flag) for flag in ("--width", "--depth", "--deep", "--unit")]
-    assert places == sorted(places)
+    positions = [flags.index(flag) for flag in ("--width", "--depth", "--deep", "--unit")]
+    assert positions == sorted(positions)
 
 
 def test_a_command_without_groups_keeps_its_parameters() -> None:
@@ -64,13 +64,13 @@ NAMES = ("number", "share", "is-on", "word")
 
 
 def test_values_have_the_types_of_their_settings_and_the_last_one_counts() -> None:
-    found = settings_of(Settings, NAMES, ["number=3", "share=.5", "is-on=true", "word=b = c", "number=4"])
-    assert found == {"number": 4, "share": 0.5, "is_on": True, "word": "b = c"}
+    parsed_settings = settings_of(Settings, NAMES, ["number=3", "share=.5", "is-on=true", "word=b = c", "number=4"])
+    assert parsed_settings == {"number": 4, "share": 0.5, "is_on": True, "word": "b = c"}
     assert settings_of(Settings, NAMES, []) == {}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected_message"),
     [
         ("number=x", "number=x: accepted are whole numbers"),
         ("share=x", "share=x: accepted are numbers"),
@@ -79,8 +79,8 @@ def test_values_have_the_types_of_their_settings_and_the_last_one_counts() -> No
         ("number", "'number': nearest is number=VALUE"),
     ],
 )
-def test_what_is_no_setting_is_refused_in_a_line(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_what_is_no_setting_is_refused_in_a_line(text: str, expected_message: str) -> None:
+    with pytest.raises(InputError, match=expected_message):
         settings_of(Settings, NAMES, [text])
 
 

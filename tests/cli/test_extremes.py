@@ -86,7 +86,7 @@ SECONDS = 60.0
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def input_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     draw = np.random.default_rng(0)
     rows = [f"{a:.3f},{b:.3f},{'uv'[number % 2]}" for number, (a, b) in enumerate(draw.normal(size=(60, 2)))]
     (tmp_path / "table.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
@@ -97,8 +97,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "bytes").write_bytes(bytes(range(256)))
     monkeypatch.chdir(tmp_path)
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind("socket")
+    with socket.socket(socket.AF_UNIX) as unix_socket:
+        unix_socket.bind("socket")
     return tmp_path
 
 
@@ -124,14 +124,15 @@ def limited(seconds: float) -> Iterator[None]:
 
 def command(name: str, option: str | None = None, value: str = "", position: int | None = None) -> list[str]:
     """Return a command with one of its options, or arguments, replaced."""
-    arguments, options = list(BASES[name][0]), dict(BASES[name][1])
+    arguments = list(BASES[name][0])
+    options = dict(BASES[name][1])
     if option in TARGETS:
-        options = {key: given for key, given in options.items() if key not in TARGETS}
+        options = {key: setting for key, setting in options.items() if key not in TARGETS}
     if option is not None:
         options[option] = value
     if position is not None:
         arguments[position : position + 1] = [value]
-    flags = [f"--{key}" if given is None else f"--{key}={given}" for key, given in options.items()]
+    flags = [f"--{key}" if setting is None else f"--{key}={setting}" for key, setting in options.items()]
     return [name, *flags, "--", *arguments]
 
 
@@ -145,7 +146,7 @@ def numeric(name: str) -> Iterator[tuple[str, str]]:
 
 def of_paths(name: str) -> Iterator[tuple[str | None, int | None]]:
     """Yield the options of a command that take a path, and the places of its arguments that do."""
-    arguments = [one for one in ROOT.commands[name].params if one.param_type_name == "argument"]
+    arguments = [argument for argument in ROOT.commands[name].params if argument.param_type_name == "argument"]
     for parameter in ROOT.commands[name].params:
         if isinstance(parameter.type, click.Path):
             is_argument = parameter in arguments
@@ -155,7 +156,7 @@ def of_paths(name: str) -> Iterator[tuple[str | None, int | None]]:
 def ends(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> object:
     """Run a command; return its status, with what it did wrong where it did."""
     monkeypatch.setattr(sys, "argv", ["fl-audit", *words])
-    shown = [word[:80] for word in words]
+    short_words = [word[:80] for word in words]
     capsys.readouterr()
     status: object = 0
     with limited(SECONDS):
@@ -165,10 +166,10 @@ def ends(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
             status = ended.code or 0
     errors = capsys.readouterr().err
     lines = [line for line in errors.splitlines() if line.startswith("fl-audit:")]
-    assert "Traceback" not in errors, shown
-    assert status in (0, 2), (shown, status, errors)
-    assert len(lines) == (status == 2), (shown, errors)
-    assert all(len(line) < 2000 for line in lines), shown
+    assert "Traceback" not in errors, short_words
+    assert status in (0, 2), (short_words, status, errors)
+    assert len(lines) == (status == 2), (short_words, errors)
+    assert all(len(line) < 2000 for line in lines), short_words
     return status
 
 
@@ -179,7 +180,7 @@ def test_every_command_is_walked_over() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in BASES if any(True for _ in numeric(name))])
 def test_the_largest_numbers(
-    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, input_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     largest = dict(numeric(name))  # the last of each: 401 digits
     assert all(len(value) == 401 for value in largest.values())
@@ -190,31 +191,31 @@ def test_the_largest_numbers(
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in BASES if any(True for _ in numeric(name))])
 def test_every_number_at_its_extremes(
-    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, input_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for option, value in numeric(name):
         ends(command(name, option, value), monkeypatch, capsys)
-        (place / "new.toml").unlink(missing_ok=True)
+        (input_directory / "new.toml").unlink(missing_ok=True)
 
 
 @pytest.mark.few_cases(6)
 @pytest.mark.parametrize("name", [name for name in BASES if any(True for _ in of_paths(name))])
 def test_every_path_that_is_no_file_is_refused_at_once(
-    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, input_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = sorted(os.listdir(place))
+    before = sorted(os.listdir(input_directory))
     for option, position in of_paths(name):
         for odd in ("fifo", "loop", "loop/below", "socket", "/dev/zero", "x" * 5000):
             began = time.monotonic()
             assert ends(command(name, option, odd, position), monkeypatch, capsys) == 2
             assert time.monotonic() - began < 5
-    assert sorted(os.listdir(place)) == before
+    assert sorted(os.listdir(input_directory)) == before
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in BASES if any(True for _ in of_paths(name))])
 def test_every_path_at_its_extremes(
-    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, input_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for option, position in of_paths(name):
         for odd in ODD:
@@ -224,11 +225,11 @@ def test_every_path_at_its_extremes(
 
 
 def test_what_two_numbers_make_together_is_refused(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    input_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    many = command("calibrate", "rounds", "1000000000000")
+    arguments = command("calibrate", "rounds", "1000000000000")
     for words in (["--sampling-rate=.01", "--delta=1e-5"], ["--sampling-rate=.5"]):
-        assert ends([many[0], *words, *many[1:]], monkeypatch, capsys) == 2
+        assert ends([arguments[0], *words, *arguments[1:]], monkeypatch, capsys) == 2
     assert ends(command("calibrate", "epsilon", "1e308"), monkeypatch, capsys) == 2
 
 
@@ -237,11 +238,11 @@ def _of_python() -> list[str]:
     return sorted(names | {"a\0b", "base64", "x" * 3000, "../x", "utf 8"})
 
 
-def test_every_encoding_reads_a_table_or_is_refused(place: Path) -> None:
+def test_every_encoding_reads_a_table_or_is_refused(input_directory: Path) -> None:
     refused = set()
     for name in _of_python():
         try:
-            read_table_text(place / "table.csv", name)
+            read_table_text(input_directory / "table.csv", name)
         except InputError:
             refused.add(name)
     assert {"punycode", "undefined", "a\0b", "base64_codec", "rot_13"} <= refused
@@ -253,13 +254,13 @@ def test_long_cells_and_wide_tables_are_read(tmp_path: Path) -> None:
     (tmp_path / "wide.csv").write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
     assert read_table_text(tmp_path / "wide.csv").header == names
     (tmp_path / "long.csv").write_text("a,y\n" + "z" * 200_000 + ",u\n1,v\n")
-    found = read_table_text(tmp_path / "long.csv")
-    assert (found.header, found.separator) == (["a", "y"], ",")
+    table = read_table_text(tmp_path / "long.csv")
+    assert (table.header, table.separator) == (["a", "y"], ",")
 
 
 @pytest.mark.parametrize("shape", [(2**70, 4), (10**12,), (10**12, 1)])
 def test_headers_that_claim_more_than_there_is_get_one_line(
-    shape: tuple[int, ...], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shape: tuple[int, ...], input_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
     content = b"\x93NUMPY\x01\x00" + len(words).to_bytes(2, "little") + words + b"\0" * 64
@@ -281,9 +282,9 @@ def test_no_picture_is_made_larger_than_any_model_reads() -> None:
 @pytest.mark.long
 def test_a_server_that_does_not_answer_is_told_in_seconds() -> None:
     pytest.importorskip("mlflow")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as server_socket:
+        server_socket.bind(("127.0.0.1", 0))
+        port = server_socket.getsockname()[1]
     began = time.monotonic()
     with pytest.raises(InputError, match="does not answer"):
         to_mlflow(None, f"http://127.0.0.1:{port}", "audits")  # type: ignore[arg-type]
@@ -298,6 +299,6 @@ def test_a_writer_puts_no_file_in_the_place_of_a_device(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["fifo"]
 
 
-def test_a_path_begins_in_nobodys_home(place: Path) -> None:
+def test_a_path_begins_in_nobodys_home(input_directory: Path) -> None:
     with pytest.raises(InputError, match=r"~nobody.*: .*without '~'"):
         load_source(DataSpec("csv", options=(("path", "~nobody-of-this-name/a.csv"), ("label", "y"))))

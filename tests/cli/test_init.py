@@ -27,9 +27,9 @@ FLAGS = ("--data", "patients.csv", "--label", "outcome", "--clients", "3", "--ro
 
 def test_what_it_writes_passes_check_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").mkdir()
-    made = CliRunner().invoke(app, ["init", "mine/audit.toml", *FLAGS])
-    assert made.exit_code == 0, made.output
-    assert re.search("^next: fl-audit check mine/audit.toml$", made.stdout, re.MULTILINE)
+    command_result = CliRunner().invoke(app, ["init", "mine/audit.toml", *FLAGS])
+    assert command_result.exit_code == 0, command_result.output
+    assert re.search("^next: fl-audit check mine/audit.toml$", command_result.stdout, re.MULTILINE)
     written = tomllib.loads(Path("mine/audit.toml").read_text())
     assert written["data"]["path"] == "../patients.csv"
     assert written["privacy"]["epsilon"] == 2.0
@@ -41,8 +41,9 @@ def test_what_it_writes_passes_check_as_it_is(tmp_path: Path, monkeypatch: pytes
 
 def test_every_key_has_its_explanation_above_it_and_those_left_out_are_known() -> None:
     CliRunner().invoke(app, ["init", *FLAGS])
-    described = {one.key: one.explanation for one in settings()}
-    lines, section = Path("audit.toml").read_text().split("\n"), ""
+    described = {setting.key: setting.explanation for setting in settings()}
+    lines = Path("audit.toml").read_text().split("\n")
+    section = ""
     keys = 0
     for number, line in enumerate(lines):
         section = line.strip("[]") if line.startswith("[") else section
@@ -60,17 +61,17 @@ def test_the_owner_column_makes_natural_clients() -> None:
     rows = {"x": [1, 2, 3, 5] * 20, "who": ["a", "b", "c", "d", "e"] * 16, "y": [0, 1] * 40}
     pd.DataFrame(rows).to_csv("owned.csv", index=False)
     flags = ("--data", "owned.csv", "--label", "y", "--owner", "who", "--noise-multiplier", "3", "--delta", "0.01")
-    made = CliRunner().invoke(app, ["init", *flags])
-    assert made.exit_code == 0, made.output
+    command_result = CliRunner().invoke(app, ["init", *flags])
+    assert command_result.exit_code == 0, command_result.output
     config = load_config(Path("audit.toml"))
     assert (config.data.partition, config.data.clients, config.privacy.delta) == ("natural", None, 0.01)
 
 
 def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "can_ask_user", lambda: True)
-    made = CliRunner().invoke(app, ["init"], input="patients.csv\noutcome\n5\n7\nadvantage\n0.3\n")
-    assert made.exit_code == 0, made.output
-    assert "age, ward, outcome" in made.stderr
+    command_result = CliRunner().invoke(app, ["init"], input="patients.csv\noutcome\n5\n7\nadvantage\n0.3\n")
+    assert command_result.exit_code == 0, command_result.output
+    assert "age, ward, outcome" in command_result.stderr
     config = load_config(Path("audit.toml"))
     assert (config.data.clients, config.training.rounds, config.privacy.advantage) == (5, 7, 0.3)
 
@@ -93,7 +94,7 @@ def test_a_refusal_names_options_and_they_fix_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "expected_message"),
     [
         (FLAGS[2:], "--data is missing, .*nobody"),
         (FLAGS[:2] + FLAGS[4:], "--label is missing: .* patients.csv: age, ward, outcome"),
@@ -104,10 +105,10 @@ def test_a_refusal_names_options_and_they_fix_it() -> None:
         (("--data", "gone.csv", *FLAGS[2:]), r"--data 'gone.csv': .*no such file; .*\(CSV"),
     ],
 )
-def test_what_is_lacking_is_said_and_nothing_is_written(flags: tuple[str, ...], said: str) -> None:
+def test_what_is_lacking_is_said_and_nothing_is_written(flags: tuple[str, ...], expected_message: str) -> None:
     ran = CliRunner().invoke(app, ["init", *flags])
     assert isinstance(ran.exception, InputError)
-    assert re.search(said, str(ran.exception))
+    assert re.search(expected_message, str(ran.exception))
     assert not Path("audit.toml").exists()
 
 
@@ -122,7 +123,7 @@ def test_a_file_that_is_there_is_written_over_only_if_told_so() -> None:
 
 def test_the_number_of_trials_is_said_to_find_what_it_finds() -> None:
     """No number of them tells whether a claim is kept: a breach of 1.5 times is found, in one record's case."""
-    made = CliRunner().invoke(app, ["init", *FLAGS, "--force"])
-    assert made.exit_code == 0, made.output
-    [line] = [one for one in made.stdout.splitlines() if one.startswith("trials: ")]
+    command_result = CliRunner().invoke(app, ["init", *FLAGS, "--force"])
+    assert command_result.exit_code == 0, command_result.output
+    [line] = [output_line for output_line in command_result.stdout.splitlines() if output_line.startswith("trials: ")]
     assert re.search(r"record [^,;.]*\bcounts 1\.5 times", line)

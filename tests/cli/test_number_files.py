@@ -29,8 +29,8 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def table(**more: object) -> pd.DataFrame:
-    return pd.DataFrame({"who": list("abcde"), "loss": VALUES, **more})
+def table(**columns: object) -> pd.DataFrame:
+    return pd.DataFrame({"who": list("abcde"), "loss": VALUES, **columns})
 
 
 WAYS: dict[str, tuple[str, str | None, Callable[[Path], object]]] = {
@@ -52,12 +52,12 @@ WAYS: dict[str, tuple[str, str | None, Callable[[Path], object]]] = {
     "an array of one row": ("x.npy", None, lambda path: np.save(path, VALUES[None])),
     "an archive of one array": ("x.npz", None, lambda path: np.savez(path, VALUES)),
     "an archive of two arrays": ("x.npz", "loss", lambda path: np.savez(path, loss=VALUES, other=VALUES[:2])),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_write_numbers_is_read(way: str) -> None:
-    name, column, write = WAYS[way]
+@pytest.mark.parametrize("format_name", WAYS)
+def test_every_way_to_write_numbers_is_read(format_name: str) -> None:
+    name, column, write = WAYS[format_name]
     write(Path(name))
     assert read_numbers(Path(name), column).tolist() == VALUES.tolist()
 
@@ -78,7 +78,7 @@ def test_coins_as_programs_write_them(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "column", "said"),
+    ("name", "content", "column", "expected_message"),
     [
         ("x.txt", "1\nO.5\n2", None, "x.txt line 2 is 'O.5': .*one number"),
         ("x.txt", "O.1\n0.5\n2", None, "x.txt line 1 is 'O.1': .*one number"),
@@ -93,16 +93,18 @@ def test_coins_as_programs_write_them(text: str) -> None:
         ("x.csv", "loss\n", None, "x.csv is empty"),
     ],
 )
-def test_what_is_no_list_of_numbers_is_named(name: str, content: str, column: str | None, said: str) -> None:
+def test_what_is_no_list_of_numbers_is_named(
+    name: str, content: str, column: str | None, expected_message: str
+) -> None:
     Path(name).write_text(content)
     with pytest.raises(InputError) as caught:
         read_numbers(Path(name), column)
-    assert re.search(said, str(caught.value))
+    assert re.search(expected_message, str(caught.value))
     assert "\n" not in str(caught.value)
 
 
 def test_arrays_that_are_no_numbers_are_named() -> None:
-    for number, (values, said) in enumerate(
+    for number, (values, expected_message) in enumerate(
         (
             (np.ones((2, 3)), r"shape \(2, 3\): .*one dimension"),
             (np.array(["a"]), "holds <U1"),
@@ -113,7 +115,7 @@ def test_arrays_that_are_no_numbers_are_named() -> None:
         np.save(f"{number}.npy", values)
         with pytest.raises(InputError) as caught:
             read_numbers(Path(f"{number}.npy"))
-        assert re.search(said, str(caught.value))
+        assert re.search(expected_message, str(caught.value))
     np.savez("two.npz", a=VALUES, b=VALUES)
     with pytest.raises(InputError, match=r"2 arrays, a, b: .* --column"):
         read_numbers(Path("two.npz"))
@@ -181,9 +183,9 @@ def test_a_million_numbers_are_read_fast() -> None:
     times = []
     for _ in range(3):
         start = time.process_time()
-        found = read_numbers(Path("many.txt"))
+        numbers = read_numbers(Path("many.txt"))
         times.append(time.process_time() - start)
-    assert (found == values).all()
+    assert (numbers == values).all()
     assert min(times) < 0.5  # about .08 s of a quiet core
 
 
@@ -194,8 +196,8 @@ def test_a_million_numbers_are_answered_in_five_seconds(command: list[str]) -> N
     """Of a processor that is quiet, with the start of the program; about 3 to 4 s."""
     draw = np.random.default_rng(1)
     Path("one.txt").write_text("\n".join(map(repr, draw.gamma(2, 3, 10**6).tolist())))
-    other = draw.integers(0, 2, 10**6) if "--one-run" in command else draw.gamma(2, 5, 10**6)
-    Path("other.txt").write_text("\n".join(map(repr, other.tolist())))
+    second_numbers = draw.integers(0, 2, 10**6) if "--one-run" in command else draw.gamma(2, 5, 10**6)
+    Path("other.txt").write_text("\n".join(map(repr, second_numbers.tolist())))
     called = [sys.executable, "-m", "fl_audit.cli.main", *command, "one.txt", "other.txt", "--delta", "1e-5"]
     times = []
     for _ in range(2):

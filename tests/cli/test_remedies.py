@@ -75,7 +75,8 @@ CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "an identifier": (lambda: csv(id=WORDS, x=NUMBERS), ()),
     "an identifier, gaps and dates": (
         lambda: csv(id=WORDS, x=gaps(4), z=NUMBERS, seen=[f"{1 + row % 9}/{1 + row % 28}/24" for row in range(ROWS)]),
-        ()),
+        (),
+    ),
     "a gap here and there": (lambda: csv(x=gaps(9), z=NUMBERS), ()),
     "gaps in the only column": (lambda: csv(x=gaps(9)), ()),
     "a column that is mostly empty": (lambda: csv(x=[1.5, *[None] * (ROWS - 1)], z=NUMBERS), ()),
@@ -84,14 +85,20 @@ CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "many words among numbers": (lambda: csv(x=with_words(*"abcdefgh"), z=NUMBERS), ()),
     "many levels": (lambda: csv(x=[f"w{row // 2}" for row in range(ROWS)], z=NUMBERS), ("--set", "data.max-levels=5")),
     "many levels in the only column": (
-        lambda: csv(x=[f"w{row // 2}" for row in range(ROWS)]), ("--set", "data.max-levels=5")),
+        lambda: csv(x=[f"w{row // 2}" for row in range(ROWS)]),
+        ("--set", "data.max-levels=5"),
+    ),
     "many classes": (
-        lambda: csv(x=NUMBERS, k=[row % 12 for row in range(ROWS)]), ("--label", "k", "--set", "data.max-levels=5")),
+        lambda: csv(x=NUMBERS, k=[row % 12 for row in range(ROWS)]),
+        ("--label", "k", "--set", "data.max-levels=5"),
+    ),
     "numbers that can be meant in two ways": (lambda: csv(x=["1.234", "2.345"] * (ROWS // 2), sep=";"), ()),
     "a title": (lambda: csv(x=NUMBERS, z=NUMBERS, above="Report of 2025\n\n"), ()),
     "a title between the separators": (lambda: csv(x=NUMBERS, z=NUMBERS, above="Report; ward 7\n", sep=";"), ()),
     "a wrong encoding": (
-        lambda: csv(x=["Köln", "Würzburg"] * (ROWS // 2), encoding="cp1252"), ("--set", "data.encoding=utf-8")),
+        lambda: csv(x=["Köln", "Würzburg"] * (ROWS // 2), encoding="cp1252"),
+        ("--set", "data.encoding=utf-8"),
+    ),
     "an encoding and a separator of a workbook": (workbook, ("--set", "data.sheet=Older", "--set", "data.separator=,")),
     "the sheets and the title of a workbook": (workbook, ()),
     "a sheet of a text": (lambda: csv(x=NUMBERS), ("--set", "data.sheet=Data")),
@@ -99,18 +106,21 @@ CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "a nameless counter": (lambda: csv(**{"": range(ROWS)}, z=NUMBERS), ()),
     "pictures of two sizes": (lambda: pictures((8, 12)), ()),
     "axes of a table": (lambda: archive(x=np.ones((ROWS, 3)) * NUMBERS[:, None], y=Y), ("--set", "data.axes=sequence")),
-}  # fmt: skip
+}
 WARNED: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "records that repeat": (lambda: csv(x=np.tile(NUMBERS[:20], 2), z=np.tile(NUMBERS[20:], 2)), ()),
     "words that differ by case": (lambda: csv(x=["Yes", "yes", "No", "no"] * (ROWS // 4), z=NUMBERS), ()),
     "a column that is the label": (lambda: csv(x=[word.upper() for word in Y], z=NUMBERS), ()),
     "a label that says that there is none": (
-        lambda: csv(z=NUMBERS, k=["None", "a", "b", "b"] * (ROWS // 4)), ("--label", "k")),
+        lambda: csv(z=NUMBERS, k=["None", "a", "b", "b"] * (ROWS // 4)),
+        ("--label", "k"),
+    ),
     "two axes": (lambda: archive(x=DRAW.normal(size=(ROWS, 5, 3)), y=Y), ()),
     "an encoding that is as likely": (
         lambda: csv(x=["Plzeňský", "Jihomoravský", "Praha", "Praha"] * (ROWS // 4), výška=Y, encoding="cp1250"),
-        ("--label", "výška", "--drop", "y")),
-}  # fmt: skip
+        ("--label", "výška", "--drop", "y"),
+    ),
+}
 OPTION = re.compile(
     rf"--({'|'.join(OPTIONS)})(?: ('[^']*'|[^\s;:,]*[^\s;:,.]))?"
     r"|--set (?:'data\.([a-z-]+)=([^']*)'|data\.([a-z-]+)(?:=(\S*\w)| (out))?)"
@@ -123,17 +133,17 @@ def label(data: str, flags: tuple[str, ...]) -> tuple[str, ...]:
 
 def advised(text: str) -> list[list[str]]:
     """Return the ways out that a message names; of `leave --x out` it is the option that is taken back."""
-    found = []
+    advice = []
     for match in OPTION.finditer(text):
         name, value, quoted, quoted_value, plain, plain_value, _ = match.groups()
         setting = quoted or plain
         if text[: match.start()].endswith("leave "):
-            found.append(["leave out", f"--{name}" if name else f"data.{setting}="])
+            advice.append(["leave out", f"--{name}" if name else f"data.{setting}="])
         elif name:
-            found.append(shlex.split(f"--{name} {value}"))
+            advice.append(shlex.split(f"--{name} {value}"))
         elif quoted_value is not None or plain_value is not None:
-            found.append(["--set", f"data.{setting}={quoted_value if plain_value is None else plain_value}"])
-    return found
+            advice.append(["--set", f"data.{setting}={quoted_value if plain_value is None else plain_value}"])
+    return advice
 
 
 def init(data: str, flags: list[str]) -> tuple[bool, str]:
@@ -142,37 +152,40 @@ def init(data: str, flags: list[str]) -> tuple[bool, str]:
     return ran.exit_code == 0, ran.stdout if ran.exit_code == 0 else str(ran.exception)
 
 
-def taken(flags: list[str], way: list[str]) -> list[str]:
+def with_remedy(flags: list[str], remedy: list[str]) -> list[str]:
     """Return the flags with one way out; one that cannot be repeated takes the place of the one that was given."""
-    word, value = way[0], way[1]
+    word = remedy[0]
+    value = remedy[1]
     if word in ("--drop", "--missing"):
-        return [*flags, *way]
+        return [*flags, *remedy]
     gone = value.partition("=")[0] + "=" if "data." in value and word in ("--set", "leave out") else None
-    pairs = [flags[place : place + 2] for place in range(0, len(flags), 2)]
+    pairs = [flags[index : index + 2] for index in range(0, len(flags), 2)]
     name = value if word == "leave out" else word
-    rest = [pair for pair in pairs if (not pair[1].startswith(gone) if gone else pair[0] != name)]
-    return [*(text for pair in rest for text in pair), *([] if word == "leave out" else way)]
+    remaining_pairs = [pair for pair in pairs if (not pair[1].startswith(gone) if gone else pair[0] != name)]
+    return [*(text for pair in remaining_pairs for text in pair), *([] if word == "leave out" else remedy)]
 
 
-def follow(data: str, flags: list[str], seen: tuple[str, ...] = ()) -> set[str]:
+def follow(data: str, flags: list[str], earlier_texts: tuple[str, ...] = ()) -> set[str]:
     """Follow every way out that refusals name until a configuration is written; return what was advised."""
     done, text = init(data, flags)
     if done:
         return set()
-    assert text not in seen, f"the advice leads nowhere: {text}"
+    assert text not in earlier_texts, f"the advice leads nowhere: {text}"
     together, _, needed = text.rpartition("needed: ")
     if together:
-        done, said = init(data, [*flags, *shlex.split(needed)])
-        assert done, f"not all that is needed: {said}"
+        done, message = init(data, [*flags, *shlex.split(needed)])
+        assert done, f"not all that is needed: {message}"
     ways = advised(together or text)
     assert ways, f"no way out is named: {text}"
     # Several `--drop` in one sentence belong together.
-    drops = [word for way in ways if way[0] == "--drop" for word in way]
-    ways = [*(way for way in ways if way[0] != "--drop"), *([drops] if drops else [])]
-    found = {way[1].partition("=")[0] if way[0] in ("--set", "leave out") else way[0].lstrip("-") for way in ways}
-    for way in ways:
-        found |= follow(data, taken(flags, way), (*seen, text))
-    return found
+    drops = [word for remedy in ways if remedy[0] == "--drop" for word in remedy]
+    ways = [*(remedy for remedy in ways if remedy[0] != "--drop"), *([drops] if drops else [])]
+    option_names = {
+        remedy[1].partition("=")[0] if remedy[0] in ("--set", "leave out") else remedy[0].lstrip("-") for remedy in ways
+    }
+    for remedy in ways:
+        option_names |= follow(data, with_remedy(flags, remedy), (*earlier_texts, text))
+    return option_names
 
 
 @pytest.mark.long
@@ -188,21 +201,21 @@ def test_every_way_out_of_a_refusal_leads_out(case: str) -> None:
 def test_every_remedy_of_a_warning_is_taken_and_ends_the_warning(case: str) -> None:
     write, flags = WARNED[case]
     data = write()
-    given = [*label(data, flags), *flags]
-    done, text = init(data, given)
+    base_flags = [*label(data, flags), *flags]
+    done, text = init(data, base_flags)
     assert done, text
     warned = [line for line in text.splitlines() if line.startswith("look at: ") and OPTION.search(line)]
     assert warned
     for line in warned:
-        for way in advised(line):
-            done, after = init(data, taken(given, way))
+        for remedy in advised(line):
+            done, after = init(data, with_remedy(base_flags, remedy))
             assert done, after
             assert line not in after.splitlines()
 
 
 def test_all_settings_that_are_remedies_are_tried_here() -> None:
     """The remedies of data stand in one module; a new one needs a case above, and `init` translates it."""
-    listed = {name.replace("_", "-") for name, made in vars(remedies).items() if isfunction(made)}
+    listed = {name.replace("_", "-") for name, member in vars(remedies).items() if isfunction(member)}
     tried = "axes decimal drop encoding ignore-case image-size max-levels missing sheet skip-lines unique"
     # Those of persons with several records, and of few test records, are tried in `test_patients.py`.
     # Those of quantities and of missing values are tried in `test_data_tables.py` and `test_imputation.py`.
@@ -226,18 +239,20 @@ def test_several_columns_are_left_out_with_commas_unless_a_name_has_one() -> Non
 
 
 def test_every_setting_that_a_message_names_is_one() -> None:
-    known = {one.key for one in settings()}
+    setting_keys = {setting.key for setting in settings()}
     for path, text in sources():
         for line in messages(text):
             for key, section in re.findall(r"\b([a-z]+(?:-[a-z]+)*)(?: out)? (?:in|of) \[([a-z]+)\]", line):
-                said = f"{section}.{key}"
-                assert said in known or key not in {one.partition(".")[2] for one in known}, f"{path}: {said}"
+                setting_name = f"{section}.{key}"
+                assert setting_name in setting_keys or key not in {
+                    setting.partition(".")[2] for setting in setting_keys
+                }, f"{path}: {setting_name}"
 
 
 def test_every_option_that_a_message_names_is_an_option() -> None:
     command = get_command(app)
     assert isinstance(command, Group)
-    options = {flag for one in command.commands.values() for param in one.params for flag in param.opts}
+    options = {flag for item in command.commands.values() for param in item.params for flag in param.opts}
     options |= {flag for param in command.params for flag in param.opts}
     options |= {
         "--object-store-memory",
@@ -247,7 +262,7 @@ def test_every_option_that_a_message_names_is_an_option() -> None:
         "--trusted-entities",
     }  # of Ray and of Flower
     for path, text in sources():
-        for line in (one for one in messages(text) if " " in one):
+        for line in (item for item in messages(text) if " " in item):
             for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", line):
                 assert flag in options | {"--help"}, f"{path} advises {flag}"
 
@@ -258,8 +273,8 @@ def test_every_setting_of_a_data_set_reaches_it() -> None:
 
 
 def sources() -> Iterator[tuple[Path, str]]:
-    for place in PLACES:
-        for path in sorted((SOURCES / place).rglob("*.py")):
+    for directory in PLACES:
+        for path in sorted((SOURCES / directory).rglob("*.py")):
             yield path, path.read_text(encoding="utf-8")
 
 

@@ -85,10 +85,10 @@ def _processor_seconds(*words: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("words", "most"), [(("-m", "fl_audit.cli.main", "--help"), 0.4), (("-c", "import fl_audit"), 0.2)]
+    ("words", "seconds_limit"), [(("-m", "fl_audit.cli.main", "--help"), 0.4), (("-c", "import fl_audit"), 0.2)]
 )
-def test_a_start_is_short(words: tuple[str, ...], most: float) -> None:
-    assert min(_processor_seconds(*words) for _ in range(3)) < most
+def test_a_start_is_short(words: tuple[str, ...], seconds_limit: float) -> None:
+    assert min(_processor_seconds(*words) for _ in range(3)) < seconds_limit
 
 
 @pytest.mark.long
@@ -101,7 +101,7 @@ def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None
         (tmp_path / name / "summary.json").write_text('{"schema": 1, "verdict": "no guarantee", "guarantee": null}')
     arguments = [sys.executable, "-c", PROGRAM, json.dumps(list(COMMANDS))]
     ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
-    found = json.loads(ran.stdout)
+    outcomes = json.loads(ran.stdout)
     # Clients learn, and every process of a client is started anew.
-    assert found.pop("a client") == [0, ["torch", "flwr"]]
-    assert found == {command: [status, []] for command, status in COMMANDS.items()}
+    assert outcomes.pop("a client") == [0, ["torch", "flwr"]]
+    assert outcomes == {command: [status, []] for command, status in COMMANDS.items()}

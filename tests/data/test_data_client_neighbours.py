@@ -17,8 +17,11 @@ from fl_audit.errors import InputError
 from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
-REMOVE, REPLACE = Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT
-MOST, LEAST, RANDOM = NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR, NeighbourChoice.RANDOM
+REMOVE = Adjacency.ADD_REMOVE_CLIENT
+REPLACE = Adjacency.REPLACE_CLIENT
+MOST = NeighbourChoice.MOST_DISSIMILAR
+LEAST = NeighbourChoice.LEAST_DISSIMILAR
+RANDOM = NeighbourChoice.RANDOM
 EUCLIDEAN = Dissimilarity.EUCLIDEAN
 
 
@@ -28,7 +31,7 @@ def records(features: object, labels: object, classes: int = 2, owner: object = 
     return Records(np.asarray(features, dtype=np.float32), np.asarray(labels), classes, codes, names)
 
 
-def drawn(number: int, seed: int, owners: int | None = None) -> Records:
+def random_records(number: int, seed: int, owners: int | None = None) -> Records:
     draw = np.random.default_rng(seed)
     owner = None if owners is None else draw.integers(0, owners, number)
     return records(draw.random((number, 3)), draw.integers(0, 2, number), owner=owner)
@@ -44,13 +47,13 @@ def drawn(number: int, seed: int, owners: int | None = None) -> Records:
     ],
 )
 def test_means_and_label_shares_are_compared(measure: Dissimilarity, expected: float) -> None:
-    both = records([[0, 2], [2, 2], [4, 5], [4, 6], [4, 7]], [0, 1, 0, 0, 0])
+    client_records = records([[0, 2], [2, 2], [4, 5], [4, 6], [4, 7]], [0, 1, 0, 0, 0])
     shards = [np.array([0, 1]), np.array([2, 4]), np.array([3])]
-    assert client_dissimilarities(shards, both, measure)[0] == pytest.approx(expected, rel=1e-12)
+    assert client_dissimilarities(shards, client_records, measure)[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_images_are_flattened() -> None:
-    flat = drawn(12, 0)
+    flat = random_records(12, 0)
     images = Records(flat.features.reshape(12, 1, 1, 3), flat.labels, 2)
     shards = np.split(np.arange(12), [3, 7])
     assert np.array_equal(client_dissimilarities(shards, flat), client_dissimilarities(shards, images))
@@ -61,7 +64,7 @@ def test_images_are_flattened() -> None:
 def test_ranks_are_in_order_and_do_not_depend_on_the_order_of_records(clients: int, seed: int, farthest: bool) -> None:
     draw = np.random.default_rng(seed)
     # Few different clients, so that there are ties.
-    kinds = [drawn(4, int(kind)) for kind in draw.integers(0, 3, clients)]
+    kinds = [random_records(4, int(kind)) for kind in draw.integers(0, 3, clients)]
     order = [draw.permutation(4) for _ in range(clients)]
     whole = records(
         np.concatenate([kind.features[rows] for kind, rows in zip(kinds, order, strict=True)]),
@@ -79,14 +82,16 @@ def test_ranks_are_in_order_and_do_not_depend_on_the_order_of_records(clients: i
 
 
 def test_the_relation_decides_whether_there_is_a_stand_in() -> None:
-    whole, shards = drawn(12, 0), np.split(np.arange(12), 4)
+    whole = random_records(12, 0)
+    shards = np.split(np.arange(12), 4)
     assert choose_client(NeighbourRule(REMOVE, 2, EUCLIDEAN, 0), shards, whole) == NeighbourPair(2, None)
     assert choose_client(NeighbourRule(REPLACE, 2, EUCLIDEAN, 0), shards, whole) == NeighbourPair(2, 0)
     assert choose_client(NeighbourRule(REPLACE, 3, EUCLIDEAN, 0), shards, whole) == NeighbourPair(3, 0)
 
 
 def test_random_client_follows_the_seed_and_is_uniform() -> None:
-    whole, shards = drawn(12, 0), np.split(np.arange(12), 4)
+    whole = random_records(12, 0)
+    shards = np.split(np.arange(12), 4)
     chosen, removed = (
         [choose_client(NeighbourRule(relation, RANDOM, EUCLIDEAN, seed), shards, whole).index for seed in range(trials)]
         for relation, trials in ((REPLACE, 400), (REMOVE, 20))
@@ -107,7 +112,7 @@ def test_random_client_follows_the_seed_and_is_uniform() -> None:
 def test_a_stand_in_is_a_sorted_set_of_its_size_of_one_owner_who_has_enough(
     outside: int, size: int, owners: int | None, seed: int, number: int
 ) -> None:
-    pool = drawn(outside, outside, owners)
+    pool = random_records(outside, outside, owners)
     if outside < size:
         assert_refused(f"has {size} records, .* {outside} are left", replacement_positions, pool, size, seed, number)
         return
@@ -130,20 +135,22 @@ def test_a_stand_in_is_a_sorted_set_of_its_size_of_one_owner_who_has_enough(
     natural=st.booleans(),
 )
 def test_who_stands_in_follows_the_owners(inside: int, outside: int, owners: int, seed: int, natural: bool) -> None:
-    pool, training = drawn(outside, seed, owners), drawn(inside, seed + 1, max(1, owners - 1))
+    pool = random_records(outside, seed, owners)
+    training = random_records(inside, seed + 1, max(1, owners - 1))
     assert pool.owner is not None
     assert training.owner is not None
     replaced = np.flatnonzero(training.owner == training.owner[0]) if natural else np.arange(inside)
-    own, size = np.unique(training.owner[replaced]), len(replaced)
-    free = np.flatnonzero(pool.owner != own[0]) if len(own) == 1 else np.arange(outside)
+    replaced_owners = np.unique(training.owner[replaced])
+    size = len(replaced)
+    free = np.flatnonzero(pool.owner != replaced_owners[0]) if len(replaced_owners) == 1 else np.arange(outside)
     if len(free) < size:
         with pytest.raises(InputError, match="its stand-in"):
             replacement_positions(pool, size, seed, inside_records=training, replaced=replaced)
         return
     whose = pool.owner[replacement_positions(pool, size, seed, inside_records=training, replaced=replaced)]
-    if len(own) > 1:
+    if len(replaced_owners) > 1:
         return
-    assert own[0] not in whose
+    assert replaced_owners[0] not in whose
     counts = np.bincount(pool.owner[free], minlength=owners)
     strangers = [owner for owner in range(owners) if counts[owner] >= size and owner not in training.owner]
     if (counts >= size).any():
@@ -153,13 +160,14 @@ def test_who_stands_in_follows_the_owners(inside: int, outside: int, owners: int
 
 
 def test_stand_ins_of_other_numbers_and_seeds_are_other_draws() -> None:
-    pool = drawn(200, 0)
+    pool = random_records(200, 0)
     shards = {tuple(replacement_positions(pool, 10, seed, number)) for seed in range(3) for number in range(20)}
     assert len(shards) == 60
 
 
 def test_stand_ins_are_uniform() -> None:
-    pool, counts = drawn(10, 0), np.zeros(10)
+    pool = random_records(10, 0)
+    counts = np.zeros(10)
     for number in range(2000):
         counts[replacement_positions(pool, 4, 0, number)] += 1
     # Each count is binomial(2000, 0.4), standard deviation 22.
@@ -167,13 +175,15 @@ def test_stand_ins_are_uniform() -> None:
 
 
 def test_a_client_of_several_owners_is_replaced_by_a_mixture() -> None:
-    pool, training = drawn(400, 0, 4), drawn(40, 1, 4)
+    pool = random_records(400, 0, 4)
+    training = random_records(40, 1, 4)
     assert pool.owner is not None
     shard = replacement_positions(pool, 40, 0, inside_records=training, replaced=np.arange(40))
     assert len(np.unique(pool.owner[shard])) == 4
 
 
 def test_no_other_owner_is_refused() -> None:
-    pool, training = drawn(50, 0, 1), drawn(5, 1, 1)
+    pool = random_records(50, 0, 1)
+    training = random_records(5, 1, 1)
     with pytest.raises(InputError, match=r"has 5 records, .* 0 of other owners"):
         replacement_positions(pool, 5, 0, inside_records=training, replaced=np.arange(5))

@@ -64,25 +64,26 @@ WRITTEN: dict[str, tuple[Callable[[], object], dict[str, object]]] = {
     "a workbook": (lambda: write_workbook(Path("t"), {"Data": rows(), "Empty": []}), {}),
     "a sheet below a title": (
         lambda: write_workbook(Path("t"), {"Data": [["Report"], [], *rows()], "Old": [["x"]]}),
-        {"sheet": "Data", "skip_lines": 2}),
+        {"sheet": "Data", "skip_lines": 2},
+    ),
     "Parquet": (lambda: TABLE.to_parquet("t"), {}),
     "Parquet with the numbers of its rows": (lambda: TABLE.iloc[::-1].iloc[::-1].to_parquet("t", index=True), {}),
     "gzipped Parquet": (lambda: Path("t").write_bytes(gzip.compress(TABLE.to_parquet())), {}),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("way", WRITTEN)
-def test_every_way_to_write_a_table_holds_the_same_records(way: str) -> None:
+@pytest.mark.parametrize("format_name", WRITTEN)
+def test_every_way_to_write_a_table_holds_the_same_records(format_name: str) -> None:
     Path("plain.csv").write_text(TEXT)
     expected = load("plain.csv")
-    write, options = WRITTEN[way]
+    write, options = WRITTEN[format_name]
     write()
-    found = load("t", **options)
-    assert_array_equal(found.pool.labels, expected.pool.labels)
-    if not way.startswith("spaces"):  # words with a separator inside were changed
-        assert_array_equal(found.pool.features, expected.pool.features)
-        assert [one.detail for one in found.columns] == [one.detail for one in expected.columns]
-    assert found.pool.features.shape == expected.pool.features.shape
+    dataset = load("t", **options)
+    assert_array_equal(dataset.pool.labels, expected.pool.labels)
+    if not format_name.startswith("spaces"):  # words with a separator inside were changed
+        assert_array_equal(dataset.pool.features, expected.pool.features)
+        assert [column.detail for column in dataset.columns] == [column.detail for column in expected.columns]
+    assert dataset.pool.features.shape == expected.pool.features.shape
 
 
 def test_what_is_missing_in_a_workbook_or_parquet_is_missing() -> None:
@@ -113,7 +114,7 @@ def test_settings_that_do_not_fit_a_kind_of_file_are_refused() -> None:
     write_workbook(Path("t.xlsx"), {"Data": rows(), "Old": rows()})
     TABLE.to_parquet("t.parquet")
     Path("t.csv").write_text(TEXT)
-    for name, options, said in (
+    for name, options, expected_message in (
         ("t.xlsx", {"separator": ";"}, "no separator: leave separator out"),
         ("t.parquet", {"encoding": "cp1252"}, "no encoding: leave encoding out"),
         ("t.parquet", {"sheet": "Data"}, "no sheets: leave sheet out"),
@@ -122,7 +123,7 @@ def test_settings_that_do_not_fit_a_kind_of_file_are_refused() -> None:
         ("t.csv", {"skip_lines": 99}, "skip-lines is 99"),
         ("t.csv", {"separator": "::"}, "separator is '::': .* one character"),
     ):
-        assert_refused(said, load, name, **options)
+        assert_refused(expected_message, load, name, **options)
 
 
 def write_database() -> None:
@@ -159,11 +160,11 @@ def test_a_file_of_another_kind_is_named_with_what_to_do(kind: str) -> None:
     KINDS[kind]()
     with pytest.raises(InputError) as caught:
         read_table_text(Path("t"))
-    said = str(caught.value)
-    assert said.startswith(f"t is {kind}: ")
-    assert "(CSV)" in said
-    assert "encoding" not in said
-    assert "\n" not in said
+    message = str(caught.value)
+    assert message.startswith(f"t is {kind}: ")
+    assert "(CSV)" in message
+    assert "encoding" not in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(
@@ -179,19 +180,20 @@ def test_bytes_of_no_kind_are_no_text() -> None:
 
 
 DRAW = np.random.default_rng(0)
-X, Y = DRAW.normal(size=(40, 5, 3)).astype(np.float32), np.arange(40) % 4
+X = DRAW.normal(size=(40, 5, 3)).astype(np.float32)
+Y = np.arange(40) % 4
 
 
 def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:
     name = archive(x=X, y=Y)
-    taken = load_npz(None, {"path": name})
-    assert taken.feature_shape == (1, 5, 3)
-    assert taken.cautions[0].remedies == (Remedy("axes", "sequence"), Remedy("axes", "picture"))
+    pictures = load_npz(None, {"path": name})
+    assert pictures.feature_shape == (1, 5, 3)
+    assert pictures.cautions[0].remedies == (Remedy("axes", "sequence"), Remedy("axes", "picture"))
     assert load_npz(None, {"path": name, "axes": "picture"}).cautions == ()
-    kept = load_npz(None, {"path": name, "axes": "sequence"})
-    assert (kept.feature_shape, kept.is_table, kept.cautions) == ((5, 3), False, ())
-    assert_array_equal(kept.pool.features, X)
-    assert "5 steps by 3 features" in kept.description
+    sequences = load_npz(None, {"path": name, "axes": "sequence"})
+    assert (sequences.feature_shape, sequences.is_table, sequences.cautions) == ((5, 3), False, ())
+    assert_array_equal(sequences.pool.features, X)
+    assert "5 steps by 3 features" in sequences.description
     assert load_npz(None, {"path": archive(x=(255 * DRAW.random((40, 5, 3))).astype(np.uint8), y=Y)}).cautions == ()
     with pytest.raises(InputError, match=r"x has shape .*leave axes out"):
         load_npz(None, {"path": archive(x=X[:, 0], y=Y), "axes": "sequence"})
@@ -210,7 +212,7 @@ def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:
     ],
 )
 def test_labels_in_a_column_and_one_hot_are_classes(labels: np.ndarray) -> None:
-    found = load_npz(None, {"path": archive(x=X[:, 0], y=labels, x_test=X[:8, 0], y_test=labels[:8])})
-    assert_array_equal(found.pool.labels, Y)
-    assert found.test is not None
-    assert_array_equal(found.test.labels, Y[:8])
+    dataset = load_npz(None, {"path": archive(x=X[:, 0], y=labels, x_test=X[:8, 0], y_test=labels[:8])})
+    assert_array_equal(dataset.pool.labels, Y)
+    assert dataset.test is not None
+    assert_array_equal(dataset.test.labels, Y[:8])

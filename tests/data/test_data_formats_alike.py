@@ -86,8 +86,10 @@ def write_parquet(path: Path, names: Sequence[str], rows: list[Cells]) -> None:
 
 
 WRITERS: dict[str, Callable[[Path, Sequence[str], list[Cells]], None]] = {
-    "csv": write_csv, "xlsx": write_excel, "parquet": write_parquet,
-}  # fmt: skip
+    "csv": write_csv,
+    "xlsx": write_excel,
+    "parquet": write_parquet,
+}
 
 
 def answer(path: Path, options: dict[str, object]) -> tuple[Any, ...]:
@@ -107,13 +109,20 @@ def answer(path: Path, options: dict[str, object]) -> tuple[Any, ...]:
 
     given_ = {"path": str(path), "label": "label", **options}
     try:
-        found = load_source(DataSpec("table", None, tuple(given_.items())))  # type: ignore[arg-type]
+        dataset = load_source(DataSpec("table", None, tuple(given_.items())))  # type: ignore[arg-type]
     except InputError as error:
         return plain(str(error)), error.remedies
-    said = [plain(str(column)) for column in found.columns]
-    cautions = [plain(str(caution)) for caution in found.cautions]
-    features = np.asarray(found.pool.features)
-    return said, cautions, features.shape, features.tobytes(), found.pool.labels.tolist(), plain(found.description)
+    column_texts = [plain(str(column)) for column in dataset.columns]
+    cautions = [plain(str(caution)) for caution in dataset.cautions]
+    features = np.asarray(dataset.pool.features)
+    return (
+        column_texts,
+        cautions,
+        features.shape,
+        features.tobytes(),
+        dataset.pool.labels.tolist(),
+        plain(dataset.description),
+    )
 
 
 @settings(max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

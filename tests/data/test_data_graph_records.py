@@ -41,9 +41,9 @@ def test_records_hold_the_graphs() -> None:
     assert records.labels.tolist() == [0, 1, 0]
     for number in range(3):
         assert np.array_equal(unpack_graph(records.features[number]), graphs[number])
-    taken = records.take([2, 0])
-    assert taken.graphs
-    assert np.array_equal(unpack_graph(taken.features[0]), graphs[2])
+    subset = records.take([2, 0])
+    assert subset.graphs
+    assert np.array_equal(unpack_graph(subset.features[0]), graphs[2])
     assert_refused(r"graph-nodes is 1: .* from 2", records_of, graphs, 1)
 
 
@@ -66,7 +66,8 @@ def test_impossible_graphs_are_refused(graphs: list[np.ndarray], words: str) -> 
 
 
 def test_graphs_of_zeros_and_ones_are_graphs() -> None:
-    numbers, truths = records_of([STAR.astype(float)]), records_of([STAR])
+    numbers = records_of([STAR.astype(float)])
+    truths = records_of([STAR])
     assert np.array_equal(numbers.features, truths.features)
 
 
@@ -75,29 +76,31 @@ def test_large_graphs_keep_the_nodes_of_highest_degree_in_their_order() -> None:
     # Node 2 is joined to all; of the others, which are joined to it alone, the first ones stay.
     assert cut_graph(STAR, 3).astype(int).tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
     graphs = random_graphs([40])
-    matrix, degrees = graphs[0], graphs[0].sum(axis=1)
-    kept = [
+    matrix = graphs[0]
+    degrees = graphs[0].sum(axis=1)
+    kept_nodes = [
         node for node in range(40) if (degrees > degrees[node]).sum() + (degrees[:node] == degrees[node]).sum() < 25
     ]
-    assert np.array_equal(cut_graph(matrix, 25), matrix[np.ix_(kept, kept)])
+    assert np.array_equal(cut_graph(matrix, 25), matrix[np.ix_(kept_nodes, kept_nodes)])
     assert np.array_equal(unpack_graph(records_of(graphs, 25).features[0]), cut_graph(matrix, 25))
 
 
 def test_randomised_graphs_are_what_the_randomizer_makes_of_the_matrices() -> None:
-    graphs, local_randomizer = random_graphs([3, 30, 17]), RandomisedEdges(1.0)
+    graphs = random_graphs([3, 30, 17])
+    local_randomizer = RandomisedEdges(1.0)
     records = records_of(graphs, 40)
-    told = local_randomizer.perturb(records.features, generator(3, Purpose.LOCAL_RANDOMIZER))
-    assert told.shape == records.features.shape
+    randomised_graphs = local_randomizer.perturb(records.features, generator(3, Purpose.LOCAL_RANDOMIZER))
+    assert randomised_graphs.shape == records.features.shape
     draws = generator(3, Purpose.LOCAL_RANDOMIZER)
     for number in range(3):
         # Absent nodes change nothing.
         alone = local_randomizer.perturb(pack_graph(graphs[number], len(graphs[number]))[np.newaxis], draws)[0]
-        assert np.array_equal(unpack_graph(told[number]), unpack_graph(alone))
-        assert local_randomizer.log_odds(told[number : number + 1], alone, alone) == 0
+        assert np.array_equal(unpack_graph(randomised_graphs[number]), unpack_graph(alone))
+        assert local_randomizer.log_odds(randomised_graphs[number : number + 1], alone, alone) == 0
     assert np.array_equal(
-        local_randomizer.perturb(records.features[:2], generator(3, Purpose.LOCAL_RANDOMIZER)), told[:2]
+        local_randomizer.perturb(records.features[:2], generator(3, Purpose.LOCAL_RANDOMIZER)), randomised_graphs[:2]
     )
-    assert not np.array_equal(told[1:], records.features[1:])
+    assert not np.array_equal(randomised_graphs[1:], records.features[1:])
     # With epsilon 50 nothing is told wrongly but once in 10^19 times; these graphs have no lonely node.
     nearly_all = RandomisedEdges(50.0).perturb(records.features[1:], generator(3, Purpose.LOCAL_RANDOMIZER))
     assert np.array_equal(nearly_all, records.features[1:])
@@ -107,16 +110,18 @@ def test_graphs_are_as_far_apart_as_they_have_different_pairs() -> None:
     graphs = random_graphs([4, 30, 30, 17, 9])
     features = comparable(records_of(graphs)).features
     assert set(np.unique(features)) == {0.0, 1.0}
-    for one in range(5):
-        for other in range(5):
-            left, right = np.zeros((2, 30, 30), dtype=np.bool_)
-            for number, whole in ((one, left), (other, right)):
+    for first_index in range(5):
+        for second_index in range(5):
+            first_matrix, second_matrix = np.zeros((2, 30, 30), dtype=np.bool_)
+            for number, whole in ((first_index, first_matrix), (second_index, second_matrix)):
                 nodes = len(graphs[number])
                 whole[:nodes, :nodes] = graphs[number]
-            pairs = np.triu(left != right).sum() + abs(len(graphs[one]) - len(graphs[other]))
-            assert np.square(features[one] - features[other]).sum() == pairs
-    others = Records(np.eye(3), np.arange(3), 3)
-    assert comparable(others) is others
+            pairs = np.triu(first_matrix != second_matrix).sum() + abs(
+                len(graphs[first_index]) - len(graphs[second_index])
+            )
+            assert np.square(features[first_index] - features[second_index]).sum() == pairs
+    plain_records = Records(np.eye(3), np.arange(3), 3)
+    assert comparable(plain_records) is plain_records
 
 
 @pytest.mark.few_cases(6)
@@ -129,13 +134,17 @@ def test_neighbours_are_chosen_by_pairs_of_nodes(
     records = records_of(random_graphs([9, 30, 12, 25, 17, 30, 5, 22]))
     flat = comparable(records)
     halves = np.arange(5), np.arange(5, 8)
-    found, expected = (
-        choose_neighbour(NeighbourRule(adjacency, choice, measure, 0), one.take(halves[0]), one.take(halves[1]))
-        for one in (records, flat)
+    neighbour, expected = (
+        choose_neighbour(
+            NeighbourRule(adjacency, choice, measure, 0), representation.take(halves[0]), representation.take(halves[1])
+        )
+        for representation in (records, flat)
     )
-    assert found == expected
-    (inside, outside), (left, right) = ([one.take(half) for half in halves] for one in (records, flat))
-    assert ranked_pairs(inside, outside, measure, 15) == ranked_pairs(left, right, measure, 15)
+    assert neighbour == expected
+    (inside, outside), (flat_inside, flat_outside) = (
+        [representation.take(half) for half in halves] for representation in (records, flat)
+    )
+    assert ranked_pairs(inside, outside, measure, 15) == ranked_pairs(flat_inside, flat_outside, measure, 15)
     assert ranked_records(records, measure, 8) == ranked_records(flat, measure, 8)
     clients = [np.arange(3), np.arange(3, 8)]
     if measure is not Dissimilarity.HAMMING:

@@ -20,17 +20,17 @@ COLOUR = DRAW.integers(0, 256, (4, 6, 5, 3), dtype=np.uint8)
 
 
 def load(name: str, **options: Any) -> LoadedDataset:
-    given = {key.replace("_", "-"): value for key, value in options.items()}
-    return load_source(DataSpec(name, options=tuple(given.items())))
+    option_values = {key.replace("_", "-"): value for key, value in options.items()}
+    return load_source(DataSpec(name, options=tuple(option_values.items())))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Twelve grey pictures of two classes, written in an order that is not that of the classes."""
     for number, pixels in enumerate(GREY):
-        place = tmp_path / "pictures" / ("dog" if number % 2 else "cat")
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(place / f"{number:02d}.png")
+        class_directory = tmp_path / "pictures" / ("dog" if number % 2 else "cat")
+        class_directory.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(class_directory / f"{number:02d}.png")
     return tmp_path / "pictures"
 
 
@@ -86,13 +86,13 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(
-    place: Path, columns: Mapping[str, Any], features: Mapping[str, Any] | None = None, split: str = "train"
+    directory: Path, columns: Mapping[str, Any], features: Mapping[str, Any] | None = None, split: str = "train"
 ) -> None:
     import datasets
 
     data = datasets.Dataset.from_dict(columns, features=None if features is None else datasets.Features(features))
-    place.mkdir(exist_ok=True)
-    data.to_parquet(place / f"{split}-00000-of-00001.parquet")
+    directory.mkdir(exist_ok=True)
+    data.to_parquet(directory / f"{split}-00000-of-00001.parquet")
 
 
 def test_pictures_of_a_data_set(hub: Path) -> None:
@@ -124,11 +124,11 @@ def test_pictures_of_a_data_set(hub: Path) -> None:
         ("client", ColumnRole.OWNER),
         ("note", ColumnRole.DROPPED),
     ]
-    told = dict(zip(("image", "label", "client", "note"), (use.detail for use in source.columns), strict=True))
-    assert {"6x5 pixels", "grey", "0 to 1"} <= set(told["image"].split(", "))
-    assert re.fullmatch(r"2 .*: cat, dog", told["label"])
-    assert re.fullmatch(r"3 .*: a, b, c", told["client"])
-    assert "pictures" in told["note"]
+    details = dict(zip(("image", "label", "client", "note"), (use.detail for use in source.columns), strict=True))
+    assert {"6x5 pixels", "grey", "0 to 1"} <= set(details["image"].split(", "))
+    assert re.fullmatch(r"2 .*: cat, dog", details["label"])
+    assert re.fullmatch(r"3 .*: a, b, c", details["client"])
+    assert "pictures" in details["note"]
 
 
 def test_columns_of_a_data_set(hub: Path) -> None:
@@ -154,7 +154,7 @@ def test_columns_of_a_data_set(hub: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected_message"),
     [
         ({"label": "sick"}, "no label column 'sick': .* x, y"),
         ({"label": "y", "split": "validation"}, "cannot be read"),
@@ -163,9 +163,9 @@ def test_columns_of_a_data_set(hub: Path) -> None:
         ({"label": "y", "path": "somewhere"}, "takes no path "),
     ],
 )
-def test_data_sets_that_cannot_be_used_are_refused(hub: Path, options: dict[str, str], said: str) -> None:
+def test_data_sets_that_cannot_be_used_are_refused(hub: Path, options: dict[str, str], expected_message: str) -> None:
     write(hub, {"x": [1.0, 2.0, 3.0], "y": [0, 1, 0]})
-    assert_refused(said, load, f"hf:{hub}", **options)
+    assert_refused(expected_message, load, f"hf:{hub}", **options)
 
 
 def test_a_data_set_that_cannot_be_reached_is_refused(hub: Path) -> None:

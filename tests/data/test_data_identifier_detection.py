@@ -14,7 +14,8 @@ Values = np.ndarray  # one for each row
 
 def _table(name: str, values: Values, person: Values, draw: np.random.Generator) -> pd.DataFrame:
     """Return a hospital's table with a column in question; a person's attributes are equal in all of their rows."""
-    sex, born = draw.integers(0, 2, PERSONS), draw.integers(1930, 2005, PERSONS)
+    sex = draw.integers(0, 2, PERSONS)
+    born = draw.integers(1930, 2005, PERSONS)
     return pd.DataFrame(
         {
             name: values,
@@ -35,7 +36,7 @@ def _numbers(low: int, high: int) -> Column:
 
 
 def _of_each(form: Callable[[int], object]) -> Column:
-    return lambda draw, person: np.array([form(one) for one in person])
+    return lambda draw, person: np.array([form(index) for index in person])
 
 
 def _drawn(low: int, high: int, by: int = 1) -> Column:
@@ -46,7 +47,7 @@ def _among(*words: str) -> Column:
     return lambda draw, person: draw.choice(words, ROWS)
 
 
-DENSE = _of_each(lambda one: one + 1)
+DENSE = _of_each(lambda person_number: person_number + 1)
 IDENTIFIERS: dict[str, Column] = {
     "patient_id": _numbers(10**6, 10**7),
     "PatientID": DENSE,
@@ -58,7 +59,7 @@ IDENTIFIERS: dict[str, Column] = {
     "account_no": _numbers(10**17, 10**17 + 10**6),
     "mrn": _numbers(10**6, 10**7),
     "subject": DENSE,
-    "participant_id": _of_each(lambda one: one % 12),
+    "participant_id": _of_each(lambda person_number: person_number % 12),
     "KundenNr": DENSE,
     "id": DENSE,
     "ID": DENSE,
@@ -66,16 +67,20 @@ IDENTIFIERS: dict[str, Column] = {
     "hadm_id": DENSE,
     "SEQN": DENSE,
     "userId": DENSE,
-    "member_uuid": _of_each(lambda one: f"{one * 7919:012x}"),
-    "pseudonym": _of_each(lambda one: f"x{one}"),
-    "last_name": _of_each(lambda one: "abcdefghij"[one % 10] + "klmnopqrst"[one // 10 % 10] * (1 + one // 100)),
-    "e-mail": _of_each(lambda one: f"p{one}@example.org"),
+    "member_uuid": _of_each(lambda person_number: f"{person_number * 7919:012x}"),
+    "pseudonym": _of_each(lambda person_number: f"x{person_number}"),
+    "last_name": _of_each(
+        lambda person_number: (
+            "abcdefghij"[person_number % 10] + "klmnopqrst"[person_number // 10 % 10] * (1 + person_number // 100)
+        )
+    ),
+    "e-mail": _of_each(lambda person_number: f"p{person_number}@example.org"),
     # without a name that says it
     "x1": _numbers(10**6, 10**7),
     "x2": DENSE,
-    "x3": _of_each(lambda one: f"P{one:05d}"),
-    "x4": _of_each(lambda one: f"{one * 7919:012x}"),
-    "x5": _of_each(lambda one: f"{one}@example.org"),
+    "x3": _of_each(lambda person_number: f"P{person_number:05d}"),
+    "x4": _of_each(lambda person_number: f"{person_number * 7919:012x}"),
+    "x5": _of_each(lambda person_number: f"{person_number}@example.org"),
     "x6": _numbers(10**17, 10**17 + 10**6),
 }
 HONEST: dict[str, Column] = {
@@ -85,7 +90,7 @@ HONEST: dict[str, Column] = {
     "jahr": _drawn(1930, 2005),
     "zip": _drawn(10000, 10300),
     "plz": _drawn(80331, 80600),
-    "postal_code": _of_each(lambda one: 10_000 + 37 * one),
+    "postal_code": _of_each(lambda person_number: 10_000 + 37 * person_number),
     "length_of_stay": lambda draw, person: draw.geometric(0.1, ROWS),
     "los": lambda draw, person: draw.geometric(0.1, ROWS),
     "stay": lambda draw, person: draw.geometric(0.1, ROWS),
@@ -136,7 +141,10 @@ def _found(name: str, column: Column) -> list[tuple[str, int, int, int]]:
     draw = np.random.default_rng(len(name))
     person = draw.permutation(np.concatenate([np.arange(PERSONS), draw.integers(0, PERSONS, ROWS - PERSONS)]))
     table = _table(name, column(draw, person), person, draw)
-    return [(one.name, one.values, one.rows, one.most) for one in identifiers(table, "outcome", None)]
+    return [
+        (identifier.name, identifier.values, identifier.rows, identifier.most)
+        for identifier in identifiers(table, "outcome", None)
+    ]
 
 
 @pytest.mark.parametrize("name", IDENTIFIERS)
@@ -162,18 +170,24 @@ def test_a_column_that_numbers_or_names_each_record_is_told_apart_from_measureme
             "size": draw.normal(size=40),
         }
     )
-    found = identifiers(table.assign(y=[0, 1] * 20), "y", None)
-    assert [(one.name, one.values, one.most) for one in found] == [("row", 40, 1), ("mrn", 40, 1)]
+    identifier_columns = identifiers(table.assign(y=[0, 1] * 20), "y", None)
+    assert [(identifier.name, identifier.values, identifier.most) for identifier in identifier_columns] == [
+        ("row", 40, 1),
+        ("mrn", 40, 1),
+    ]
 
 
 def test_an_owner_is_no_feature_and_says_whose_the_other_values_are() -> None:
     person = np.repeat(np.arange(30), 4)
     visits = pd.DataFrame({"patient_id": person, "encounter_id": np.arange(120) // 2, "session_id": person % 7, "y": 0})
-    found = identifiers(visits, "y", "patient_id")
-    assert [(one.name, one.within_owner) for one in found] == [("encounter_id", True), ("session_id", False)]
-    assert likeliest_person_column(found, "patient_id") is None
-    both = identifiers(visits, "y", None)
-    persons = likeliest_person_column(both, None)
+    identifier_columns = identifiers(visits, "y", "patient_id")
+    assert [(identifier.name, identifier.within_owner) for identifier in identifier_columns] == [
+        ("encounter_id", True),
+        ("session_id", False),
+    ]
+    assert likeliest_person_column(identifier_columns, "patient_id") is None
+    all_columns = identifiers(visits, "y", None)
+    persons = likeliest_person_column(all_columns, None)
     assert persons is not None
     assert (persons.name, persons.values, persons.most) == ("patient_id", 30, 4)
 
@@ -182,7 +196,7 @@ def test_a_table_of_many_columns_is_looked_through() -> None:
     draw = np.random.default_rng(0)
     table = pd.DataFrame(draw.integers(0, 40, (200, 250)), columns=[f"q{number}" for number in range(250)])
     table["patient_id"] = draw.permutation(np.arange(200) // 4)
-    assert [one.name for one in identifiers(table.assign(y=0), "y", None)] == ["patient_id"]
+    assert [identifier.name for identifier in identifiers(table.assign(y=0), "y", None)] == ["patient_id"]
 
 
 def _measurements(rows: int) -> dict[str, Values]:
@@ -195,16 +209,16 @@ def test_a_person_with_hundreds_of_rows_is_noticed_by_the_name_of_the_column() -
     subject = np.repeat(np.arange(1, 43), 140)
     table = pd.DataFrame({"subject#": subject, **_measurements(len(subject)), "y": subject % 2})
     for frame in (table, table.assign(**{"subject#": [f"s{number}" for number in subject]})):
-        (found,) = identifiers(frame, "y", None)
-        assert (found.name, found.values, found.rows, found.most) == ("subject#", 42, 5880, 140)
+        (identifier,) = identifiers(frame, "y", None)
+        assert (identifier.name, identifier.values, identifier.rows, identifier.most) == ("subject#", 42, 5880, 140)
 
 
 def test_a_short_name_is_one_of_persons_if_another_column_describes_them() -> None:
     number = np.repeat(np.arange(42), 140)
     table = pd.DataFrame({"sid": number, **_measurements(len(number)), "y": np.arange(len(number)) % 2})
     assert identifiers(table, "y", None) == ()
-    (found,) = identifiers(table.assign(sex=np.random.default_rng(0).integers(0, 2, 42)[number]), "y", None)
-    assert found.name == "sid"
+    (identifier,) = identifiers(table.assign(sex=np.random.default_rng(0).integers(0, 2, 42)[number]), "y", None)
+    assert identifier.name == "sid"
 
 
 @pytest.mark.parametrize(
@@ -215,9 +229,9 @@ def test_persons_hidden_in_the_beginnings_of_names_are_found(form: str, beginnin
     """22 persons of six recordings each, with another name for every recording."""
     names = [form.format(person=person, row=row) for person in range(22) for row in range(1, 7)]
     table = pd.DataFrame({"name": names, **_measurements(len(names)), "y": np.arange(len(names)) // 6 % 2})
-    (found,) = identifiers(table, "y", None)
-    assert (found.name, found.values, found.most, found.beginning) == ("name", 22, 6, beginning)
-    assert likeliest_person_column((found,), None) == found
+    (identifier,) = identifiers(table, "y", None)
+    assert (identifier.name, identifier.values, identifier.most, identifier.beginning) == ("name", 22, 6, beginning)
+    assert likeliest_person_column((identifier,), None) == identifier
 
 
 def test_names_that_only_number_the_records_hide_no_persons() -> None:

@@ -34,8 +34,8 @@ def load(path: Path, **options: str) -> LoadedDataset:
 
 def column(source: LoadedDataset, name: str) -> np.ndarray:
     """Return the features of a column, (records, width)."""
-    (place,) = [one.places for one in source.placed if one.name == name]
-    return source.pool.features[:, place]
+    (positions,) = [placement.places for placement in source.placed if placement.name == name]
+    return source.pool.features[:, positions]
 
 
 def test_a_table_with_known_gaps(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_table_with_known_gaps(tmp_path: Path) -> None:
     assert column(source, "ward").tolist() == of_a_tie_the_first_word
     assert column(source, "ward is missing")[:, 0].tolist() == [0, 1, 0, 0, 0, 1]
     assert column(source, "score")[:, 0] * 5 + 1 == pytest.approx([1, 2, 3, 2.5, 2.5, 6])
-    (warning,) = [one for one in source.cautions if "filled" in one.text]
+    (warning,) = [caution for caution in source.cautions if "filled" in caution.text]
     assert warning.in_report
     assert warning.text.startswith("5 missing values in column age, ward, score are filled")
     assert "guarantee does not cover" in warning.text
@@ -66,7 +66,7 @@ def test_test_records_get_what_the_training_records_teach(tmp_path: Path) -> Non
     (tmp_path / "test.csv").write_text("age,dose,label\n,1,a\n90,,b\n")
     source = load(tmp_path / "train.csv", **{"test-path": str(tmp_path / "test.csv")})
     assert source.test is not None
-    names = [place.name for place in source.placed]
+    names = [placement.name for placement in source.placed]
     assert names == ["age", "dose", "age is missing"], "a gap in test records alone gets no column"
     assert source.test.features[:, names.index("age")].tolist() == [0.5, 1.0], "the median is 20, of 10 and 30"
     assert source.test.features[:, names.index("dose")].tolist() == [0.0, 0.5]
@@ -81,7 +81,7 @@ def test_a_table_with_gaps_is_refused_with_the_settings_that_help(tmp_path: Path
     (tmp_path / "known.csv").write_text(KNOWN.replace("NA", ""))
     with pytest.raises(InputError) as refused:
         load_source(DataSpec("table", options=(("path", str(tmp_path / "known.csv")), ("label", "label"))))
-    (fill,) = [one for one in refused.value.choices if one.value == "impute"]
+    (fill,) = [choice for choice in refused.value.choices if choice.value == "impute"]
     assert str(fill) in str(refused.value)
 
 

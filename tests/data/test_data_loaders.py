@@ -91,7 +91,8 @@ def test_adult_in_its_own_folder_and_gzipped(adult_dir: Path, tmp_path: Path) ->
     folder.mkdir(parents=True)
     for name in ("adult.data", "adult.test"):
         (folder / f"{name}.gz").write_bytes(gzip.compress((adult_dir / name).read_bytes()))
-    packed, plain = load_source(DataSpec("adult", str(folder.parent))), load_source(DataSpec("adult", str(adult_dir)))
+    packed = load_source(DataSpec("adult", str(folder.parent)))
+    plain = load_source(DataSpec("adult", str(adult_dir)))
     assert np.array_equal(packed.pool.features, plain.pool.features)
 
 
@@ -124,9 +125,9 @@ def test_small_mnist(tmp_path: Path, write_idx: Write, suffix: str) -> None:
 
 
 def test_mnist_by_writer(tmp_path: Path, write_idx: Write) -> None:
-    for part, digits in (("train", [3, 9, 3]), ("t10k", [3, 9])):
-        write_idx(tmp_path / f"{part}-images-idx3-ubyte", np.zeros((len(digits), 28, 28)))
-        write_idx(tmp_path / f"{part}-labels-idx1-ubyte", np.array(digits))
+    for split, digits in (("train", [3, 9, 3]), ("t10k", [3, 9])):
+        write_idx(tmp_path / f"{split}-images-idx3-ubyte", np.zeros((len(digits), 28, 28)))
+        write_idx(tmp_path / f"{split}-labels-idx1-ubyte", np.array(digits))
     spec = DataSpec("mnist", str(tmp_path), (("user", "writer"),))
     assert_refused(r"qmnist-train-labels-idx2-int or .* not found", load_source, spec)
     assert load_source(DataSpec("mnist", str(tmp_path))).pool.user is None, "the files of MNIST name no writers"
@@ -190,9 +191,9 @@ def test_damaged_gzip_is_refused(adult_dir: Path, damage: str) -> None:
 
 def test_missing_directory_and_file_say_how_to_give_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
-    how = r"adult\.data.*--data-dir or FL_AUDIT_DATA"
-    assert_refused(how, lambda: load_source(DataSpec("adult")))
-    assert_refused(how, lambda: load_source(DataSpec("adult", str(tmp_path))))
+    expected_message = r"adult\.data.*--data-dir or FL_AUDIT_DATA"
+    assert_refused(expected_message, lambda: load_source(DataSpec("adult")))
+    assert_refused(expected_message, lambda: load_source(DataSpec("adult", str(tmp_path))))
     with pytest.raises(InputError, match=r"nowhere .*not exist.*--data-dir"):
         load_source(DataSpec("adult", str(tmp_path / "nowhere")))
 

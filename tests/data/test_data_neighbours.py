@@ -16,7 +16,8 @@ from fl_audit.data.records import Records
 from tests.builders.refusals import refusal_test, refusals
 from tests.few_examples import examples
 
-REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD
+REMOVE = Adjacency.ADD_REMOVE_RECORD
+REPLACE = Adjacency.REPLACE_RECORD
 EUCLIDEAN = Dissimilarity.EUCLIDEAN
 Rows = list[tuple[int, int, int]]
 
@@ -29,8 +30,10 @@ def records(values: object) -> Records:
     return Records(features, np.zeros(len(features)), classes=1)
 
 
-def brute(one: tuple[int, ...], two: tuple[int, ...], measure: Dissimilarity) -> float:
-    differences = [abs(left - right) for left, right in zip(one, two, strict=True)]
+def brute(first_record: tuple[int, ...], second_record: tuple[int, ...], measure: Dissimilarity) -> float:
+    differences = [
+        abs(first_value - second_value) for first_value, second_value in zip(first_record, second_record, strict=True)
+    ]
     match measure:
         case Dissimilarity.EUCLIDEAN:
             return math.sqrt(sum(difference**2 for difference in differences))
@@ -39,7 +42,9 @@ def brute(one: tuple[int, ...], two: tuple[int, ...], measure: Dissimilarity) ->
         case Dissimilarity.HAMMING:
             return sum(difference > 0 for difference in differences) / len(differences)
         case Dissimilarity.COSINE:
-            return 1 - sum(a * b for a, b in zip(one, two, strict=True)) / math.hypot(*one) / math.hypot(*two)
+            return 1 - sum(a * b for a, b in zip(first_record, second_record, strict=True)) / math.hypot(
+                *first_record
+            ) / math.hypot(*second_record)
 
 
 # Records are no images here (test_data_structural.py has some), and two pairs can tie under the cosine measure without
@@ -73,29 +78,33 @@ def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(**PAIRS, kept=st.integers(1, 9))
+@given(**PAIRS, kept_pairs=st.integers(1, 9))
 def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
-    inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int, kept: int
+    inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int, kept_pairs: int
 ) -> None:
-    one, two = records(inside), records(outside)
-    rank, sizes = 1 + round(share * (len(one) * len(two) - 1)), []
-    expected = ranked_pairs(one, two, measure, rank, farthest)[-1]
+    inside_records = records(inside)
+    outside_records = records(outside)
+    rank = 1 + round(share * (len(inside_records) * len(outside_records) - 1))
+    sizes = []
+    expected = ranked_pairs(inside_records, outside_records, measure, rank, farthest)[-1]
     merge = dissimilarity_ranking._RankedPairs.merged
 
     def merged(
-        self: dissimilarity_ranking._RankedPairs, other: dissimilarity_ranking._RankedPairs, count: int
+        self: dissimilarity_ranking._RankedPairs, other_pairs: dissimilarity_ranking._RankedPairs, count: int
     ) -> dissimilarity_ranking._RankedPairs:
-        found = merge(self, other, count)
-        sizes.append(len(found.scores))
-        return found
+        merged_pairs = merge(self, other_pairs, count)
+        sizes.append(len(merged_pairs.scores))
+        return merged_pairs
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_BYTES", block)
-        patch.setattr(dissimilarity_ranking, "_KEPT", kept)
+        patch.setattr(dissimilarity_ranking, "_KEPT", kept_pairs)
         patch.setattr(dissimilarity_ranking._RankedPairs, "merged", merged)
         choice = MOST if farthest else LEAST
-        assert choose_neighbour(NeighbourRule(REPLACE, choice, measure, 0, rank), one, two) == NeighbourPair(*expected)
-    assert max(sizes) <= kept
+        assert choose_neighbour(
+            NeighbourRule(REPLACE, choice, measure, 0, rank), inside_records, outside_records
+        ) == NeighbourPair(*expected)
+    assert max(sizes) <= kept_pairs
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -105,7 +114,7 @@ def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
 def test_totals_and_ranked_records_follow_from_the_sums_over_the_others(
     inside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int
 ) -> None:
-    sums = np.array([math.fsum(brute(one, two, measure) for two in inside) for one in inside])
+    sums = np.array([math.fsum(brute(first_row, second_row, measure) for second_row in inside) for first_row in inside])
     count = 1 + round(share * (len(inside) - 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_BYTES", block)
@@ -131,7 +140,8 @@ def test_fast_search_ranks_as_exact_arithmetic_does(measure: Dissimilarity, fart
     if width:
         common = draw.random(width).astype(np.float32)
         points = np.concatenate([1000 + points[:, :3] / 500, np.tile(4000 + common, (300, 1))], axis=1)
-    inside, outside = records(points[:120]), records(points[100:])
+    inside = records(points[:120])
+    outside = records(points[100:])
     totals = total_dissimilarity(inside, measure)
     order = np.lexsort((np.arange(120), -totals if farthest else totals))
     for count in (1, 3, 30):
@@ -151,8 +161,8 @@ def test_fast_search_ranks_as_exact_arithmetic_does(measure: Dissimilarity, fart
 def test_total_ties_are_exact_for_equal_distances_in_another_order() -> None:
     # Every point comes with its mirror image: the sums of the two hold the same addends in different orders.
     points = np.random.default_rng(0).random((40, 2))
-    found = total_dissimilarity(records(np.concatenate([points, points[::-1, ::-1]])), EUCLIDEAN)
-    assert np.array_equal(found[:40], found[40:][::-1])
+    totals = total_dissimilarity(records(np.concatenate([points, points[::-1, ::-1]])), EUCLIDEAN)
+    assert np.array_equal(totals[:40], totals[40:][::-1])
 
 
 def test_a_record_is_not_dissimilar_to_itself() -> None:
@@ -167,7 +177,9 @@ def test_images_are_flattened() -> None:
 
 D = records([[0, 0], [1, 0], [5, 0], [1, 1]])
 OUT = records([[2, 0], [-5, 0], [6, 9]])
-MOST, LEAST, RANDOM = NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR, NeighbourChoice.RANDOM
+MOST = NeighbourChoice.MOST_DISSIMILAR
+LEAST = NeighbourChoice.LEAST_DISSIMILAR
+RANDOM = NeighbourChoice.RANDOM
 
 
 def test_most_dissimilar_follows_the_equations() -> None:
@@ -196,10 +208,10 @@ def test_named_record() -> None:
 
 
 def test_random_is_uniform_and_follows_the_seed() -> None:
-    drawn = [choose_neighbour(NeighbourRule(REPLACE, RANDOM, EUCLIDEAN, seed), D, OUT) for seed in range(1200)]
-    assert drawn[5] == choose_neighbour(NeighbourRule(REPLACE, RANDOM, EUCLIDEAN, 5), D, OUT)
+    pairs = [choose_neighbour(NeighbourRule(REPLACE, RANDOM, EUCLIDEAN, seed), D, OUT) for seed in range(1200)]
+    assert pairs[5] == choose_neighbour(NeighbourRule(REPLACE, RANDOM, EUCLIDEAN, 5), D, OUT)
     counts = np.zeros((4, 3))
-    for pair in drawn:
+    for pair in pairs:
         counts[pair.index, pair.replacement] += 1
     # Each cell is binomial(1200, 1/12), mean 100 and standard deviation 9.6.
     assert np.abs(counts - 100).max() < 50

@@ -52,9 +52,11 @@ def test_records_with_missing_cells_and_test_records_have_no_owner(tmp_path: Pat
     with pytest.raises(InputError, match=r"missing value .* hospital, row 2: .* missing = \[\] in \[data\]$"):
         load_csv(tmp_path, text, ("owner", "hospital"))
     (tmp_path / "table.csv").unlink()
-    more = TABLE + "50,South,blue,ill\n"
-    other = TABLE.replace("North", "West")
-    source = load_csv(tmp_path, more.replace("30,East", "30,"), ("owner", "hospital"), ("missing", ("?",)), test=other)
+    longer_table = TABLE + "50,South,blue,ill\n"
+    test_table = TABLE.replace("North", "West")
+    source = load_csv(
+        tmp_path, longer_table.replace("30,East", "30,"), ("owner", "hospital"), ("missing", ("?",)), test=test_table
+    )
     assert owners_of(source) == ["North", "North", "South"]
     assert source.test is not None
     assert source.test.owner is None

@@ -10,13 +10,13 @@ from fl_audit.data.packed_graphs import is_packed_shape, pack_graph, packed_shap
 
 
 def graphs() -> st.SearchStrategy[np.ndarray]:
-    one = st.integers(1, 60).flatmap(lambda nodes: arrays(np.bool_, (nodes, nodes)))
-    return one.map(lambda matrix: matrix | matrix.T)
+    matrices = st.integers(1, 60).flatmap(lambda nodes: arrays(np.bool_, (nodes, nodes)))
+    return matrices.map(lambda matrix: matrix | matrix.T)
 
 
 @given(graphs(), st.integers(0, 30))
-def test_adjacency_matrices_come_back(matrix: np.ndarray, more: int) -> None:
-    nodes = len(matrix) + more
+def test_adjacency_matrices_come_back(matrix: np.ndarray, absent_nodes: int) -> None:
+    nodes = len(matrix) + absent_nodes
     packed = pack_graph(matrix, nodes)
     assert packed.dtype == np.float32
     assert packed.shape == packed_shape(nodes)
@@ -52,15 +52,16 @@ def test_uniform_numbers_are_random_graphs() -> None:
 
 def test_absent_nodes_have_no_edges_whatever_stands_there() -> None:
     matrix = np.ones((3, 3), dtype=np.bool_)
-    clean, spoilt = pack_graph(matrix, 5), pack_graph(matrix, 5)
+    clean = pack_graph(matrix, 5)
+    spoilt = pack_graph(matrix, 5)
     spoilt[3:, 1:] = 0.7
     spoilt[:3, 1] += 2**-4
-    for found, expected in zip(
+    for unpacked_array, expected in zip(
         unpack_graphs(torch.from_numpy(spoilt[np.newaxis])),
         unpack_graphs(torch.from_numpy(clean[np.newaxis])),
         strict=True,
     ):
-        assert torch.equal(found, expected)
+        assert torch.equal(unpacked_array, expected)
     assert np.array_equal(unpack_graph(spoilt), matrix)
 
 

@@ -30,39 +30,47 @@ def test_parts_are_disjoint_covering_and_deterministic(
 ) -> None:
     labels = np.random.default_rng(seed).integers(0, classes, records)
     try:
-        parts = partition_records(labels, clients, scheme, {}, seed)
+        shards = partition_records(labels, clients, scheme, {}, seed)
     except InputError:
         # Refusing is right where a client would get nothing or a record would be dropped, never for iid and shard.
         assert scheme not in (PartitionScheme.IID, PartitionScheme.SHARD) or clients > records
         return
-    assert len(parts) == clients
-    assert all(len(part) > 0 and (np.diff(part) > 0).all() and part.dtype == np.int64 for part in parts)
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(records))
+    assert len(shards) == clients
+    assert all(len(shard) > 0 and (np.diff(shard) > 0).all() and shard.dtype == np.int64 for shard in shards)
+    assert np.array_equal(np.sort(np.concatenate(shards)), np.arange(records))
     again = partition_records(labels, clients, scheme, {}, seed)
-    assert all(np.array_equal(one, two) for one, two in zip(parts, again, strict=True))
+    assert all(
+        np.array_equal(first_shard, second_shard) for first_shard, second_shard in zip(shards, again, strict=True)
+    )
 
 
 @pytest.mark.parametrize("scheme", DRAWN)
 def test_every_scheme_divides_and_follows_the_seed(scheme: PartitionScheme) -> None:
     clients = 4 if scheme is PartitionScheme.EXPONENTIAL else 10
-    one, two = (partition_records(LABELS, clients, scheme, {}, seed) for seed in (0, 1))
-    assert len(one) == clients
-    assert any(not np.array_equal(left, right) for left, right in zip(one, two, strict=True))
+    first_partition, second_partition = (partition_records(LABELS, clients, scheme, {}, seed) for seed in (0, 1))
+    assert len(first_partition) == clients
+    assert any(
+        not np.array_equal(first_shard, second_shard)
+        for first_shard, second_shard in zip(first_partition, second_partition, strict=True)
+    )
 
 
 def test_global_generators_do_not_matter() -> None:
     np.random.seed(1)  # noqa: NPY002
-    one = partition_records(LABELS, 5, PartitionScheme.DIRICHLET, {}, 7)
+    first_partition = partition_records(LABELS, 5, PartitionScheme.DIRICHLET, {}, 7)
     np.random.seed(2)  # noqa: NPY002
-    two = partition_records(LABELS, 5, PartitionScheme.DIRICHLET, {}, 7)
-    assert all(np.array_equal(left, right) for left, right in zip(one, two, strict=True))
+    second_partition = partition_records(LABELS, 5, PartitionScheme.DIRICHLET, {}, 7)
+    assert all(
+        np.array_equal(first_shard, second_shard)
+        for first_shard, second_shard in zip(first_partition, second_partition, strict=True)
+    )
 
 
 def test_iid_is_random_even_on_sorted_records() -> None:
     labels = np.repeat([0, 1], 500)
-    parts = partition_records(labels, 2, PartitionScheme.IID, {}, 0)
+    shards = partition_records(labels, 2, PartitionScheme.IID, {}, 0)
     # Hypergeometric with mean 250 and standard deviation 7.9.
-    assert all(abs(int(labels[part].sum()) - 250) < 40 for part in parts)
+    assert all(abs(int(labels[shard].sum()) - 250) < 40 for shard in shards)
 
 
 @pytest.mark.parametrize(("records", "clients"), [(500, 7), (12, 12), (13, 4), (9, 1)])
@@ -70,25 +78,30 @@ def test_iid_is_the_partition_of_flower_datasets(records: int, clients: int) -> 
     order = generator(3, Purpose.PARTITION).permutation(records)
     library = IidPartitioner(clients)
     library.dataset = Dataset.from_dict({"index": order})
-    parts = partition_records(LABELS[:records], clients, PartitionScheme.IID, {}, 3)
-    for client, part in enumerate(parts):
-        assert part.tolist() == sorted(library.load_partition(client)["index"])
+    shards = partition_records(LABELS[:records], clients, PartitionScheme.IID, {}, 3)
+    for client, shard in enumerate(shards):
+        assert shard.tolist() == sorted(library.load_partition(client)["index"])
 
 
 def test_schemes_do_what_their_names_say() -> None:
-    sizes = [len(part) for part in partition_records(LABELS, 4, PartitionScheme.LINEAR, {}, 0)]
+    sizes = [len(shard) for shard in partition_records(LABELS, 4, PartitionScheme.LINEAR, {}, 0)]
     assert sizes == [50, 100, 150, 200]
-    few = partition_records(LABELS, 10, PartitionScheme.PATHOLOGICAL, {"num-classes-per-partition": 3}, 0)
-    assert all(len(np.unique(LABELS[part])) == 3 for part in few)
+    pathological_shards = partition_records(
+        LABELS, 10, PartitionScheme.PATHOLOGICAL, {"num-classes-per-partition": 3}, 0
+    )
+    assert all(len(np.unique(LABELS[shard])) == 3 for shard in pathological_shards)
     even, odd = (
-        [np.bincount(LABELS[part], minlength=10).std() for part in partition_records(LABELS, 5, "dirichlet", given, 0)]
-        for given in ({"alpha": 1000.0}, {"alpha": 0.1})
+        [
+            np.bincount(LABELS[shard], minlength=10).std()
+            for shard in partition_records(LABELS, 5, "dirichlet", parameters, 0)
+        ]
+        for parameters in ({"alpha": 1000.0}, {"alpha": 0.1})
     )
     assert max(even) < min(odd)
     shards = partition_records(LABELS, 5, PartitionScheme.SHARD, {"num_shards_per_partition": 1}, 0)
-    assert max(len(np.unique(LABELS[part])) for part in shards) <= 4
+    assert max(len(np.unique(LABELS[shard])) for shard in shards) <= 4
     # 500 records in 14 shards of 36, the last of 32: two a client, and none left over.
-    assert sorted(len(part) for part in partition_records(LABELS, 7, PartitionScheme.SHARD, {}, 0)) == [68] + [72] * 6
+    assert sorted(len(shard) for shard in partition_records(LABELS, 7, PartitionScheme.SHARD, {}, 0)) == [68] + [72] * 6
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
@@ -102,11 +115,11 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
 def test_every_owner_is_a_client(owner: list[int], seed: int) -> None:
     whose = np.array(owner)
     owners = np.unique(whose)
-    parts = partition_records(np.zeros(len(owner), np.int64), len(owners), PartitionScheme.NATURAL, {}, seed, whose)
-    assert len(parts) == len(owners)
-    for part, one in zip(parts, owners, strict=True):
-        assert part.dtype == np.int64
-        assert np.array_equal(part, np.flatnonzero(whose == one))
+    shards = partition_records(np.zeros(len(owner), np.int64), len(owners), PartitionScheme.NATURAL, {}, seed, whose)
+    assert len(shards) == len(owners)
+    for shard, owner_index in zip(shards, owners, strict=True):
+        assert shard.dtype == np.int64
+        assert np.array_equal(shard, np.flatnonzero(whose == owner_index))
 
 
 def test_natural_clients_are_as_many_as_owners() -> None:
@@ -130,7 +143,7 @@ def test_parts_are_those_of_the_library(scheme: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ArrayTable", datasets.Dataset)
         theirs = partition_records(LABELS, clients, PartitionScheme(scheme), {}, 3)
-    assert all(np.array_equal(one, two) for one, two in zip(ours, theirs, strict=True))
+    assert all(np.array_equal(shard, library_shard) for shard, library_shard in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("scheme", ["iid", "pathological", "shard"])

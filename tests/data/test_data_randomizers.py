@@ -44,61 +44,69 @@ def delta_of(probabilities: NDArray[np.float64], log_odds: NDArray[np.float64], 
     return float(probabilities @ np.maximum(0.0, -np.expm1(epsilon - log_odds)))
 
 
-def bit_probabilities(told: NDArray[np.float64], record: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+def bit_probabilities(
+    responses: NDArray[np.float64], record: NDArray[np.float64], epsilon: float
+) -> NDArray[np.float64]:
     truth = truth_probability(epsilon)
-    return np.where(told == record, truth, 1 - truth).prod(axis=1)
+    return np.where(responses == record, truth, 1 - truth).prod(axis=1)
 
 
 @pytest.mark.parametrize(("epsilon", "published"), PUBLISHED.items())
 def test_bits_are_kept_as_often_as_published(epsilon: float, published: float) -> None:
     assert truth_probability(epsilon) == pytest.approx(published, abs=5e-4)
-    kept = math.tanh(epsilon / 2)  # rho, with which the first coin keeps the bit
+    keep_probability = math.tanh(epsilon / 2)  # rho, with which the first coin keeps the bit
     # Eq. (1) of the paper: both coins together.
-    assert kept + (1 - kept) / 2 == pytest.approx(truth_probability(epsilon), rel=1e-14)
-    assert math.log((kept + (1 - kept) / 2) / ((1 - kept) / 2)) == pytest.approx(epsilon, rel=1e-12)
+    assert keep_probability + (1 - keep_probability) / 2 == pytest.approx(truth_probability(epsilon), rel=1e-14)
+    assert math.log((keep_probability + (1 - keep_probability) / 2) / ((1 - keep_probability) / 2)) == pytest.approx(
+        epsilon, rel=1e-12
+    )
     for bit in (0.0, 1.0):
-        told = RandomisedBits(epsilon).perturb(np.full((500, 400), bit), draws())
-        agreeing = int(np.count_nonzero(told == bit))
-        assert stats.binomtest(agreeing, told.size, truth_probability(epsilon)).pvalue > FALSE_ALARM
+        responses = RandomisedBits(epsilon).perturb(np.full((500, 400), bit), draws())
+        agreeing = int(np.count_nonzero(responses == bit))
+        assert stats.binomtest(agreeing, responses.size, truth_probability(epsilon)).pvalue > FALSE_ALARM
 
 
 def test_coins_tell_nothing() -> None:
     coins = RandomisedBits(0.0)
-    ones, zeros = np.ones(50), np.zeros(50)
-    told = coins.perturb(np.ones((1000, 50)), draws())
-    assert stats.binomtest(int(told.sum()), told.size).pvalue > FALSE_ALARM
-    assert not coins.log_odds(told, ones, zeros).any()
+    ones = np.ones(50)
+    zeros = np.zeros(50)
+    responses = coins.perturb(np.ones((1000, 50)), draws())
+    assert stats.binomtest(int(responses.sum()), responses.size).pvalue > FALSE_ALARM
+    assert not coins.log_odds(responses, ones, zeros).any()
     assert coins.pair_events(ones, zeros) == coins.counted_events((50,)) == ()
     assert response_advantage(0.0, 50) == 0
 
 
 def test_draws_belong_to_a_record_and_a_trial() -> None:
     bits = np.ones((6, 3, 4))
-    told = RandomisedBits(1.0).perturb(bits, draws())
-    assert np.array_equal(told[:2], RandomisedBits(1.0).perturb(bits[:2], draws()))
-    assert not np.array_equal(told, RandomisedBits(1.0).perturb(bits, draws(trial=1)))
+    responses = RandomisedBits(1.0).perturb(bits, draws())
+    assert np.array_equal(responses[:2], RandomisedBits(1.0).perturb(bits[:2], draws()))
+    assert not np.array_equal(responses, RandomisedBits(1.0).perturb(bits, draws(trial=1)))
     images = LaplacePixelation(1.0, 1).perturb(bits, draws())
     assert np.array_equal(images[:2], LaplacePixelation(1.0, 1).perturb(bits[:2], draws()))
-    many = RandomisedBits(1.0).perturb(np.ones((3000, 400)), draws())
-    assert np.array_equal(many.ravel(), draws().random(many.size) < truth_probability(1.0))
+    bulk_responses = RandomisedBits(1.0).perturb(np.ones((3000, 400)), draws())
+    assert np.array_equal(bulk_responses.ravel(), draws().random(bulk_responses.size) < truth_probability(1.0))
 
 
 @given(EPSILON, BITS, st.data())
 def test_log_odds_of_bits_are_the_ratio_of_probabilities(epsilon: float, count: int, data: st.DataObject) -> None:
     bits = arrays(np.float64, count, elements=st.sampled_from([0.0, 1.0]))
-    first, second = data.draw(bits), data.draw(bits)
-    told = all_bits(count)
-    ratio = bit_probabilities(told, first, epsilon) / bit_probabilities(told, second, epsilon)
-    found = RandomisedBits(epsilon).log_odds(told, first, second)
-    assert found == pytest.approx(np.log(ratio), abs=1e-9)
+    first = data.draw(bits)
+    second = data.draw(bits)
+    responses = all_bits(count)
+    ratio = bit_probabilities(responses, first, epsilon) / bit_probabilities(responses, second, epsilon)
+    log_odds = RandomisedBits(epsilon).log_odds(responses, first, second)
+    assert log_odds == pytest.approx(np.log(ratio), abs=1e-9)
 
 
 @settings(max_examples=examples(25))
 @given(EPSILON, BITS)
 def test_advantage_equals_enumeration(epsilon: float, differing: int) -> None:
-    told, first = all_bits(differing), np.ones(differing)
-    distribution, other = bit_probabilities(told, first, epsilon), bit_probabilities(told, 1 - first, epsilon)
-    total_variation = float(np.abs(distribution - other).sum() / 2)
+    responses = all_bits(differing)
+    first = np.ones(differing)
+    distribution = bit_probabilities(responses, first, epsilon)
+    second_distribution = bit_probabilities(responses, 1 - first, epsilon)
+    total_variation = float(np.abs(distribution - second_distribution).sum() / 2)
     assert response_advantage(epsilon, differing) == pytest.approx(total_variation, abs=1e-12)
     if differing <= 2:
         assert response_advantage(epsilon, differing) == pytest.approx(math.tanh(epsilon / 2), rel=1e-12)
@@ -106,7 +114,7 @@ def test_advantage_equals_enumeration(epsilon: float, differing: int) -> None:
     events = RandomisedBits(epsilon).pair_events(first, 1 - first)
     assert events == (RandomizedResponse(epsilon, differing),)
     profile = PrivacyProfile(events, REPLACE)
-    log_odds = RandomisedBits(epsilon).log_odds(told, first, 1 - first)
+    log_odds = RandomisedBits(epsilon).log_odds(responses, first, 1 - first)
     assert profile.advantage() == pytest.approx(total_variation, abs=2e-4)
     for at in (0.3 * epsilon, 0.9 * epsilon * differing):
         exact = delta_of(distribution, log_odds, at)
@@ -117,11 +125,12 @@ def test_advantage_equals_enumeration(epsilon: float, differing: int) -> None:
 @pytest.mark.parametrize(("epsilon", "differing"), [(0.5, 1), (0.5, 2), (1.0, 7), (0.1, 100), (2.0, 1)])
 def test_an_insider_wins_as_often_as_theory_says(epsilon: float, differing: int) -> None:
     """There is one randomised record in each of 40,000 trials, and a coin decides ties."""
-    trials, draw = 40_000, draws()
+    trials = 40_000
+    draw = draws()
     bits = draw.integers(2, size=trials).astype(bool)
     first = np.ones(differing)
-    told = RandomisedBits(epsilon).perturb(np.where(bits[:, np.newaxis], first, 1 - first), draw)
-    log_odds = RandomisedBits(epsilon).log_odds(told, first, 1 - first)
+    responses = RandomisedBits(epsilon).perturb(np.where(bits[:, np.newaxis], first, 1 - first), draw)
+    log_odds = RandomisedBits(epsilon).log_odds(responses, first, 1 - first)
     guessed = np.where(log_odds == 0, draw.integers(2, size=trials).astype(bool), log_odds > 0)
     expected = (1 + response_advantage(epsilon, differing)) / 2
     assert stats.binomtest(int((guessed == bits).sum()), trials, expected).pvalue > FALSE_ALARM
@@ -141,12 +150,12 @@ def test_the_epsilons_of_the_paper() -> None:
 
 def graphs_of(nodes: int) -> list[NDArray[np.bool_]]:
     above = np.triu_indices(nodes, 1)
-    found = []
+    matrices = []
     for bits in all_bits(above[0].size):
         matrix = np.zeros((nodes, nodes), dtype=bool)
         matrix[above] = bits.astype(bool)
-        found.append(matrix | matrix.T)
-    return found
+        matrices.append(matrix | matrix.T)
+    return matrices
 
 
 def packed(matrix: NDArray[np.generic]) -> NDArray[np.float32]:
@@ -172,35 +181,38 @@ class Coins:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_log_odds_of_graphs_equal_enumeration(nodes: int, pairs: list[tuple[int, int]], epsilon: float) -> None:
     """All randomised matrices are enumerated, with the matrix that each becomes once every node has an edge."""
-    local_randomizer, graphs = RandomisedEdges(epsilon), graphs_of(nodes)
+    local_randomizer = RandomisedEdges(epsilon)
+    graphs = graphs_of(nodes)
     truth = truth_probability(epsilon)
     for first, second in pairs:
         distributions: list[dict[bytes, float]] = []
         for record in (graphs[first], graphs[second]):
             distribution = dict[bytes, float]()
             for lies in all_bits(nodes * (nodes - 1) // 2):
-                made = local_randomizer.perturb(packed(record)[np.newaxis], Coins(lies))  # type: ignore[arg-type]
+                release = local_randomizer.perturb(packed(record)[np.newaxis], Coins(lies))  # type: ignore[arg-type]
                 probability = float(np.where(lies == 1, 1 - truth, truth).prod())
-                distribution[made.tobytes()] = distribution.get(made.tobytes(), 0.0) + probability
+                distribution[release.tobytes()] = distribution.get(release.tobytes(), 0.0) + probability
             distributions.append(distribution)
         assert distributions[0].keys() == distributions[1].keys()
-        seen = np.array([np.frombuffer(key, dtype=np.float32).reshape(packed_shape(nodes)) for key in distributions[0]])
-        assert all(unpack_graph(one).any(axis=-1).all() for one in seen)
+        packed_outputs = np.array(
+            [np.frombuffer(key, dtype=np.float32).reshape(packed_shape(nodes)) for key in distributions[0]]
+        )
+        assert all(unpack_graph(packed_graph).any(axis=-1).all() for packed_graph in packed_outputs)
         expected = np.log([distributions[0][key] / distributions[1][key] for key in distributions[0]])
-        found = local_randomizer.log_odds(seen, packed(graphs[first]), packed(graphs[second]))
-        assert found == pytest.approx(expected, abs=1e-9)
+        log_odds = local_randomizer.log_odds(packed_outputs, packed(graphs[first]), packed(graphs[second]))
+        assert log_odds == pytest.approx(expected, abs=1e-9)
 
 
 def test_randomised_graphs_are_graphs_with_an_edge_at_every_node() -> None:
     ring = np.roll(np.eye(60, dtype=bool), 1, axis=1)
     ring |= ring.T | np.eye(60, dtype=bool)
     for epsilon, published in PUBLISHED.items():
-        told = told_by(RandomisedEdges(epsilon), ring)
-        assert np.array_equal(told, told.T)
-        assert told.any(axis=1).all()
-        assert not np.diag(told).any()
+        response = told_by(RandomisedEdges(epsilon), ring)
+        assert np.array_equal(response, response.T)
+        assert response.any(axis=1).all()
+        assert not np.diag(response).any()
         above = np.triu_indices(60, 1)
-        agreeing = int(np.count_nonzero(told[above] == ring[above]))
+        agreeing = int(np.count_nonzero(response[above] == ring[above]))
         assert stats.binomtest(agreeing, above[0].size, published).pvalue > FALSE_ALARM
     empty = np.zeros((61, 61), dtype=bool)
     lonely = told_by(RandomisedEdges(20.0), empty)
@@ -209,7 +221,8 @@ def test_randomised_graphs_are_graphs_with_an_edge_at_every_node() -> None:
 
 
 def test_graphs_differ_in_pairs_of_nodes() -> None:
-    first, second = packed(graphs_of(4)[9]), packed(graphs_of(4)[33])
+    first = packed(graphs_of(4)[9])
+    second = packed(graphs_of(4)[33])
     assert RandomisedEdges(1.5).pair_events(first, second) == (RandomizedResponse(1.5, 2),)
     assert RandomisedEdges(1.5).pair_events(first, first) == ()
 
@@ -228,17 +241,17 @@ def test_log_odds_of_pixels_are_the_ratio_of_densities(epsilon: float, changed: 
     def log_distribution(record: NDArray[np.float32]) -> NDArray[np.float64]:
         means = record.astype(np.float64).reshape(1, 6 // block, block, 6 // block, block).mean(axis=(2, 4))
         distribution = stats.laplace(means, changed / (block**2 * epsilon))
-        each = np.where(
+        log_likelihoods = np.where(
             values == 0,
             distribution.logcdf(0),
             np.where(values == 1, distribution.logsf(1), distribution.logpdf(values)),
         )
-        return np.asarray(each.sum(axis=(1, 2, 3)))
+        return np.asarray(log_likelihoods.sum(axis=(1, 2, 3)))
 
-    found = pixelation.log_odds(observed, first, second)
-    assert found.shape == (20,)
-    assert found == pytest.approx(log_distribution(first) - log_distribution(second), abs=1e-6 * epsilon + 1e-9)
-    assert np.abs(found).max() <= pure_epsilon(pixelation.pair_events(first, second))
+    log_odds = pixelation.log_odds(observed, first, second)
+    assert log_odds.shape == (20,)
+    assert log_odds == pytest.approx(log_distribution(first) - log_distribution(second), abs=1e-6 * epsilon + 1e-9)
+    assert np.abs(log_odds).max() <= pure_epsilon(pixelation.pair_events(first, second))
 
 
 def test_changing_m_pixels_costs_epsilon() -> None:
@@ -258,26 +271,28 @@ def test_log_odds_of_pixels_follow_the_distribution_of_laplace_releases(clip_oft
     pixelation = LaplacePixelation(epsilon=4.0 if clip_often else 40.0, neighbourhood=8, block=2)
     first = np.linspace(0, 1, 16, dtype=np.float32).reshape(1, 4, 4)
     second = first[:, ::-1, ::-1].copy() if clip_often else np.clip(first + np.float32(0.05), 0, 1)
-    events, draw = pixelation.pair_events(first, second), draws()
+    events = pixelation.pair_events(first, second)
+    draw = draws()
     assert all(isinstance(event, LaplaceRelease) for event in events)
     for record, truth in ((first, TrueHypothesis.PRESENT), (second, TrueHypothesis.ABSENT)):
         observed = pixelation.perturb(np.repeat(record[np.newaxis], 20_000, axis=0), draw)
-        found = pixelation.log_odds(observed, first, second)
+        log_odds = pixelation.log_odds(observed, first, second)
         distribution = log_odds_distribution(events, REPLACE, truth)
-        assert found.mean() == pytest.approx(distribution.mean, abs=5 * found.std() / math.sqrt(found.size))
-        assert stats.kstest(uniforms(distribution, found, draw), "uniform").pvalue > FALSE_ALARM
+        assert log_odds.mean() == pytest.approx(distribution.mean, abs=5 * log_odds.std() / math.sqrt(log_odds.size))
+        assert stats.kstest(uniforms(distribution, log_odds, draw), "uniform").pvalue > FALSE_ALARM
 
 
 def test_advantage_over_one_block_is_that_of_the_laplace_distribution() -> None:
     pixelation = LaplacePixelation(epsilon=1.5, neighbourhood=4, block=2)
-    first, second = np.zeros((2, 2), dtype=np.float32), np.full((2, 2), 0.8, dtype=np.float32)
+    first = np.zeros((2, 2), dtype=np.float32)
+    second = np.full((2, 2), 0.8, dtype=np.float32)
     profile = PrivacyProfile(pixelation.pair_events(first, second), REPLACE)
     assert profile.advantage() == pytest.approx(1 - math.exp(-0.8 / (2 * pixelation.scale)), abs=1e-4)
 
 
-def lonely_odds(nodes: int, other: int) -> NDArray[np.float64]:
-    one, two = (packed(np.zeros((each, each))) for each in (nodes, other))
-    return RandomisedEdges(1.0).log_odds(one[np.newaxis], one, two)
+def lonely_odds(nodes: int, second_nodes: int) -> NDArray[np.float64]:
+    first_graph, second_graph = (packed(np.zeros((size, size))) for size in (nodes, second_nodes))
+    return RandomisedEdges(1.0).log_odds(first_graph[np.newaxis], first_graph, second_graph)
 
 
 @pytest.mark.parametrize(

@@ -37,28 +37,28 @@ def test_take_keeps_order_and_copies() -> None:
 def test_take_carries_owners(owner: list[int], chosen: list[int]) -> None:
     n = len(owner)
     records = Records(np.zeros((n, 1)), np.zeros(n), 1, np.array(owner), ("a", "b", "c"))
-    taken = records.take(chosen)
-    assert taken.owner is not None
-    assert taken.owner.tolist() == [owner[index] for index in chosen]
-    assert taken.owners == ("a", "b", "c")
+    subset = records.take(chosen)
+    assert subset.owner is not None
+    assert subset.owner.tolist() == [owner[index] for index in chosen]
+    assert subset.owners == ("a", "b", "c")
     assert make(4).pool.take([0]).owner is None
 
 
 def test_split_carries_owners() -> None:
     pool = Records(np.arange(100)[:, None], np.arange(100) % 2, 2, np.arange(100) % 7, tuple("abcdefg"))
     split = select_records(LoadedDataset("made", pool, None, ""), 30, 10, seed=1)
-    for part in (split.inside, split.outside, split.test):
-        assert part is not None
-        assert part.owner is not None
-        assert np.array_equal(part.owner, part.features[:, 0].astype(int) % 7)
+    for subset in (split.inside, split.outside, split.test):
+        assert subset is not None
+        assert subset.owner is not None
+        assert np.array_equal(subset.owner, subset.features[:, 0].astype(int) % 7)
 
 
 def test_split_without_official_test_is_a_partition_of_the_pool() -> None:
     source = make(100)
     split = select_records(source, records=30, test_records=1000, seed=1)
-    parts = [values(split.inside), values(split.outside), values(split.test)]
-    assert [len(part) for part in parts] == [30, 50, 20]
-    assert set.union(*parts) == values(source.pool)
+    value_sets = [values(split.inside), values(split.outside), values(split.test)]
+    assert [len(value_set) for value_set in value_sets] == [30, 50, 20]
+    assert set.union(*value_sets) == values(source.pool)
 
 
 def test_split_with_official_test_leaves_the_pool_alone() -> None:
@@ -101,7 +101,7 @@ def test_too_many_records_names_the_available(official: int, free: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "asked", "taken", "expected"),
+    ("records", "population_records", "records_taken", "expected"),
     [
         (10, 1000, False, (10, 4, 6)),
         (10, 1000, True, (10, 4, 5)),
@@ -114,9 +114,9 @@ def test_too_many_records_names_the_available(official: int, free: int) -> None:
     ],
 )
 def test_the_sizes_that_are_used_are_known(
-    records: int, asked: int, taken: int, expected: tuple[int, int, int]
+    records: int, population_records: int, records_taken: int, expected: tuple[int, int, int]
 ) -> None:
     features = np.arange(20, dtype=np.float32).reshape(-1, 1)
     source = LoadedDataset("made", Records(features, np.arange(20) % 2, 2), None, "")
     split = select_records(source, records, 4, seed=0)
-    assert (len(split.inside), len(split.test), population_size(split, asked, taken)) == expected
+    assert (len(split.inside), len(split.test), population_size(split, population_records, records_taken)) == expected

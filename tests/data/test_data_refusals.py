@@ -18,7 +18,7 @@ from tests.builders.tables import load_csv
 from tests.data import test_data_owners as data_owners
 from tests.data import test_data_shokri_tables as data_shokri_tables
 from tests.data import test_data_tables as data_tables
-from tests.data.test_data_client_neighbours import LEAST, MOST, RANDOM, REMOVE, drawn
+from tests.data.test_data_client_neighbours import LEAST, MOST, RANDOM, REMOVE, random_records
 from tests.data.test_data_crafted import RECORDS
 from tests.data.test_data_neighbours import records
 from tests.data.test_data_owners import femnist, npz
@@ -31,7 +31,7 @@ REFUSALS = [
     # Wrong choices are refused.
     *refusals(
         lambda choice, rank, measure: choose_client(
-            NeighbourRule(REMOVE, choice, measure, 0, rank), np.split(np.arange(12), 4), drawn(12, 0)
+            NeighbourRule(REMOVE, choice, measure, 0, rank), np.split(np.arange(12), 4), random_records(12, 0)
         ),
         (4, 1, Dissimilarity.EUCLIDEAN, "neighbour is 4: .* 0 to 3,"),
         (-1, 1, Dissimilarity.EUCLIDEAN, "neighbour is -1: .* 0 to 3"),
@@ -43,12 +43,14 @@ REFUSALS = [
     ),
     # One client is refused.
     Refusal(
-        lambda: choose_client(NeighbourRule(REMOVE, 0, Dissimilarity.EUCLIDEAN, 0), [np.arange(12)], drawn(12, 0)),
+        lambda: choose_client(
+            NeighbourRule(REMOVE, 0, Dissimilarity.EUCLIDEAN, 0), [np.arange(12)], random_records(12, 0)
+        ),
         "there is 1 client: at least 2",
     ),
     # Sizes and numbers are checked.
     *refusals(
-        lambda size, number: replacement_positions(drawn(10, 0), size, 0, number),
+        lambda size, number: replacement_positions(random_records(10, 0), size, 0, number),
         (0, 0, "shard is 0"),
         (3, -1, "shard is -1"),
     ),
@@ -56,7 +58,7 @@ REFUSALS = [
     Refusal(lambda: replacement_positions(None, 3, 0), r"has 3 records, .* 0 are left"),
     # A damaged record is refused.
     *refusals(
-        lambda told: with_crafted(RECORDS, 0, told),
+        lambda crafted_record: with_crafted(RECORDS, 0, crafted_record),
         (CraftedRecord("no base 64!", 0), r"damaged: .* shape \(2, 3\)"),
         (encoded_record(np.zeros(5, np.float32), 0), r"damaged: .* shape \(2, 3\)"),
     ),
@@ -78,7 +80,7 @@ REFUSALS = [
     Refusal(lambda: ranked_pairs(records([[1, 0]]), records([[1, 0, 0]]), Dissimilarity.EUCLIDEAN, 1), r"shape \(3,\)"),
     # Wrong owner columns are refused.
     *refusals(
-        lambda text, more: load_csv(Path(), text, *more),
+        lambda text, extra_options: load_csv(Path(), text, *extra_options),
         (data_owners.TABLE, (("owner", "clinic"),), "no owner column 'clinic': .* age, hospital, colour, outcome"),
         (data_owners.TABLE, (("owner", "outcome"),), "owner is 'outcome', .*label.*: .*other columns"),
         (data_owners.TABLE, (("owner", "hospital"), ("drop", ("hospital",))), "drop .*'hospital', .*owner"),

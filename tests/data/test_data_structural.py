@@ -22,38 +22,45 @@ def images(number: int, shape: tuple[int, ...], seed: int = 0) -> Records:
     return Records(values / np.float32(255), np.zeros(number), classes=1)
 
 
-def reference(left: Records, right: Records) -> np.ndarray:
-    channels = 0 if len(left.shape) == 3 else None
+def reference(first_records: Records, second_records: Records) -> np.ndarray:
+    channels = 0 if len(first_records.shape) == 3 else None
     values = [
-        1 - structural_similarity(one.astype(float), two.astype(float), data_range=1.0, channel_axis=channels)
-        for one, two in itertools.product(left.features, right.features)
+        1
+        - structural_similarity(
+            first_image.astype(float), second_image.astype(float), data_range=1.0, channel_axis=channels
+        )
+        for first_image, second_image in itertools.product(first_records.features, second_records.features)
     ]
-    return np.array(values).reshape(len(left), len(right))
+    return np.array(values).reshape(len(first_records), len(second_records))
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 9, 12), (7, 7), (8, 11)])
 def test_equals_scikit_image(shape: tuple[int, ...]) -> None:
-    left, right = images(6, shape), images(9, shape, seed=1)
-    patches = prepare(left.features, SSIM), prepare(right.features, SSIM)
+    first_images = images(6, shape)
+    second_images = images(9, shape, seed=1)
+    patches = prepare(first_images.features, SSIM), prepare(second_images.features, SSIM)
     exact = exact_block(*patches, SSIM)
     fast, error = screening_block(*patches, SSIM)
-    np.testing.assert_allclose(exact, reference(left, right), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(exact, reference(first_images, second_images), rtol=0, atol=1e-12)
     assert np.abs(fast - exact).max() <= error < 1e-4
 
 
 def test_exact_values_are_symmetric_and_do_not_depend_on_the_block() -> None:
-    left, right = (prepare(images(number, (1, 12, 9), number - 7).features, SSIM) for number in (7, 8))
-    whole = exact_block(left, right, SSIM)
-    assert np.array_equal(exact_block(right, left, SSIM).T, whole)
+    first_patches, second_patches = (
+        prepare(images(number, (1, 12, 9), number - 7).features, SSIM) for number in (7, 8)
+    )
+    whole = exact_block(first_patches, second_patches, SSIM)
+    assert np.array_equal(exact_block(second_patches, first_patches, SSIM).T, whole)
     for row, column in itertools.product(range(7), range(8)):
-        one = exact_block(left[np.array([row])], right[np.array([column])], SSIM)
-        assert one[0, 0] == whole[row, column]
-    assert np.array_equal(np.diag(exact_block(left, left, SSIM)), np.zeros(7))
+        single_block = exact_block(first_patches[np.array([row])], second_patches[np.array([column])], SSIM)
+        assert single_block[0, 0] == whole[row, column]
+    assert np.array_equal(np.diag(exact_block(first_patches, first_patches, SSIM)), np.zeros(7))
 
 
 @pytest.mark.parametrize("farthest", [True, False])
 def test_ranks_are_those_of_scikit_image(farthest: bool) -> None:
-    inside, outside = images(15, (1, 10, 10)), images(22, (1, 10, 10), seed=1)
+    inside = images(15, (1, 10, 10))
+    outside = images(22, (1, 10, 10), seed=1)
     sign = -1 if farthest else 1
     pairs = np.argsort(np.round(sign * reference(inside, outside), 11), axis=None, kind="stable")[:40]
     sums = np.argsort(np.round(sign * reference(inside, inside).sum(axis=1), 11), kind="stable")[:8]
@@ -63,8 +70,8 @@ def test_ranks_are_those_of_scikit_image(farthest: bool) -> None:
             fast, error = approximate_totals(inside, SSIM)
             assert np.abs(fast - total_dissimilarity(inside, SSIM)).max() <= error
             assert ranked_records(inside, SSIM, 8, farthest) == tuple(sums)
-            found = ranked_pairs(inside, outside, SSIM, 40, farthest)
-            assert found == tuple(divmod(int(pair), 22) for pair in pairs)
+            ranking = ranked_pairs(inside, outside, SSIM, 40, farthest)
+            assert ranking == tuple(divmod(int(pair), 22) for pair in pairs)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +94,8 @@ def test_published_images(published: str) -> None:
     from fl_audit.data.catalogue import DataSpec, load_source
 
     pool = load_source(DataSpec("mnist", published)).pool
-    inside, outside = pool.take(range(20)), pool.take(range(20, 60))
+    inside = pool.take(range(20))
+    outside = pool.take(range(20, 60))
     distances = reference(inside, outside)
     ranked = ranked_pairs(inside, outside, SSIM, 800)
     assert np.all(np.diff([distances[pair] for pair in ranked]) <= 1e-12)

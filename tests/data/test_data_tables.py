@@ -132,12 +132,12 @@ def table_of(columns: dict[str, list[object]], records: int = 40) -> str:
 
 def load_with(path: Path, text: str, **options: object) -> LoadedDataset:
     (path / "table.csv").write_text(text)
-    given = (
+    option_values = (
         ("path", "table.csv"),
         ("label", "y"),
         *((name.replace("_", "-"), value) for name, value in options.items()),
     )
-    return load_source(DataSpec("csv", str(path), given))  # type: ignore[arg-type]
+    return load_source(DataSpec("csv", str(path), option_values))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -211,17 +211,17 @@ def test_the_only_key_of_persons_is_never_advised_to_be_left_out(tmp_path: Path)
     hidden = frame.assign(name=[f"phon_R01_S{owner:02d}_{row % 6}" for row, owner in enumerate(person)])
     with pytest.raises(
         InputError, match=r"name .*22 ways, such as 'phon_R01_S00', .*6 each.* the user; if .* not"
-    ) as told:
+    ) as error_info:
         load_with(tmp_path, hidden.to_csv(index=False))
-    assert told.value.remedies == ()
+    assert error_info.value.remedies == ()
     split = hidden.assign(who=hidden["name"].str.rpartition("_")[0])
-    found = load_with(tmp_path, split.to_csv(index=False), user="who", drop=("name",))
-    assert (len(found.pool.users), found.pool.shape) == (22, (1,))
-    named = frame.assign(patient_id=[f"P{owner:03d}" for owner in person])
-    with pytest.raises(InputError, match=r"patient_id has 22 .* user = ") as told:
-        load_with(tmp_path, named.to_csv(index=False), max_levels=10)
-    assert [remedy.key for remedy in (*told.value.remedies, *told.value.choices)] == ["user"]
-    assert len(load_with(tmp_path, named.to_csv(index=False), user="patient_id").pool.users) == 22
+    dataset = load_with(tmp_path, split.to_csv(index=False), user="who", drop=("name",))
+    assert (len(dataset.pool.users), dataset.pool.shape) == (22, (1,))
+    patient_frame = frame.assign(patient_id=[f"P{owner:03d}" for owner in person])
+    with pytest.raises(InputError, match=r"patient_id has 22 .* user = ") as error_info:
+        load_with(tmp_path, patient_frame.to_csv(index=False), max_levels=10)
+    assert [remedy.key for remedy in (*error_info.value.remedies, *error_info.value.choices)] == ["user"]
+    assert len(load_with(tmp_path, patient_frame.to_csv(index=False), user="patient_id").pool.users) == 22
 
 
 @pytest.mark.long
@@ -259,8 +259,8 @@ def test_whole_numbers_are_a_quantity_unless_the_setting_says_that_they_are_clas
     assert np.unique(quantities).size == classes
     words = frame.assign(y=[f"w{value}" for value in number])
     assert load_with(tmp_path, words.to_csv(index=False)).pool.classes == classes
-    few = frame.assign(y=number % 20)
-    assert load_with(tmp_path, few.to_csv(index=False), decimal=".").pool.classes == 20
+    class_frame = frame.assign(y=number % 20)
+    assert load_with(tmp_path, class_frame.to_csv(index=False), decimal=".").pool.classes == 20
 
 
 def test_numbers_that_are_not_whole_are_refused_without_advice_that_does_not_help(tmp_path: Path) -> None:
@@ -291,8 +291,8 @@ def test_records_with_a_missing_value_are_left_out_where_the_words_are_named(tmp
 
 def test_the_separator_is_a_setting(tmp_path: Path) -> None:
     text = table_of({"x": [1, 2]}).replace(",", ";")
-    found = load_with(tmp_path, text)
-    assert (found.pool.features.shape, found.found) == ((40, 1), (Remedy("separator", ";"),))
+    dataset = load_with(tmp_path, text)
+    assert (dataset.pool.features.shape, dataset.found) == ((40, 1), (Remedy("separator", ";"),))
     assert_refused(r"no label column 'y'.* x;y", load_with, tmp_path, text, separator=",")
     assert load_with(tmp_path, text.replace(";", "\t"), separator="\t").pool.features.shape == (40, 1)
     assert_refused(r"separator is '::': .*one character", load_with, tmp_path, text, separator="::")

@@ -53,7 +53,7 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def tokenizer_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tokenizers as users write them."""
     (tmp_path / "text_tokenizers.py").write_text(
         "import numpy as np\n"
@@ -76,14 +76,14 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("text_tokenizers", None)
 
 
-def loaded(path: Path, **more: Any) -> LoadedDataset:
-    options = {"path": str(path), "label": "liked", "text": "review", **more}
+def loaded(path: Path, **extra_options: Any) -> LoadedDataset:
+    options = {"path": str(path), "label": "liked", "text": "review", **extra_options}
     return load_source(DataSpec("csv", options=tuple(options.items())))
 
 
 def test_a_column_of_text_becomes_the_ids_of_a_public_vocabulary(table: Path, vocabulary: Path) -> None:
     source = loaded(table, vocabulary=str(vocabulary), tokens=8)
-    named = {word: number for number, word in enumerate(WORDS)}
+    word_ids = {word: number for number, word in enumerate(WORDS)}
     expected = [
         ["[CLS]", "the", "food", "was", "good", "!", "[SEP]", "[PAD]"],
         ["[CLS]", "the", "food", "was", "bad", "[SEP]", "[PAD]", "[PAD]"],
@@ -94,10 +94,10 @@ def test_a_column_of_text_becomes_the_ids_of_a_public_vocabulary(table: Path, vo
     ]
     ids = array_of(source.pool, "input_ids")
     assert ids.dtype == np.int64
-    assert ids.tolist() == [[named[word] for word in row] for row in expected]
-    assert np.array_equal(array_of(source.pool, "attention_mask"), ids != named["[PAD]"])
+    assert ids.tolist() == [[word_ids[word] for word in row] for row in expected]
+    assert np.array_equal(array_of(source.pool, "attention_mask"), ids != word_ids["[PAD]"])
     assert source.pool.labels.tolist() == [0, 1] * 3
-    assert [one.count for one in source.pool.inputs] == [len(WORDS), None]
+    assert [model_input.count for model_input in source.pool.inputs] == [len(WORDS), None]
     assert not source.is_table
 
 
@@ -110,31 +110,33 @@ def test_every_text_is_as_long_as_the_configuration_says(table: Path, vocabulary
     assert_refused(r"tokens is 2 .* from 3", loaded, table, vocabulary=str(vocabulary), tokens=2)
 
 
-def test_no_vocabulary_is_built_from_the_records(table: Path, own: None) -> None:
+def test_no_vocabulary_is_built_from_the_records(table: Path, tokenizer_module: None) -> None:
     assert_refused(r"vocabulary in \[data\].* tokenizer in \[data\].* no vocabulary", loaded, table)
     assert_refused(r"text .*is alone.* public and fixed", loaded, table, tokenizer="text_tokenizers:fitted")
 
 
-def test_a_tokenizer_of_ones_own_is_taken(table: Path, own: None) -> None:
+def test_a_tokenizer_of_ones_own_is_taken(table: Path, tokenizer_module: None) -> None:
     source = loaded(table, tokenizer="text_tokenizers:fixed")
     assert array_of(source.pool, "input_ids").tolist()[0] == [3, 4, 3, 5, 0]
-    assert [one.name for one in source.pool.inputs] == ["input_ids", "attention_mask"]
+    assert [model_input.name for model_input in source.pool.inputs] == ["input_ids", "attention_mask"]
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected_message"),
     [
         ("longest", 'the longest .* padding="max_length"'),
         ("ragged", 'input_ids .*unequal lengths: .*padding="max_length"'),
         ("alone", "a list: .*arrays .*names"),
     ],
 )
-def test_a_tokenizer_that_tells_of_other_records_is_refused(table: Path, own: None, name: str, said: str) -> None:
-    assert_refused(said, loaded, table, tokenizer=f"text_tokenizers:{name}")
+def test_a_tokenizer_that_tells_of_other_records_is_refused(
+    table: Path, tokenizer_module: None, name: str, expected_message: str
+) -> None:
+    assert_refused(expected_message, loaded, table, tokenizer=f"text_tokenizers:{name}")
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("extra_options", "expected_message"),
     [
         ({"vocabulary": "v.txt", "tokenizer": "a:b"}, "both vocabulary and tokenizer"),
         ({"tokenizer": "a:b", "tokens": 3}, "the length .*: leave tokens out"),
@@ -143,8 +145,10 @@ def test_a_tokenizer_that_tells_of_other_records_is_refused(table: Path, own: No
         ({"vocabulary": "nowhere.txt"}, "nowhere.txt not found"),
     ],
 )
-def test_settings_of_text_that_contradict_each_other_are_refused(table: Path, more: dict[str, Any], said: str) -> None:
-    assert_refused(said, loaded, table, **more)
+def test_settings_of_text_that_contradict_each_other_are_refused(
+    table: Path, extra_options: dict[str, Any], expected_message: str
+) -> None:
+    assert_refused(expected_message, loaded, table, **extra_options)
 
 
 def test_settings_of_text_without_a_text_are_refused(table: Path) -> None:
@@ -153,16 +157,16 @@ def test_settings_of_text_without_a_text_are_refused(table: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected_message"),
     [
         ('{"version": "1.0"}', 'is JSON, .*tokenizer = "module:function"'),
         ("the\nfood\n", r"no line \[PAD\] and \[UNK\]"),
         ("[PAD]\n[UNK]\nfood\nfood\n", "'food' .*two lines"),
     ],
 )
-def test_a_file_that_is_no_vocabulary_is_refused(tmp_path: Path, content: str, said: str) -> None:
+def test_a_file_that_is_no_vocabulary_is_refused(tmp_path: Path, content: str, expected_message: str) -> None:
     (tmp_path / "v.txt").write_text(content)
-    assert_refused(said, read_vocabulary, tmp_path / "v.txt")
+    assert_refused(expected_message, read_vocabulary, tmp_path / "v.txt")
 
 
 def test_a_column_of_free_text_is_told_of_the_setting(tmp_path: Path) -> None:
@@ -184,38 +188,40 @@ def arrays() -> dict[str, Any]:
 
 
 def test_named_arrays_of_an_archive_reach_the_model_as_they_are(tmp_path: Path) -> None:
-    given = arrays()
-    source = archive(tmp_path / "a.npz", **given)
-    found = dict(unpacked(torch.from_numpy(source.pool.features.copy()), source.pool.inputs))
-    assert [*found] == ["input_ids", "attention_mask", "size"]
-    assert found["input_ids"].dtype == found["attention_mask"].dtype == torch.int64
-    assert torch.equal(found["input_ids"], torch.from_numpy(given["input_ids"]))  # exact up to 2^24
-    assert torch.equal(found["attention_mask"], torch.from_numpy(given["attention_mask"]).long())
-    assert torch.equal(found["size"], torch.from_numpy(given["size"]).float())
-    assert source.pool.labels.tolist() == given["labels"].tolist()
+    named_arrays = arrays()
+    source = archive(tmp_path / "a.npz", **named_arrays)
+    unpacked_arrays = dict(unpacked(torch.from_numpy(source.pool.features.copy()), source.pool.inputs))
+    assert [*unpacked_arrays] == ["input_ids", "attention_mask", "size"]
+    assert unpacked_arrays["input_ids"].dtype == unpacked_arrays["attention_mask"].dtype == torch.int64
+    assert torch.equal(unpacked_arrays["input_ids"], torch.from_numpy(named_arrays["input_ids"]))  # exact up to 2^24
+    assert torch.equal(unpacked_arrays["attention_mask"], torch.from_numpy(named_arrays["attention_mask"]).long())
+    assert torch.equal(unpacked_arrays["size"], torch.from_numpy(named_arrays["size"]).float())
+    assert source.pool.labels.tolist() == named_arrays["labels"].tolist()
 
 
 def test_official_test_records_of_named_arrays_are_read(tmp_path: Path) -> None:
-    given = arrays()
-    both = given | {f"{key}_test": value[:4] for key, value in given.items()}
-    source = archive(tmp_path / "b.npz", **both)
+    named_arrays = arrays()
+    arrays_with_test = named_arrays | {f"{key}_test": value[:4] for key, value in named_arrays.items()}
+    source = archive(tmp_path / "b.npz", **arrays_with_test)
     assert source.test is not None
     assert source.test.inputs == source.pool.inputs
-    assert np.array_equal(array_of(source.test, "input_ids"), given["input_ids"][:4])
-    del both["attention_mask_test"]
-    assert_refused(r"attention_mask_test .* all of", archive, tmp_path / "c.npz", **both)
+    assert np.array_equal(array_of(source.test, "input_ids"), named_arrays["input_ids"][:4])
+    del arrays_with_test["attention_mask_test"]
+    assert_refused(r"attention_mask_test .* all of", archive, tmp_path / "c.npz", **arrays_with_test)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected_message"),
     [
         ({"input_ids": np.full((12, 7), 2**24 + 1)}, "16,777,217: .*whole numbers .*16,777,216"),
         ({"input_ids": np.zeros((11, 7), np.int64)}, "12 records .*input_ids has 11: .*equal"),
         ({"input_ids": np.full((12, 7), "a")}, "input_ids .* <U1: .*whole or real"),
     ],
 )
-def test_named_arrays_that_cannot_be_read_are_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    assert_refused(said, lambda: archive(tmp_path / "d.npz", **(arrays() | change)))
+def test_named_arrays_that_cannot_be_read_are_refused(
+    tmp_path: Path, change: dict[str, Any], expected_message: str
+) -> None:
+    assert_refused(expected_message, lambda: archive(tmp_path / "d.npz", **(arrays() | change)))
 
 
 def test_an_archive_of_x_and_y_is_read_as_before(tmp_path: Path) -> None:
@@ -234,6 +240,6 @@ def test_texts_are_compared_by_the_tokens_that_one_of_them_has(table: Path, voca
     pool = loaded(table, vocabulary=str(vocabulary), tokens=8).pool
     sets = [set(row) for row in array_of(pool, "input_ids").tolist()]
     rows = comparable(pool).features
-    for first, one in zip(sets, rows, strict=True):
-        for second, other in zip(sets, rows, strict=True):
-            assert np.square(one - other).sum() == len(first ^ second)
+    for first, first_row in zip(sets, rows, strict=True):
+        for second, second_row in zip(sets, rows, strict=True):
+            assert np.square(first_row - second_row).sum() == len(first ^ second)

@@ -50,15 +50,15 @@ FILES = count()
 def read(content: bytes, **options: object) -> LoadedDataset:
     path = Path(f"own{next(FILES)}.csv")  # data are loaded once for each name
     path.write_bytes(content)
-    named = {key.replace("_", "-"): value for key, value in options.items()}
-    given = {"path": str(path.absolute()), "label": "y", **named}
-    return load_source(DataSpec("csv", None, tuple(given.items())))  # type: ignore[arg-type]
+    extra_settings = {key.replace("_", "-"): value for key, value in options.items()}
+    all_settings = {"path": str(path.absolute()), "label": "y", **extra_settings}
+    return load_source(DataSpec("csv", None, tuple(all_settings.items())))  # type: ignore[arg-type]
 
 
-def fixed(found: LoadedDataset, columns: dict[str, object], **options: object) -> LoadedDataset:
+def fixed(dataset: LoadedDataset, columns: dict[str, object], **options: object) -> LoadedDataset:
     """Return the table of a warning, read again with the remedies that the warning names."""
-    (caution,) = found.cautions
-    return load(columns, **options, **{one.key: one.value for one in caution.remedies})
+    (caution,) = dataset.cautions
+    return load(columns, **options, **{remedy.key: remedy.value for remedy in caution.remedies})
 
 
 def test_an_honest_table_has_no_warning() -> None:
@@ -68,11 +68,11 @@ def test_an_honest_table_has_no_warning() -> None:
 def test_country_codes_are_no_missing_values_and_the_setting_alone_makes_them_some() -> None:
     columns = {"country": among(["NA", "ZA", "BW", "AO"])}
     for missing in (None, ()):
-        found = load(columns, missing=missing)
-        assert len(found.pool) == ROWS
-        assert re.search(r"levels, 4 .*: AO, BW, NA", str(found.columns[4]))
-        assert re.search(r"'NA' .* country \(40 of 160\)", found.cautions[0].text)
-    without = fixed(found, columns)
+        dataset = load(columns, missing=missing)
+        assert len(dataset.pool) == ROWS
+        assert re.search(r"levels, 4 .*: AO, BW, NA", str(dataset.columns[4]))
+        assert re.search(r"'NA' .* country \(40 of 160\)", dataset.cautions[0].text)
+    without = fixed(dataset, columns)
     assert (len(without.pool), without.cautions) == (120, ())
     assert re.search(r"\b40 records .*\('NA' in 40\) .*left out$", without.description)
 
@@ -81,10 +81,10 @@ def test_country_codes_are_no_missing_values_and_the_setting_alone_makes_them_so
 @pytest.mark.parametrize("word", sorted(USUAL_WORDS))
 def test_no_word_is_missing_unless_the_setting_says_so(word: str) -> None:
     columns = {"test": among([word, "low", "high"])}
-    found = load(columns)
-    assert len(found.pool) == ROWS
-    assert [caution.remedies for caution in found.cautions] == [(Remedy("missing", (word,)),)]
-    assert len(fixed(found, columns).pool) == ROWS - 54
+    dataset = load(columns)
+    assert len(dataset.pool) == ROWS
+    assert [caution.remedies for caution in dataset.cautions] == [(Remedy("missing", (word,)),)]
+    assert len(fixed(dataset, columns).pool) == ROWS - 54
 
 
 @pytest.mark.parametrize("share", [0.05, 0.9])
@@ -94,7 +94,7 @@ def test_a_word_among_numbers_is_asked_about_however_frequent_it_is(share: float
     columns = {"ferritin": np.where(gaps, "NA", "81.5"), "iron": np.where(np.arange(ROWS) % 40 == 3, "None", "7")}
     with pytest.raises(InputError, match=r"'(NA|None)' .*missing value .* (ferritin|iron)") as caught:
         load(columns)
-    options = {one.key: one.value for one in caught.value.remedies}
+    options = {remedy.key: remedy.value for remedy in caught.value.remedies}
     # A column that mostly lacks is left out, and not the records.
     assert options == ({"drop": ("ferritin",)} if share > 0.5 else {"missing": ("NA", "None")})
     options |= {"missing": ("None",)} if share > 0.5 else {}
@@ -116,7 +116,7 @@ def test_data_sets_of_other_formats_follow_the_setting_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "cells", "left"),
+    ("column", "cells", "remaining_records"),
     [
         ("potassium", ["-99", "4.1", "3.9", "5.0"], 120),
         ("potassium", ["-99.0", "4.1", "3.9", "5.0"], 120),
@@ -126,12 +126,12 @@ def test_data_sets_of_other_formats_follow_the_setting_too() -> None:
     ],
 )
 def test_a_number_that_stands_for_a_missing_value_is_told_with_its_share(
-    column: str, cells: list[str], left: int
+    column: str, cells: list[str], remaining_records: int
 ) -> None:
     columns = {column: among(cells)}
-    found = load(columns)
-    assert re.search(rf"{column} is {float(cells[0]):.0f} .*40 of 160 .*25\.0%", found.cautions[0].text)
-    assert len(fixed(found, columns).pool) == left
+    dataset = load(columns)
+    assert re.search(rf"{column} is {float(cells[0]):.0f} .*40 of 160 .*25\.0%", dataset.cautions[0].text)
+    assert len(fixed(dataset, columns).pool) == remaining_records
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_a_number_near_others_is_no_sentinel(cells: list[str]) -> None:
 
 def test_a_measurement_below_its_limit_is_read_and_told_with_its_share() -> None:
     columns = {"troponin": among(["<0.5", "1.5", "2.5", "4.5"])}
-    found = load(columns)
-    assert str(found.columns[4]).startswith("troponin: number, 0.5 to 4.5")
-    assert re.search(r"troponin has <0\.5 .*40 of 160 .*25\.0%", found.cautions[0].text)
-    assert len(fixed(found, columns).pool) == 120
+    dataset = load(columns)
+    assert str(dataset.columns[4]).startswith("troponin: number, 0.5 to 4.5")
+    assert re.search(r"troponin has <0\.5 .*40 of 160 .*25\.0%", dataset.cautions[0].text)
+    assert len(fixed(dataset, columns).pool) == 120
 
 
 @pytest.mark.parametrize("cells", [["<18", "18-65", ">65"], ["<5", ">=5"], ["<1%", "low", "high"]])
@@ -156,8 +156,8 @@ def test_groups_with_a_sign_stay_words(cells: list[str]) -> None:
 
 def test_codes_with_leading_zeros_are_told_and_months_are_not() -> None:
     codes = [f"{number:05d}" for number in (1067, 1069, 80331, 10115)]
-    found = load({"plz": among(codes), "month": among(["01", "02", "12"])})
-    (caution,) = found.cautions
+    dataset = load({"plz": among(codes), "month": among(["01", "02", "12"])})
+    (caution,) = dataset.cautions
     assert re.search(r"plz .*leading zeros .*80 of 160 .*'0106[79]'", caution.text)
     assert caution.remedies == (Remedy("drop", ("plz",)),)
     assert load({"plz": among([f"N{code}" for code in codes])}).cautions == ()
@@ -174,12 +174,12 @@ def test_long_codes_beside_an_empty_cell_are_counted_exactly() -> None:
     codes = np.array([str(10**17 + number) for number in range(40)], dtype=object)
     cells = np.resize(codes, ROWS)
     cells[5] = None
-    (found,) = load({"account_no": cells}, missing=()).identifiers
-    assert (found.values, found.rows, found.most) == (40, ROWS - 1, 4)
+    (identifier,) = load({"account_no": cells}, missing=()).identifiers
+    assert (identifier.values, identifier.rows, identifier.most) == (40, ROWS - 1, 4)
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "expected_message"),
     [
         (np.r_[["rare"] * 2, np.resize(["a", "b"], ROWS - 2)], r"label rare \(2 of 160\)"),
         (DRAW.integers(1, 17, ROWS), "16 whole numbers .*1 to 16"),
@@ -187,8 +187,8 @@ def test_long_codes_beside_an_empty_cell_are_counted_exactly() -> None:
         (among(["a;b", "b;c", "a;c"]), "3 combinations"),
     ],
 )
-def test_odd_labels_are_told(labels: np.ndarray, said: str) -> None:
-    assert any(re.search(said, caution.text) for caution in load({"y": labels}).cautions)
+def test_odd_labels_are_told(labels: np.ndarray, expected_message: str) -> None:
+    assert any(re.search(expected_message, caution.text) for caution in load({"y": labels}).cautions)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ def test_plain_labels_are_not(labels: np.ndarray) -> None:
 )
 def test_a_column_that_determines_the_label_is_told(column: np.ndarray, label: object) -> None:
     columns = {"told": column, "y": label(column).astype(int)}  # type: ignore[operator]
-    found = load(columns)
-    assert re.search(r"\btold .*enough .*label y\b", found.cautions[0].text)
-    assert fixed(found, columns).cautions == ()
+    dataset = load(columns)
+    assert re.search(r"\btold .*enough .*label y\b", dataset.cautions[0].text)
+    assert fixed(dataset, columns).cautions == ()
 
 
 def test_a_column_that_almost_determines_the_label_is_not() -> None:

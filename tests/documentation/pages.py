@@ -40,8 +40,8 @@ class Block:
     @property
     def file(self) -> str | None:
         """The name of the file that the block is, if it is one."""
-        found = _FILE.match(self.body.split("\n")[0])
-        return found[1] if found and self.kind in ("toml", "python") else None
+        match = _FILE.match(self.body.split("\n")[0])
+        return match[1] if match and self.kind in ("toml", "python") else None
 
     @property
     def commands(self) -> list[str]:
@@ -56,9 +56,9 @@ _GENERATED = re.compile(r"<!-- generated: ([\w-]+) -->.*?<!-- end: \1 -->", re.D
 def blocks_of(page: Path) -> list[Block]:
     """Return the blocks of a page in their order."""
     # What the code writes into a page is held against the code as a whole.
-    found = _FENCE.finditer(_GENERATED.sub("", page.read_text()))
+    matches = _FENCE.finditer(_GENERATED.sub("", page.read_text()))
     name = str(page.relative_to(ROOT))
-    return [Block(name, one["kind"], one["body"], one["why"]) for one in found]
+    return [Block(name, match["kind"], match["body"], match["why"]) for match in matches]
 
 
 BLOCKS = {str(page.relative_to(ROOT)): blocks_of(page) for page in PAGES}
@@ -71,8 +71,10 @@ def commands_that_make() -> dict[str, list[str]]:
     for block in chain.from_iterable(BLOCKS.values()):
         for command in () if block.reason else block.commands:
             words = shlex.split(command, comments=True)
-            if "--out" in words and command not in (given := commands.setdefault(words[words.index("--out") + 1], [])):
-                given.append(command)
+            if "--out" in words and command not in (
+                page_commands := commands.setdefault(words[words.index("--out") + 1], [])
+            ):
+                page_commands.append(command)
     return commands
 
 

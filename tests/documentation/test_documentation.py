@@ -127,7 +127,7 @@ def test_blocks_of_slow_pages_have_settings_options_and_names_that_there_are(
     for name, block in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(block.body)
-    for block in [one for one in BLOCKS[page] if one.reason is None]:
+    for block in [page_block for page_block in BLOCKS[page] if page_block.reason is None]:
         read(block, tmp_path)
 
 
@@ -147,8 +147,9 @@ def test_the_reference_names_every_file_column_and_number(
 
 
 def test_generated_pages_have_every_setting_and_command() -> None:
-    settings, commands = generated.settings(), generated.commands()
-    assert all(f"<dt id='{one.key.replace('.', '-')}'>" in settings for one in described())
+    settings = generated.settings()
+    commands = generated.commands()
+    assert all(f"<dt id='{setting.key.replace('.', '-')}'>" in settings for setting in described())
     program = get_command(app)
     assert isinstance(program, click.Group)
     assert all(f"## {name}\n" in commands for name in program.commands)
@@ -160,9 +161,11 @@ def test_generated_pages_have_every_setting_and_command() -> None:
 def test_the_copy_in_the_repository_is_what_the_code_says(part_name: str, page: str) -> None:
     stored = generated.page_of(page).read_text(encoding="utf-8")
     assert stored == generated.with_copies(stored), "make reference writes it anew"
-    part = generated.PARTS[part_name]()
-    assert stored.count(part) == 1
-    assert generated.complete_page(stored, generated.page_of(page).parent).count(part) == 1, "the site has it once"
+    section_text = generated.PARTS[part_name]()
+    assert stored.count(section_text) == 1
+    assert generated.complete_page(stored, generated.page_of(page).parent).count(section_text) == 1, (
+        "the site has it once"
+    )
 
 
 @pytest.mark.parametrize("name", ["bernau2019", "bernau2021", "negoescu2023"])
@@ -190,12 +193,12 @@ def test_blocks_say_what_they_are() -> None:
 
 def test_the_navigation_leads_to_every_page_and_to_no_other() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
-    named = re.findall(r"([\w/-]+\.md)\s*$", nav, re.MULTILINE)
+    navigation_pages = re.findall(r"([\w/-]+\.md)\s*$", nav, re.MULTILINE)
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES_OF_THE_SITE}
-    assert pages - set(named) == set()
+    assert pages - set(navigation_pages) == set()
     # Pages of notebooks are made from these when the site is built.
-    assert {page for page in named if not page.startswith("notebooks/")} - pages == set()
-    assert len(named) == len(set(named))
+    assert {page for page in navigation_pages if not page.startswith("notebooks/")} - pages == set()
+    assert len(navigation_pages) == len(set(navigation_pages))
 
 
 def test_the_readme_is_short_and_names_two_commands() -> None:
@@ -215,7 +218,7 @@ def test_links_out_of_the_site_lead_somewhere(page: str) -> None:
 
 def _words_in_the_text(path: Path) -> list[list[str]]:
     without_blocks = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
-    return [one.split() for one in re.findall(r"`([^`\n]+)`", without_blocks)]
+    return [code_text.split() for code_text in re.findall(r"`([^`\n]+)`", without_blocks)]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -228,9 +231,11 @@ def test_commands_in_sentences_exist(path: Path) -> None:
                 assert importlib.util.find_spec(module), f"{path}: {shlex.join(words)}"
             case ["fl-audit", name, *rest] if name.islower() and not name.startswith("-"):
                 assert name in program.commands, f"{path}: {shlex.join(words)}"
-                options = {one for parameter in program.commands[name].params for one in parameter.opts} | {"--help"}
-                asked = {word for word in rest if word.startswith("--")}
-                assert asked <= options, f"{path}: {shlex.join(words)}"
+                options = {option for parameter in program.commands[name].params for option in parameter.opts} | {
+                    "--help"
+                }
+                used_options = {word for word in rest if word.startswith("--")}
+                assert used_options <= options, f"{path}: {shlex.join(words)}"
 
 
 @pytest.mark.parametrize("path", [*PAGES, ROOT / "SECURITY.md"], ids=lambda path: path.stem)
@@ -244,17 +249,21 @@ def test_paths_in_sentences_exist(path: Path) -> None:
 
 
 def test_paths_in_docstrings_and_comments_exist() -> None:
-    named = re.compile(rf"`((?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*-]+)`")
+    path_pattern = re.compile(rf"`((?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*-]+)`")
     sources = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    found = [(path, word) for path in sources for word in named.findall(path.read_text(encoding="utf-8"))]
-    assert len(found) > 3
-    assert [(str(path), word) for path, word in found if not next(ROOT.glob(word.rstrip("/")), None)] == []
+    mentions = [(path, word) for path in sources for word in path_pattern.findall(path.read_text(encoding="utf-8"))]
+    assert len(mentions) > 3
+    assert [(str(path), word) for path, word in mentions if not next(ROOT.glob(word.rstrip("/")), None)] == []
 
 
 def test_contributors_and_builders_are_told_of_every_package_of_the_library_in_the_order_of_imports() -> None:
     layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
-    library = [one for one in (ROOT / "fl_audit").iterdir() if (one / "__init__.py").is_file() and not one.is_symlink()]
-    packages = {one.name for one in library}
+    library = [
+        package_path
+        for package_path in (ROOT / "fl_audit").iterdir()
+        if (package_path / "__init__.py").is_file() and not package_path.is_symlink()
+    ]
+    packages = {package_path.name for package_path in library}
     order = [name for layer in reversed(layers) for name in sorted(layer.split(" | ")) if name in packages]
     architecture = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
     assert re.findall(r"^\| `(\w+)/` \|", architecture, re.M) == order
@@ -270,7 +279,7 @@ def test_the_citation_names_the_version_that_there_is() -> None:
 
 def test_the_home_page_leads_to_every_tutorial_how_to_and_explanation() -> None:
     home = (ROOT / "docs" / "index.md").read_text()
-    pages = [f"{kind}/{one.name}" for kind in READ for one in sorted((ROOT / "docs" / kind).glob("*.md"))]
+    pages = [f"{kind}/{page_path.name}" for kind in READ for page_path in sorted((ROOT / "docs" / kind).glob("*.md"))]
     assert len(pages) > 25
     assert [page for page in pages if f"]({page})" not in home] == []
 
@@ -281,8 +290,8 @@ def test_every_tutorial_has_a_picture() -> None:
 
 
 def test_pictures_are_of_the_report_as_it_is() -> None:
-    made = json.loads(pictures.MADE.read_text())
-    assert made == {"page": pictures.page_schema()}, f"{pictures.COMMAND} draws the pictures anew"
+    picture_record = json.loads(pictures.MADE.read_text())
+    assert picture_record == {"page": pictures.page_schema()}, f"{pictures.COMMAND} draws the pictures anew"
     files = {path.stem for path in pictures.PICTURES.glob("*.png")}
     assert files == set(pictures.DRAWN)
     assert sum(path.stat().st_size for path in pictures.PICTURES.iterdir()) < 1_000_000

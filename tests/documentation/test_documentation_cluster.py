@@ -22,9 +22,9 @@ def test_every_container_of_the_manifest_has_the_token_and_only_the_head_has_the
     pods = [group["template"]["spec"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"])]
     for pod in pods:
         (container,) = pod["containers"]
-        given = {one["name"]: one for one in container["env"]}
-        assert given["RAY_AUTH_MODE"]["value"] == "token"
-        assert given["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "fl-audit-token", "key": "token"}
+        variables = {variable["name"]: variable for variable in container["env"]}
+        assert variables["RAY_AUTH_MODE"]["value"] == "token"
+        assert variables["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "fl-audit-token", "key": "token"}
     (volume,) = pods[0]["volumes"]
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert not any("volumes" in pod for pod in pods[1:])

@@ -59,29 +59,30 @@ def _log_of(beginning: str, directory: Path, environment: dict[str, str]) -> str
 
 def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
     stand_ins = StubImportFinder(app)
-    found = capture_strategy(read_app(app), 10, stand_ins)
-    assert found.start.strategy.noise_multiplier == 1.0  # type: ignore[attr-defined]
-    assert (found.rounds, stand_ins.packages) == (3, [])
+    strategy_capture = capture_strategy(read_app(app), 10, stand_ins)
+    assert strategy_capture.start.strategy.noise_multiplier == 1.0  # type: ignore[attr-defined]
+    assert (strategy_capture.rounds, stand_ins.packages) == (3, [])
 
 
 @pytest.mark.long
 @pytest.mark.ray  # in a group with all of these: Flower's simulation would join another test's Ray, and end with it
 @pytest.mark.timeout(900)
 def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[str, str]) -> None:
-    found = reviewed(app, ReviewOptions(is_quick=True, seconds=600, rounds=1))
-    broken = {finding["trial"] for finding in found["model"]["findings"] if finding["broken"]}
-    assert found["verdict"] == "inconclusive"
-    assert found["headline"].startswith("Noise and clipping are as claimed")
-    held = dict(found["lines"])["No contradiction"].split(", ")
+    review = reviewed(app, ReviewOptions(is_quick=True, seconds=600, rounds=1))
+    broken = {finding["trial"] for finding in review["model"]["findings"] if finding["broken"]}
+    assert review["verdict"] == "inconclusive"
+    assert review["headline"].startswith("Noise and clipping are as claimed")
+    consistent_trials = dict(review["lines"])["No contradiction"].split(", ")
     assert {"zero", "many examples"} <= broken
-    assert {"removed", "huge"} <= set(held)
-    assert not {"zero", "many examples", "missing reply"} & set(held)
-    server, client = app / "noisy" / "server_app.py", app / "noisy" / "client_app.py"
+    assert {"removed", "huge"} <= set(consistent_trials)
+    assert not {"zero", "many examples", "missing reply"} & set(consistent_trials)
+    server = app / "noisy" / "server_app.py"
+    client = app / "noisy" / "client_app.py"
     lines = [line.partition("  #")[0] for block in BLOCKS[PAGE] for line in block.body.split("\n")]
-    watch, insider = (next(line for line in lines if part in line) for part in ("audit.watch", "audit.insider"))
-    named = "from noisy.audit import audit\n"
-    server.write_text(named + server.read_text().replace("    strategy.start", f"{watch}\n    strategy.start"))
-    client.write_text(named + client.read_text().replace("app = ClientApp()", insider))
+    watch, insider = (next(line for line in lines if marker in line) for marker in ("audit.watch", "audit.insider"))
+    import_line = "from noisy.audit import audit\n"
+    server.write_text(import_line + server.read_text().replace("    strategy.start", f"{watch}\n    strategy.start"))
+    client.write_text(import_line + client.read_text().replace("app = ClientApp()", insider))
     log = _log_of("flwr run", app.parent, environment)
     assert "Strategy execution finished" in log
     assert "fl_audit: Consistent" in log

@@ -48,10 +48,12 @@ def test_a_page_is_written_beside_a_notebook(tmp_path: Path) -> None:
 def test_settings_that_texts_name_are_accepted(tmp_path: Path) -> None:
     """Both `[section] key` and `[section] key = value`, in notebooks and pages."""
     cells = [cell.source for path in NOTEBOOKS for cell in nbformat.read(path, as_version=4).cells]
-    named = [found for text in (*cells, *(page.read_text() for page in PAGES)) for found in _SETTING.findall(text)]
-    assert len(named) >= 5, "the pattern finds settings in texts"
-    keys = {one.key for one in described()}
-    for section, key, value in named:
+    setting_mentions = [
+        mention for text in (*cells, *(page.read_text() for page in PAGES)) for mention in _SETTING.findall(text)
+    ]
+    assert len(setting_mentions) >= 5, "the pattern finds settings in texts"
+    keys = {setting.key for setting in described()}
+    for section, key, value in setting_mentions:
         assert f"{section}.{key}" in keys, f"[{section}] {key} is no setting"
         if value:
             check_configuration(Block("", "toml", f"[{section}]\n{key} = {value}\n", None), tmp_path)
@@ -63,7 +65,8 @@ def test_settings_that_texts_name_are_accepted(tmp_path: Path) -> None:
 def test_a_notebook_runs_and_draws(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # Two workers share the machine.
     notebook = nbformat.read(path, as_version=4)
-    stored, printed = _pictures(notebook), _printed(notebook)
+    stored = _pictures(notebook)
+    printed = _printed(notebook)
     client = NotebookClient(notebook, timeout=500, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
     client.execute()
     assert _pictures(notebook) == stored >= 2

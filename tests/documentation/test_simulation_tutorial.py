@@ -21,12 +21,12 @@ PAGE = BLOCKS["docs/tutorials/simulation.md"]
 
 def settings_of_runs() -> dict[str, list[str]]:
     """Return the settings that the page gives on the command line, by the name of the run's directory."""
-    found = dict[str, list[str]]()
+    settings_by_run = dict[str, list[str]]()
     for command in [shlex.split(command) for block in PAGE for command in block.commands]:
         if command[:2] == ["fl-audit", "run"]:
-            words = [command[place + 1] for place, word in enumerate(command) if word == "--set"]
-            found[command[command.index("--out") + 1].rpartition("/")[2]] = words
-    return found
+            words = [command[index + 1] for index, word in enumerate(command) if word == "--set"]
+            settings_by_run[command[command.index("--out") + 1].rpartition("/")[2]] = words
+    return settings_by_run
 
 
 def played(name: str, engine: Engine) -> Run:

@@ -24,7 +24,9 @@ from fl_audit.user_modules import OWN_PACKAGE, searched_last
 from tests.builders.commands import audit_strategy_here
 from tests.documentation.pages import FILES, Block, makers
 
-TRIALS, MORE_TRIALS, SHADOWS = 12, 14, 24
+TRIALS = 12
+MORE_TRIALS = 14
+SHADOWS = 24
 """Few trials: nothing that is printed or drawn needs more, but for attacks with shadow models, which need 24."""
 
 Namespace = dict[str, Any]
@@ -125,15 +127,20 @@ def read(block: Block, directory: Path) -> None:
                     continue
                 name = _name([program, *words])
                 words = words[words.index(name) + 1 :]
-                told = get_command(app).commands[name].make_context(name, words).params  # type: ignore[attr-defined]
+                parameters = get_command(app).commands[name].make_context(name, words).params  # type: ignore[attr-defined]
                 if name in ("run", "sweep"):
                     with searched_last(directory):
-                        load_config(Path(told["config"]), [*(told["set_"] or []), *_first_values(told.get("over"))])
+                        load_config(
+                            Path(parameters["config"]),
+                            [*(parameters["set_"] or []), *_first_values(parameters.get("over"))],
+                        )
         case "python":
             for node in ast.walk(ast.parse(block.body)):
                 match node:
                     case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] == OWN_PACKAGE:
-                        assert all(hasattr(import_module(module), one.name) for one in names), f"{block.page}: {module}"
+                        assert all(hasattr(import_module(module), alias.name) for alias in names), (
+                            f"{block.page}: {module}"
+                        )
 
 
 def _first_values(over: list[str] | None) -> list[str]:
@@ -167,18 +174,20 @@ def check_configuration(block: Block, directory: Path) -> None:
     parse_config(values)
 
 
-def assert_shown(shown: str, printed: str, page: str) -> None:
+def assert_shown(page_text: str, printed: str, page: str) -> None:
     """Every word that a page shows is printed, in this order; numbers may be shown with fewer digits."""
     printed_words = iter(re.sub(r"[─-╿]", " ", printed).split())
-    for word in shown.split():
-        assert any(_is_same(word, one) for one in printed_words), f"{page} shows {word!r}, which is not printed there"
+    for word in page_text.split():
+        assert any(_is_same(word, printed_word) for printed_word in printed_words), (
+            f"{page} shows {word!r}, which is not printed there"
+        )
 
 
-def _is_same(shown: str, printed: str) -> bool:
-    if shown == printed:
+def _is_same(page_word: str, printed: str) -> bool:
+    if page_word == printed:
         return True
     try:
-        digits = len(shown.rstrip(",").partition(".")[2])
-        return f"{float(printed.rstrip(',')):.{digits}f}" == shown.rstrip(",")
+        digits = len(page_word.rstrip(",").partition(".")[2])
+        return f"{float(printed.rstrip(',')):.{digits}f}" == page_word.rstrip(",")
     except ValueError:
         return False

@@ -77,7 +77,8 @@ class AppElsewhere(ClientApp):
     def __call__(self, message: Message, context: Context) -> Message:
         """Make a client call in the process of its compartment."""
         with self._lock:
-            number, pieces = compartment_of(message, context), parts_of(message, context)
+            number = compartment_of(message, context)
+            pieces = parts_of(message, context)
             if number not in self._compartments:
                 self._compartments[number] = _Compartment()
             there = self._compartments[number]
@@ -94,7 +95,7 @@ class AppElsewhere(ClientApp):
 
     def end(self) -> None:
         """End all processes."""
-        for one in self._compartments.values():
-            one.process.kill()
-            one.process.join()
-            one.calls.close()
+        for compartment in self._compartments.values():
+            compartment.process.kill()
+            compartment.process.join()
+            compartment.calls.close()

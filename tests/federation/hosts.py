@@ -14,7 +14,7 @@ def other_hosts(count: int) -> Iterator[Sequence[Host]]:
     """Make hosts that can reach this machine."""
     with ExitStack() as stack:
         try:
-            made = stack.enter_context(network_hosts.other_hosts(count))
+            hosts = stack.enter_context(network_hosts.other_hosts(count))
         except NoHostsError as error:
             pytest.skip(str(error))
-        yield made
+        yield hosts

@@ -51,19 +51,19 @@ def _open_plan(aggregation: str, trials: int = 1, **training: Any) -> RunPlan:
     return plan_run(parse_config(settings))
 
 
-def _final(plan: RunPlan, place: Path, trial: int = 0) -> Tensor:
-    run_locally(plan, place)
-    return load_federation(plan.federation).model.layout.flatten(read_run(place).model(trial))
+def _final(plan: RunPlan, run_directory: Path, trial: int = 0) -> Tensor:
+    run_locally(plan, run_directory)
+    return load_federation(plan.federation).model.layout.flatten(read_run(run_directory).model(trial))
 
 
 def _updates(federation: LoadedFederation, models: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """Return the updates of all clients, (clients, parameters), and their numbers of records."""
     clients = range(federation.public.clients)
-    each = [
+    updates = [
         contributed(federation, client, federation.shard(client), models, RoundContext(number)).total[0]
         for client in clients
     ]
-    return torch.stack(each), torch.tensor([len(federation.shards[client]) for client in clients])
+    return torch.stack(updates), torch.tensor([len(federation.shards[client]) for client in clients])
 
 
 @pytest.mark.parametrize("name", ["fedavg", "median"])
@@ -84,8 +84,8 @@ def test_models_are_those_that_clients_trained_and_the_strategy_averaged(name: s
 @pytest.mark.few_cases(4)
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_every_name_of_flowers_trains(name: str, tmp_path: Path) -> None:
-    more = {"proximal-mu": 0.1} if name == "fedprox" else {}
-    plan = _open_plan(name, **more)
+    extra_settings = {"proximal-mu": 0.1} if name == "fedprox" else {}
+    plan = _open_plan(name, **extra_settings)
     before = initial_models(load_federation(plan.federation).spec, plan.config.model.seed, [0])[0]
     assert float((_final(plan, tmp_path / "run") - before).norm()) > 0.01
 
@@ -94,12 +94,14 @@ def test_a_strategy_of_ones_own_chooses_clients_and_draws_by_trial_alone(tmp_pat
     def finals(name: str, batch: int) -> list[Tensor]:
         settings = _open_plan("own_strategies:half", trials=3).config.changed(run={"trials_per_batch": batch})
         run_locally(plan_run(settings), tmp_path / name)
-        run, layout = read_run(tmp_path / name), load_federation(plan_run(settings).federation).model.layout
+        run = read_run(tmp_path / name)
+        layout = load_federation(plan_run(settings).federation).model.layout
         return [layout.flatten(run.model(trial)) for trial in range(3)]
 
-    together, alone = finals("together", 3), finals("alone", 1)
-    for one, other in zip(together, alone, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    together = finals("together", 3)
+    alone = finals("alone", 1)
+    for joint_model, lone_model in zip(together, alone, strict=True):
+        torch.testing.assert_close(joint_model, lone_model, rtol=1e-5, atol=1e-6)
     assert float((together[0] - together[1]).norm()) > 1e-3, "trials draw for themselves"
 
 
@@ -114,9 +116,9 @@ def test_engines_give_the_same(tmp_path: Path) -> None:
 def test_a_proximal_strategy_of_ones_own_gives_clients_its_weight(tmp_path: Path) -> None:
     plan = _open_plan("own_strategies:prox")
     assert plan.config.training.proximal_mu == 0.5
-    named = _open_plan("fedprox", **{"proximal-mu": 0.5})
-    assert torch.equal(_final(plan, tmp_path / "own"), _final(named, tmp_path / "named"))
-    assert not torch.equal(_final(_open_plan("fedavg"), tmp_path / "avg"), _final(named, tmp_path / "again"))
+    fedprox_plan = _open_plan("fedprox", **{"proximal-mu": 0.5})
+    assert torch.equal(_final(plan, tmp_path / "own"), _final(fedprox_plan, tmp_path / "named"))
+    assert not torch.equal(_final(_open_plan("fedavg"), tmp_path / "avg"), _final(fedprox_plan, tmp_path / "again"))
 
 
 @pytest.mark.parametrize("strategy", ["dp-fedavg", "dp-fedsgd"])
@@ -134,7 +136,7 @@ def test_planning_calls_a_factory_of_ones_own_once(strategy: str, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected_message"),
     [
         ("with_rate", r"sends clients the setting 'lr': clients of this run follow \[training\]"),
         ("speaking", "sends messages by itself"),
@@ -143,15 +145,15 @@ def test_planning_calls_a_factory_of_ones_own_once(strategy: str, monkeypatch: p
     ],
 )
 def test_what_a_strategy_does_otherwise_is_said_in_a_line(
-    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, expected_message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda seconds: None)
-    with pytest.raises(FederationError, match=rf"^round 1: aggregation 'own_strategies:{name}': .*{said}"):
+    with pytest.raises(FederationError, match=rf"^round 1: aggregation 'own_strategies:{name}': .*{expected_message}"):
         run_locally(_open_plan(f"own_strategies:{name}"), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
-    ("training", "said"),
+    ("training", "expected_message"),
     [
         ({"aggregation": "own_strategies:no_strategy"}, "returned a int: accepted is a function without arguments"),
         ({"aggregation": "own_strategies:noisy"}, "whose noise a run would not account for: .*fl-audit strategy"),
@@ -163,12 +165,12 @@ def test_what_a_strategy_does_otherwise_is_said_in_a_line(
         ({"proximal-mu": 0.1, "strategy": "dp-fedsgd"}, "proximal-mu = 0.1 needs strategy = dp-fedavg"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(training: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_settings_that_do_not_go_together_are_refused(training: dict[str, Any], expected_message: str) -> None:
+    with pytest.raises(InputError, match=expected_message):
         small_plan(**_OPEN, training=_TRAINING | training, audit={"insider": False})
 
 
-@pytest.mark.parametrize("name", [name for name, one in AGGREGATIONS.items() if one.compares_clients])
+@pytest.mark.parametrize("name", [name for name, aggregation in AGGREGATIONS.items() if aggregation.compares_clients])
 def test_a_claim_leaves_nothing_to_strategies_that_compare_clients(name: str) -> None:
     with pytest.raises(InputError, match=r"gets the released mean alone: .* audited with fl-audit strategy"):
         small_plan(training={"strategy": "dp-fedavg", "aggregation": name, "learning-rate": None})
@@ -179,7 +181,9 @@ def test_a_claim_leaves_nothing_to_strategies_that_compare_clients(name: str) ->
 def test_under_a_claim_fedavg_moves_by_the_released_mean(strategy: str, tmp_path: Path) -> None:
     """FedAvg of one model, that before minus the released mean, is a plain step of size 1."""
     usual = {"strategy": strategy, "learning-rate": 1.0}
-    plain, by_flower = (small_plan(training=usual | more) for more in ({}, {"aggregation": "fedavg"}))
+    plain, by_flower = (
+        small_plan(training=usual | extra_training) for extra_training in ({}, {"aggregation": "fedavg"})
+    )
     contents = run_locally(by_flower, tmp_path / "flower")
     run_locally(plain, tmp_path / "plain")
     layout = load_federation(plain.federation).model.layout
@@ -195,12 +199,12 @@ def test_under_a_claim_a_strategy_is_recomputed_from_the_releases(
     plan = small_plan(training={"aggregation": "own_strategies:half"}, audit={"trials": 3})
     assert _wrong_steps(run_locally(plan, tmp_path / "honest")) == 0
     honest = aggregation_module.BatchAggregation.of_mean
-    made = list[object]()
+    aggregations = list[object]()
 
     def forged(self: aggregation_module.BatchAggregation, number: int, models: Tensor, mean: Tensor) -> Tensor:
-        made.append(self)
+        aggregations.append(self)
         moved = honest(self, number, models, mean)
-        return moved + 1e-3 if self is made[0] else moved  # the server's own, and not that of the log
+        return moved + 1e-3 if self is aggregations[0] else moved  # the server's own, and not that of the log
 
     monkeypatch.setattr(aggregation_module.BatchAggregation, "of_mean", forged)
     assert _wrong_steps(run_locally(plan, tmp_path / "forged")) > 0

@@ -37,7 +37,7 @@ ALIKE = (
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in ALIKE)) for name in TRIED])
 def test_a_breach_of_a_real_federation_is_found(name: str) -> None:
-    breach = next(one for one in BREACHES if one.name == name)
+    breach = next(candidate for candidate in BREACHES if candidate.name == name)
     broken = {test.name for test in run_family(_real_run(breach, 4))[0] if test.violated}
     assert set(breach.tests) & broken
 
@@ -52,24 +52,25 @@ def test_an_honest_real_federation_breaks_nothing_and_offers_every_test() -> Non
 
 @pytest.mark.long
 def test_a_report_on_noise_that_depends_on_the_secret_says_so_first(tmp_path: Path) -> None:
-    breach = next(one for one in BREACHES if one.name == "noise 1.1 times larger under D' only")
-    found = run_audit(breach_plan(5), tmp_path / "run", Engine.LOCAL, parties=parties_of(breach))
-    assert found.summary["verdict"] == "violated"
+    breach = next(candidate for candidate in BREACHES if candidate.name == "noise 1.1 times larger under D' only")
+    contents = run_audit(breach_plan(5), tmp_path / "run", Engine.LOCAL, parties=parties_of(breach))
+    assert contents.summary["verdict"] == "violated"
     page = (tmp_path / "run" / "report.html").read_text()
-    shown = re.sub(r"<(style|script|svg|title)[^>]*>.*?</\1>", "", page, flags=re.S)
-    shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
+    page_text = re.sub(r"<(style|script|svg|title)[^>]*>.*?</\1>", "", page, flags=re.S)
+    page_text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page_text))
     assert (
-        shown.partition("Verdict: Violated")[2]
+        page_text.partition("Verdict: Violated")[2]
         .strip()
         .startswith("The guarantee below does not hold. The noise depends")
     )
-    assert "breaks no guarantee" not in shown
+    assert "breaks no guarantee" not in page_text
 
 
 def test_a_run_that_is_only_measured_has_the_measurements_of_a_whole_run() -> None:
     changes: dict[str, dict[str, Any]] = {"training": {"rounds": 3, "learning-rate": 0.5}, "audit": {"trials": 6}}
     plan = breach_plan(3, **changes, run={"trials-per-batch": 6})
-    made, whole = measured_run(plan), measured_in(results_of_run(plan).run)
-    np.testing.assert_array_equal(made.noise.as_array(), whole.noise.as_array())
-    np.testing.assert_array_equal(made.innovations, whole.innovations)
-    assert [test.p_value for test in run_family(made)[0]] == [test.p_value for test in run_family(whole)[0]]
+    measurement = measured_run(plan)
+    whole = measured_in(results_of_run(plan).run)
+    np.testing.assert_array_equal(measurement.noise.as_array(), whole.noise.as_array())
+    np.testing.assert_array_equal(measurement.innovations, whole.innovations)
+    assert [test.p_value for test in run_family(measurement)[0]] == [test.p_value for test in run_family(whole)[0]]

@@ -98,7 +98,7 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(tmp_path: Pat
     try:
         cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
-        found = run_audit(
+        contents = run_audit(
             plan,
             tmp_path / "cluster",
             Engine.RAY,
@@ -111,7 +111,7 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(tmp_path: Pat
         cluster.shutdown()
     assert len(list(notes.iterdir())) == 2
     alone = run_locally(plan, tmp_path / "alone")
-    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(contents.trials, alone.trials, check_exact=True)
 
 
 @pytest.mark.campaign
@@ -130,15 +130,15 @@ def test_a_node_that_is_killed_costs_only_its_calls(
         cluster.wait_for_nodes()
         mark = tmp_path / "killed"
         parties = ClientAppAndStrategy(client_app=killing_app(cluster.head_node.node_id, mark))
-        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+        contents = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
         took = time.time() - mark.stat().st_mtime
     finally:
         cluster.shutdown()
     assert "is lost: " in capfd.readouterr().err
     assert took < SECONDS_TO_GO_ON
     alone = run_locally(plan, tmp_path / "alone")
-    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
-    pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
+    pd.testing.assert_frame_equal(contents.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(contents.rounds, alone.rounds, check_exact=True)
 
 
 def slow_app(mark: Path) -> ClientApp:
@@ -177,7 +177,8 @@ def test_a_node_that_joins_is_used(tmp_path: Path, capfd: pytest.CaptureFixture[
     from ray.cluster_utils import Cluster
 
     settings = {"trials-per-batch": 6, "client-time-limit": 150.0}
-    plan, mark = small_plan(data={"clients": 6}, run=settings), tmp_path / "on"
+    plan = small_plan(data={"clients": 6}, run=settings)
+    mark = tmp_path / "on"
     mark.mkdir()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     joined: list[subprocess.Popen[bytes]] = []
@@ -185,13 +186,13 @@ def test_a_node_that_joins_is_used(tmp_path: Path, capfd: pytest.CaptureFixture[
     def join() -> None:
         while not list(mark.iterdir()):
             time.sleep(0.05)
-        own = os.pathsep.join(entry for entry in sys.path if entry)
-        joined.append(start_node(cluster, directory=tmp_path, paths=own))
+        search_paths = os.pathsep.join(entry for entry in sys.path if entry)
+        joined.append(start_node(cluster, directory=tmp_path, paths=search_paths))
 
     try:
         threading.Thread(target=join, daemon=True).start()
         parties = ClientAppAndStrategy(client_app=waiting_app(mark))
-        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+        contents = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
     finally:
         for node in joined:
             os.killpg(node.pid, signal.SIGKILL)
@@ -199,7 +200,7 @@ def test_a_node_that_joins_is_used(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert len(list(mark.iterdir())) == 2
     assert " has joined\n" in capfd.readouterr().err
     alone = run_locally(plan, tmp_path / "alone")
-    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(contents.trials, alone.trials, check_exact=True)
 
 
 @pytest.mark.campaign
@@ -208,16 +209,16 @@ def test_hosts_reach_each_other_unless_one_is_cut_off() -> None:
     """Otherwise a campaign would measure how long Ray waits for a host that nobody can reach."""
     listen = "import socket; server = socket.create_server(('', 40404)); print('on', flush=True); server.accept()"
     call = "import socket, sys; socket.create_connection((sys.argv[1], 40404), timeout=2).close()"
-    with other_hosts(2) as (one, other):
+    with other_hosts(2) as (listening_host, calling_host):
 
         def reached(*, cut_off: bool) -> bool:
-            command = one.command(sys.executable, "-c", listen)
+            command = listening_host.command(sys.executable, "-c", listen)
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
                 assert server.stdout is not None
                 assert server.stdout.readline() == "on\n"
                 if cut_off:
-                    one.cut_off()
-                words = other.command(sys.executable, "-c", call, one.address)
+                    listening_host.cut_off()
+                words = calling_host.command(sys.executable, "-c", call, listening_host.address)
                 status = subprocess.run(words, stderr=subprocess.DEVNULL).returncode
                 server.kill()
             return status == 0
@@ -228,25 +229,26 @@ def test_hosts_reach_each_other_unless_one_is_cut_off() -> None:
 
 def _marked(words: str) -> list[str]:
     """Return the command lines of this machine's processes that contain some words."""
-    found = (" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"]))
-    return [line for line in found if words in line]
+    command_lines = (" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+    return [line for line in command_lines if words in line]
 
 
 @pytest.mark.campaign
 @pytest.mark.ray
 def test_a_campaign_that_is_ended_leaves_nothing() -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as place:  # Ray's sockets have short names
-        command = [sys.executable, "-m", "tests.validation", "chaos", "--out", f"{place}/out"]
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:  # Ray's sockets have short names
+        command = [sys.executable, "-m", "tests.validation", "chaos", "--out", f"{directory}/out"]
         root = Path(__file__).resolve().parents[2]  # where the campaigns are found
-        ended = subprocess.Popen(command, cwd=root, env=os.environ | {"TMPDIR": place}, start_new_session=True)
-        deadline, before = time.monotonic() + 120.0, set(Path("/run/netns").glob("*"))
-        while not list(Path(place).glob("chaos-*/run-0.log")) and time.monotonic() < deadline:
+        ended = subprocess.Popen(command, cwd=root, env=os.environ | {"TMPDIR": directory}, start_new_session=True)
+        deadline = time.monotonic() + 120.0
+        before = set(Path("/run/netns").glob("*"))
+        while not list(Path(directory).glob("chaos-*/run-0.log")) and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert [line for line in _marked(f"{place}/chaos-") if "gcs_server" in line]
+        assert [line for line in _marked(f"{directory}/chaos-") if "gcs_server" in line]
         ended.terminate()
         assert ended.wait(60.0) == 128 + signal.SIGTERM
-        assert not _marked(f"{place}/chaos-")
-        assert not list(Path(place).glob("chaos-*"))
+        assert not _marked(f"{directory}/chaos-")
+        assert not list(Path(directory).glob("chaos-*"))
         assert set(Path("/run/netns").glob("*")) <= before
 
 
@@ -275,17 +277,21 @@ HELD: list[Any] = []
 def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> None:
     """The SuperLink, the process of the app and its clients are killed during a run from its start to its report."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # Ray's sockets have short names
-        place = Path(name)
-        (place / "audit.toml").write_text(AUDIT.replace("SEED", "5"))
-        alone = run_locally(plan_run(load_config(place / "audit.toml")), place / "alone")
-        around = FlowerCommand(place, 4)
+        directory = Path(name)
+        (directory / "audit.toml").write_text(AUDIT.replace("SEED", "5"))
+        alone = run_locally(plan_run(load_config(directory / "audit.toml")), directory / "alone")
+        around = FlowerCommand(directory, 4)
         try:
-            found, run = play(0, around, place, np.random.default_rng(255))
+            outcome, run = play(0, around, directory, np.random.default_rng(255))
         finally:
             around.fall()
-        assert {blow for blow, _ in found.blows} == {InjectedFault.SUPERLINK, InjectedFault.DRIVER, InjectedFault.ACTOR}
-        assert (found.lost, found.hangs, found.orphans) == (0, 0, 0)
-        assert _is_identical(place / "alone", run)
+        assert {blow for blow, _ in outcome.blows} == {
+            InjectedFault.SUPERLINK,
+            InjectedFault.DRIVER,
+            InjectedFault.ACTOR,
+        }
+        assert (outcome.lost, outcome.hangs, outcome.orphans) == (0, 0, 0)
+        assert _is_identical(directory / "alone", run)
         assert alone.summary["verdict"] in (run / "report.html").read_text()
 
 
@@ -298,29 +304,30 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
     from ray.cluster_utils import Cluster
 
     monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
-    audit, run = {"trials": 36, "epsilon-star": False}, {"trials-per-batch": 12}
+    audit = {"trials": 36, "epsilon-star": False}
+    run = {"trials-per-batch": 12}
     # Ray asks a full store again for seconds before it gives up; on a busy machine that adds up to more than a minute.
     plan = small_plan(model={"name": "dense-128"}, audit=audit, run=run | {"client-time-limit": 400.0})
-    kept: list[Path] = []
+    batch_paths: list[Path] = []
     # The smallest store that Ray makes, and no disk for what does not fit.
     smallest = {"object_store_memory": 78_643_200, "_system_config": {"local_fs_capacity_threshold": 1e-6}}
     for arguments in (smallest, {}):
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, **arguments})
         parties = ClientAppAndStrategy(client_app=filling_app() if arguments else build_app())
-        settings = {"resume": bool(kept), "parties": parties, "with_report": False}
+        settings = {"resume": bool(batch_paths), "parties": parties, "with_report": False}
         try:
             if not arguments:
-                found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, **settings)
+                contents = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, **settings)
             else:
-                with pytest.raises(FederationError, match=r"object store .*run\.trials-per-batch") as said:
+                with pytest.raises(FederationError, match=r"object store .*run\.trials-per-batch") as error_info:
                     run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, **settings)
-                kept = list((tmp_path / "run").glob("challenger/batches/batch-*"))
+                batch_paths = list((tmp_path / "run").glob("challenger/batches/batch-*"))
         finally:
             cluster.shutdown()
-    assert "\n" not in str(said.value)
-    assert [path.name for path in kept] == ["batch-00000"]
+    assert "\n" not in str(error_info.value)
+    assert [path.name for path in batch_paths] == ["batch-00000"]
     alone = run_locally(plan, tmp_path / "alone")
-    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(contents.trials, alone.trials, check_exact=True)
 
 
 @pytest.mark.timeout(900)
@@ -328,10 +335,15 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
 @pytest.mark.ray
 def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
     """The study is run with the kill of a raylet, a host, the head and a client process in turn."""
-    known = campaign(tmp_path, kills=3, seed=650, minutes=4.0)
-    assert sum(len(one["blows"]) for one in known) >= 3
-    assert all(one["identical"] for one in known)
-    assert [sum(one[name] for one in known) for name in ("lost", "hangs", "orphans", "secrets")] == [0, 0, 0, 0]
+    run_records = campaign(tmp_path, kills=3, seed=650, minutes=4.0)
+    assert sum(len(record["blows"]) for record in run_records) >= 3
+    assert all(record["identical"] for record in run_records)
+    assert [sum(record[name] for record in run_records) for name in ("lost", "hangs", "orphans", "secrets")] == [
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.campaign
@@ -353,7 +365,8 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
         worker = subprocess.Popen(
             host.command(*start, f"--node-ip-address={host.address}"), stdout=subprocess.DEVNULL, start_new_session=True
         )
-        mark, cut_at = tmp_path / "nodes", list[float]()
+        mark = tmp_path / "nodes"
+        cut_at = list[float]()
         mark.mkdir()
 
         def cut() -> None:
@@ -366,7 +379,9 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
             threading.Thread(target=cut, daemon=True).start()
             wait_for_nodes(cluster, 2)
             parties = ClientAppAndStrategy(client_app=slow_app(mark))
-            found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+            contents = run_audit(
+                plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False
+            )
             took = time.monotonic() - cut_at[0]
         finally:
             os.killpg(worker.pid, signal.SIGKILL)
@@ -375,7 +390,7 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
     assert f"node {host.address} is lost: " in capfd.readouterr().err
     assert 0 < took < SECONDS_TO_GO_ON
     alone = run_locally(plan, tmp_path / "alone")
-    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(contents.trials, alone.trials, check_exact=True)
 
 
 def wait_for_nodes(cluster: Any, count: int) -> None:
@@ -405,11 +420,14 @@ def start_node(cluster: Any, *before: str, directory: Path, paths: str) -> subpr
     """Start a worker node as a process in a directory, with its own module search path."""
     program = "from ray.scripts.scripts import main; main()"
     start = (sys.executable, "-P", "-c", program, "start", f"--address={cluster.address}", "--num-cpus=2", "--block")
-    kept = {key: value for key, value in os.environ.items() if key not in ("FL_AUDIT_DATA", "PYTHONPATH")}
+    environment = {key: value for key, value in os.environ.items() if key not in ("FL_AUDIT_DATA", "PYTHONPATH")}
     return subprocess.Popen(
-        [*before, *start], cwd=directory, env=kept | {"PYTHONPATH": paths}, stdout=subprocess.DEVNULL,
+        [*before, *start],
+        cwd=directory,
+        env=environment | {"PYTHONPATH": paths},
+        stdout=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.long
@@ -424,9 +442,10 @@ def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
 
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
         pytest.skip("a host with other files is a mount namespace, which needs root")
-    mine, elsewhere = tmp_path / "mine", tmp_path / "elsewhere"
-    for place in (mine, elsewhere):
-        place.mkdir()
+    mine = tmp_path / "mine"
+    elsewhere = tmp_path / "elsewhere"
+    for directory in (mine, elsewhere):
+        directory.mkdir()
     digits = load_digits()
     np.savez(mine / "digits.npz", x=digits.data.astype("float32") / 16, y=digits.target)
     (mine / "bare_network.py").write_text(NETWORK)
@@ -444,19 +463,19 @@ def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
     monkeypatch.chdir(mine)
     monkeypatch.setattr(sys, "path", [*sys.path, str(mine)])
     plan = plan_run(load_config(mine / "audit.toml"))
-    own = os.pathsep.join(entry for entry in sys.path if entry and entry != str(mine))
+    search_paths = os.pathsep.join(entry for entry in sys.path if entry and entry != str(mine))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     hidden = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{mine}" && exec "$@"', "sh")
-    node = start_node(cluster, *hidden, directory=elsewhere, paths=own)
+    node = start_node(cluster, *hidden, directory=elsewhere, paths=search_paths)
     try:
         wait_for_nodes(cluster, 2)
-        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
+        contents = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
     finally:
         os.killpg(node.pid, signal.SIGKILL)
         cluster.shutdown()
     alone = run_locally(plan, tmp_path / "alone")
-    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
-    pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
+    pd.testing.assert_frame_equal(contents.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(contents.rounds, alone.rounds, check_exact=True)
 
 
 @pytest.mark.long
@@ -465,11 +484,11 @@ def test_a_node_with_other_packages_is_named_and_refused(tmp_path: Path) -> None
     from ray.cluster_utils import Cluster
 
     for package in ("flwr", "numpy", "torch"):
-        other = tmp_path / "other" / f"{package}-9.9.9.dist-info"
-        other.mkdir(parents=True)
-        (other / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 9.9.9\n")
+        package_directory = tmp_path / "other" / f"{package}-9.9.9.dist-info"
+        package_directory.mkdir(parents=True)
+        (package_directory / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 9.9.9\n")
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    paths = os.pathsep.join([str(other.parent), *(entry for entry in sys.path if entry)])
+    paths = os.pathsep.join([str(package_directory.parent), *(entry for entry in sys.path if entry)])
     node = start_node(cluster, directory=tmp_path, paths=paths)
     try:
         wait_for_nodes(cluster, 2)
@@ -544,13 +563,13 @@ def test_a_node_that_stands_still_and_goes_on_changes_nothing(
     monkeypatch.setattr(SimulatedGrid, "_pulled", pulling)
     noticing = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 3}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": noticing})
-    own = os.pathsep.join(entry for entry in sys.path if entry)
-    node = start_node(cluster, directory=tmp_path, paths=own)
+    search_paths = os.pathsep.join(entry for entry in sys.path if entry)
+    node = start_node(cluster, directory=tmp_path, paths=search_paths)
     try:
         wait_for_nodes(cluster, 2)
         threading.Thread(target=freeze_and_thaw_raylet, args=(node, mark, thawed), daemon=True).start()
         parties = ClientAppAndStrategy(client_app=app_that_outlasts_a_freeze(mark, thawed))
-        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+        contents = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
     finally:
         os.killpg(node.pid, signal.SIGKILL)
         cluster.shutdown()
@@ -559,8 +578,8 @@ def test_a_node_that_stands_still_and_goes_on_changes_nothing(
     assert len(received) == len(set(received))
     assert set(received) == set(sent)
     alone = run_locally(plan, tmp_path / "alone")
-    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
-    pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
+    pd.testing.assert_frame_equal(contents.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(contents.rounds, alone.rounds, check_exact=True)
 
 
 @pytest.mark.timeout(600)
@@ -609,11 +628,11 @@ def test_a_run_shares_cores_that_another_program_keeps(
         assert keeper.stdout is not None
         assert "kept\n" in iter(keeper.stdout.readline, "")
         plan = small_plan()
-        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
+        contents = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
     finally:
         keeper.kill()
         keeper.communicate()
         cluster.shutdown()
     assert "have taken its cores" in capfd.readouterr().err
     alone = run_locally(plan, tmp_path / "alone")
-    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(contents.trials, alone.trials, check_exact=True)

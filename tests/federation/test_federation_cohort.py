@@ -41,7 +41,8 @@ _CLIENTS = {
 @pytest.mark.parametrize("schedule", [LocalSchedule(0.1, 4, epochs=2), LocalSchedule(0.1, 7, steps=5)])
 def test_stacked_clients_end_where_each_ends_alone(schedule: LocalSchedule) -> None:
     model = StackedModel.of(ModelSpec("dense-128", (20,), 3))
-    source, records = torch.Generator().manual_seed(3), 11
+    source = torch.Generator().manual_seed(3)
+    records = 11
     start = initial_models(ModelSpec("dense-128", (20,), 3), 0, [0])
     features = torch.randn(5, records, 20, generator=source)
     labels = torch.randint(3, (5, records), generator=source)
@@ -53,8 +54,8 @@ def test_stacked_clients_end_where_each_ends_alone(schedule: LocalSchedule) -> N
         alone = local_updates(model, start, features[client], labels[client], schedule, order)
         assert torch.equal(together[client], alone[0])
         # That the order matters shows that each client's own was used.
-        other = local_updates(model, start, features[client], labels[client], schedule, orders[client - 1])
-        assert not torch.equal(alone, other)
+        other_update = local_updates(model, start, features[client], labels[client], schedule, orders[client - 1])
+        assert not torch.equal(alone, other_update)
 
 
 def test_too_many_records_for_one_stretch_do_not_train_together() -> None:
@@ -74,11 +75,11 @@ def test_a_cohort_contributes_what_its_clients_do(clipping: str) -> None:
     models = initial_models(ModelSpec("dense-128", federation.model.feature_shape, federation.classes), 0, [0])
     assert trains_together(federation, clients)
     assert not trains_together(federation, range(8)), "the victim holds nothing in common with D'"
-    for client, found in zip(clients, contributed_together(federation, clients, models, moment), strict=True):
+    for client, contribution in zip(clients, contributed_together(federation, clients, models, moment), strict=True):
         alone = contributed(federation, client, federation.shard_without_targets(client), models, moment)
-        assert torch.equal(found.total, alone.total)
-        assert (found.within is None) == (alone.within is None) == (clipping == "fixed")
-        assert found.within is None or torch.equal(found.within, alone.within)
+        assert torch.equal(contribution.total, alone.total)
+        assert (contribution.within is None) == (alone.within is None) == (clipping == "fixed")
+        assert contribution.within is None or torch.equal(contribution.within, alone.within)
 
 
 @pytest.mark.long
@@ -138,8 +139,9 @@ SITES, EACH = 6, 20
 def sites_in(path: Path, are_alike: bool) -> dict[str, Any]:
     """Return the section [data] for six sites with the same records, or with nothing in common."""
     x = 30 * (np.tile(np.eye(EACH), (SITES, 1)) if are_alike else np.eye(SITES * EACH))
-    owners, many = np.repeat(np.arange(SITES), EACH), np.tile(np.arange(EACH) % 5 > 0, SITES)
-    labels = many if are_alike else many ^ (owners % 2 == 0)
+    owners = np.repeat(np.arange(SITES), EACH)
+    base_labels = np.tile(np.arange(EACH) % 5 > 0, SITES)
+    labels = base_labels if are_alike else base_labels ^ (owners % 2 == 0)
     np.savez(path / "sites.npz", x=x, y=labels, site=owners, x_test=x, y_test=labels)
     data = {"name": "npz", "path": str(path / "sites.npz"), "owner": "site", "partition": "natural"}
     return data | {"records": len(x), "test-records": 20}
@@ -147,15 +149,15 @@ def sites_in(path: Path, are_alike: bool) -> dict[str, Any]:
 
 def test_sites_that_hold_the_same_are_not_told_apart_from_models(tmp_path: Path) -> None:
     """The AUC is 1/2 within intervals of 99.9 %."""
-    found = _who_took_part(sites_in(tmp_path, are_alike=True), None, 64).achieved
-    assert set(found) == {"loss", "lira", "rmia"}
-    for one in found.values():
-        assert one.rates.auc.low <= 0.5 <= one.rates.auc.high < 0.75
+    results = _who_took_part(sites_in(tmp_path, are_alike=True), None, 64).achieved
+    assert set(results) == {"loss", "lira", "rmia"}
+    for result in results.values():
+        assert result.rates.auc.low <= 0.5 <= result.rates.auc.high < 0.75
 
 
 def test_sites_that_have_nothing_in_common_are_told_apart_without_noise(tmp_path: Path) -> None:
-    found = _who_took_part(sites_in(tmp_path, are_alike=False), None, 64).achieved
-    assert all(one.rates.auc.value > 0.99 for one in found.values())
+    results = _who_took_part(sites_in(tmp_path, are_alike=False), None, 64).achieved
+    assert all(result.rates.auc.value > 0.99 for result in results.values())
 
 
 @pytest.mark.long
@@ -164,15 +166,15 @@ def test_noise_keeps_all_answers_within_the_guarantee(tmp_path: Path) -> None:
     data = sites_in(tmp_path, are_alike=False)
     attacked = _who_took_part(data, 4.0, 64)
     assert set(attacked.achieved) == {"loss", "lira", "rmia", "insider"}
-    for name, one in attacked.achieved.items():
+    for name, result in attacked.achieved.items():
         largest = attacked.largest_auc_of(name)
         assert largest is not None
-        assert one.rates.auc.low <= largest < 0.9
+        assert result.rates.auc.low <= largest < 0.9
     assert attacked.achieved["insider"].rates.auc.low > 0.5
-    kept = is_share_above_median(load_federation(plan_of(data, 4.0, {"kind": "reconstruction"}).federation))
-    assert np.array_equal(kept, np.arange(SITES)[:, None] % 2 == [0, 1])
-    who, classes = _client_and_class_guess_rates(data, 4.0, 400)
-    assert who.chance == pytest.approx(1 / SITES)
+    class_mask = is_share_above_median(load_federation(plan_of(data, 4.0, {"kind": "reconstruction"}).federation))
+    assert np.array_equal(class_mask, np.arange(SITES)[:, None] % 2 == [0, 1])
+    client_rates, classes = _client_and_class_guess_rates(data, 4.0, 400)
+    assert client_rates.chance == pytest.approx(1 / SITES)
     assert classes.chance == 0.5
-    for answer in (who, classes):
+    for answer in (client_rates, classes):
         assert answer.chance < answer.low < answer.bound < 0.9

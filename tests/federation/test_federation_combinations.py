@@ -56,9 +56,7 @@ pytestmark = pytest.mark.xdist_group("combinations")
 SCHEDULE = LocalSchedule(0.1, 4, None, 2)
 CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, (4,)))
 CLIPPINGS: tuple[Clipping, ...] = (FixedClipping(1.0), AdaptiveClipping(1.0), NoClipping())
-PARTICIPATIONS: tuple[Participation, ...] = (
-    Everybody(), PoissonSampling(0.3), RotatingCohorts(CLIENTS // 2, CLIENTS)
-)  # fmt: skip
+PARTICIPATIONS: tuple[Participation, ...] = (Everybody(), PoissonSampling(0.3), RotatingCohorts(CLIENTS // 2, CLIENTS))
 NOISES: tuple[MechanismNoise, ...] = (
     *(CentralGaussian(1.0, scaling) for scaling in SensitivityKind),
     DistributedGaussian(1.0, CLIENTS),
@@ -76,7 +74,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[Combination, RunPlan
     """The plan of every combination of the table, or the reason of its refusal."""
     records = tmp_path_factory.mktemp("guarantees") / "records.npz"
     write_records(records)
-    return {one: _plan_or_reason(one, records) for one in combinations()}
+    return {combination: _plan_or_reason(combination, records) for combination in combinations()}
 
 
 def _plan_or_reason(combination: Combination, records: Path) -> RunPlan | str:
@@ -88,10 +86,10 @@ def _plan_or_reason(combination: Combination, records: Path) -> RunPlan | str:
 
 def _named(mechanism: Mechanism, threat_model: ThreatModel) -> Named:
     """Return the parts of a mechanism and the adversary, without parts that make no difference."""
-    seen = threat_model.participation if mechanism.is_sampled else TargetsParticipation.SECRET
-    known = threat_model.colluders > 0 and mechanism.clients_add_noise
+    participation = threat_model.participation if mechanism.is_sampled else TargetsParticipation.SECRET
+    knows_noise = threat_model.colluders > 0 and mechanism.clients_add_noise
     kinds = (mechanism.contribution.kind, mechanism.clipping.kind, mechanism.participation.kind, mechanism.noise.name)
-    return (mechanism.adjacency, *kinds, mechanism.scaling, threat_model.adversary, seen, known)
+    return (mechanism.adjacency, *kinds, mechanism.scaling, threat_model.adversary, participation, knows_noise)
 
 
 def _mechanisms() -> Iterator[Mechanism]:
@@ -107,9 +105,11 @@ def _mechanisms() -> Iterator[Mechanism]:
 
 def _offered() -> Iterator[Named]:
     """Return every possible mechanism, with every adversary that can weigh its releases."""
-    for mechanism, place, seen, colluders in product(_mechanisms(), Adversary, TargetsParticipation, (0, 2)):
+    for mechanism, adversary, participation, colluders in product(
+        _mechanisms(), Adversary, TargetsParticipation, (0, 2)
+    ):
         try:
-            threat_model = ThreatModel(place, seen, colluders)
+            threat_model = ThreatModel(adversary, participation, colluders)
             require_likelihood_ratio(mechanism, threat_model)
         except InputError:
             continue
@@ -124,7 +124,7 @@ def test_every_kind_of_every_part_is_tried() -> None:
         (filter(_is_combined, registry.NOISES.values()), NOISES),
     ):
         # Users as units have tests of their own: test_federation_users.
-        assert {type(one) for one in examples} == set(kinds) - {UserGradients}
+        assert {type(example) for example in examples} == set(kinds) - {UserGradients}
 
 
 def _is_combined(kind: type[MechanismNoise]) -> bool:
@@ -136,8 +136,8 @@ def _is_combined(kind: type[MechanismNoise]) -> bool:
 def test_the_table_lists_every_distribution_that_can_be_written_down(plans: dict[Combination, RunPlan | str]) -> None:
     listed = [
         _named(plan.federation.mechanism, plan.federation.threat_model)
-        for one, plan in plans.items()
-        if isinstance(plan, RunPlan) and not is_repetition(plan) and one.is_usual
+        for combination, plan in plans.items()
+        if isinstance(plan, RunPlan) and not is_repetition(plan) and combination.is_usual
     ]
     assert len(listed) == len(set(listed))
     assert set(listed) == set(_offered())
@@ -159,14 +159,18 @@ def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combinatio
         if not mechanism.adds_noise or mechanism.is_adaptive or not isinstance(mechanism.participation, Everybody):
             continue
         for view, kind in product(InsiderView, ServerOptimizerKind):
-            made = Mechanism(
-                mechanism.adjacency, mechanism.clipping, mechanism.participation, mechanism.noise,
+            altered_mechanism = Mechanism(
+                mechanism.adjacency,
+                mechanism.clipping,
+                mechanism.participation,
+                mechanism.noise,
                 mechanism.denominator,
-                ServerOptimizer(kind, 1.0), mechanism.contribution,
-            )  # fmt: skip
+                ServerOptimizer(kind, 1.0),
+                mechanism.contribution,
+            )
             is_listed = (_named(mechanism, ThreatModel()), view, kind) in listed
             try:
-                _require_view(view, made)
+                _require_view(view, altered_mechanism)
             except InputError:
                 assert not is_listed
             else:
@@ -177,6 +181,6 @@ def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combinatio
 def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(
     plans: dict[Combination, RunPlan | str],
 ) -> None:
-    refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
+    refused = {combination: plan for combination, plan in plans.items() if isinstance(plan, str)}
     assert 0 < len(refused) < len(plans)
     assert all("accepted" in reason or "needs" in reason for reason in refused.values())

@@ -30,17 +30,16 @@ class Released:
     def __init__(self) -> None:
         self.made: list[ServerRound] = []
 
-    def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
-        self.made.append(made)
+    def __call__(self, batch: TrialBatch, server_round: ServerRound) -> None:
+        self.made.append(server_round)
 
 
 def begun(changes: Changes) -> tuple[TrialBatchStrategy, Released, list[Message]]:
     """Return a strategy after its first request to the clients, and the honest replies."""
-    plan, released = small_plan(**changes), Released()
-    federation, grid = (
-        load_federation(plan.federation),
-        local_grid(fl_audit.clients.app.build_app(), plan.federation.clients, 60.0),
-    )
+    plan = small_plan(**changes)
+    released = Released()
+    federation = load_federation(plan.federation)
+    grid = local_grid(fl_audit.clients.app.build_app(), plan.federation.clients, 60.0)
     (batch,) = remaining_batches(TRIALS, TRIALS, ())
     size = federation.model.layout.size
     roster = discover_clients(ReplyTimeoutGrid(grid, 60.0), federation)
@@ -102,9 +101,9 @@ ADAPTIVE_FAULTS = {
 @pytest.mark.parametrize("name", SPOILED)
 def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name: str) -> None:
     faults = FAULTS | (ADAPTIVE_FAULTS if "adaptive" in name else {})
-    for fault, (spoil, said) in faults.items():
+    for fault, (spoil, expected_message) in faults.items():
         strategy, released, replies = begun(MECHANISMS[name])
-        with pytest.raises(FederationError, match=said):
+        with pytest.raises(FederationError, match=expected_message):
             strategy.aggregate_train(1, spoil(replies))
         assert released.made == [], fault
         # No trace is left either: the norm of the next round is that of this one.
@@ -120,20 +119,21 @@ def test_whoever_was_asked_and_nobody_else_contributes(name: str) -> None:
     strategy, released, replies = begun(MECHANISMS[name])
     strategy.aggregate_train(1, replies)
     assert len(released.made) == 1
-    mechanism, challenger = strategy.federation.mechanism, SeededChallenger(0)
-    asked = {strategy.roster.nodes.index(reply.metadata.src_node_id): reply for reply in replies}
-    for client, reply in asked.items():
+    mechanism = strategy.federation.mechanism
+    challenger = SeededChallenger(0)
+    replies_by_client = {strategy.roster.nodes.index(reply.metadata.src_node_id): reply for reply in replies}
+    for client, reply in replies_by_client.items():
         rows = len(reply.content.array_records[MessageRecordName.ARRAYS][Key.SUM].numpy())
         if mechanism.is_sampled:
-            drawn = challenger.client_participation(
+            participation = challenger.client_participation(
                 range(TRIALS), 1, strategy.federation.clients, mechanism.sampling_rate
             )
-            assert rows == drawn[:, client].sum() > 0
+            assert rows == participation[:, client].sum() > 0
         else:
             assert rows == TRIALS
     members = strategy.federation.cohort(1)
     if members is not None:
-        assert sorted(asked) == members.tolist()
+        assert sorted(replies_by_client) == members.tolist()
 
 
 def test_a_round_in_which_nobody_takes_part_releases_noise_alone() -> None:
@@ -141,11 +141,11 @@ def test_a_round_in_which_nobody_takes_part_releases_noise_alone() -> None:
     strategy, released, replies = begun(MECHANISMS["sampled clients"] | {"training": rarely})
     assert replies == []
     strategy.aggregate_train(1, replies)
-    (made,) = released.made
+    (server_round,) = released.made
     mechanism = strategy.federation.mechanism
-    draws = SeededChallenger(0).standard_normals(range(TRIALS), 1, made.release.shape[1])
+    draws = SeededChallenger(0).standard_normals(range(TRIALS), 1, server_round.release.shape[1])
     np.testing.assert_allclose(
-        made.release, mechanism.noise_multiplier * mechanism.global_sensitivity * draws, rtol=1e-6
+        server_round.release, mechanism.noise_multiplier * mechanism.global_sensitivity * draws, rtol=1e-6
     )
 
 
@@ -160,9 +160,11 @@ def test_a_bound_of_a_length_is_never_below_it_and_close(numbers: int) -> None:
             np.linspace(1.0, 1e-3, numbers)[None],
         ]
     ).astype(np.float32)
-    lengths, bounds = np.linalg.norm(rows.astype(np.float64), axis=1), _lengths_at_most(rows)
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+    bounds = _lengths_at_most(rows)
     assert (bounds >= lengths).all()
     assert (bounds <= lengths * 1.0004).all()
-    tiny, huge = np.full((1, numbers), 1e-30, np.float32), np.full((1, numbers), 1e30, np.float32)
+    tiny = np.full((1, numbers), 1e-30, np.float32)
+    huge = np.full((1, numbers), 1e30, np.float32)
     assert _lengths_at_most(tiny) >= np.linalg.norm(tiny.astype(np.float64))
     assert np.isinf(_lengths_at_most(huge)).all()

@@ -37,22 +37,23 @@ def test_a_crafted_record_changes_the_sum_by_what_a_record_can(tmp_path: Path) -
     plan = small_plan(privacy=privacy, audit=audit)
     assert plan.federation.pair.crafted is not None
     assert small_plan(privacy=privacy, audit=audit).federation == plan.federation, "the seed of the data decides"
-    found = run_audit(plan, tmp_path / "crafted", Engine.LOCAL)
+    contents = run_audit(plan, tmp_path / "crafted", Engine.LOCAL)
     usual = run_locally(small_plan(privacy=privacy, audit={"epsilon-star": False}), tmp_path / "usual")
-    crafted, ordinary = _shares(found, NORM), _shares(usual, NORM)
+    crafted = _shares(contents, NORM)
+    ordinary = _shares(usual, NORM)
     # Crafted at the initial weights of the first eight trials, of which six are played.
     assert crafted[:, 0].mean() > 0.9
     assert ordinary[:, 0].mean() < 0.8
     assert np.square(crafted).sum(axis=1).mean() > 1.25 * np.square(ordinary).sum(axis=1).mean()
-    told = json.loads((tmp_path / "crafted" / "summary.json").read_text())["crafted"]
-    assert told["first_round_sensitivity"] == pytest.approx(crafted[:, 0].mean())
-    assert told["mean_sensitivity"] == pytest.approx(crafted.mean())
+    crafted_summary = json.loads((tmp_path / "crafted" / "summary.json").read_text())["crafted"]
+    assert crafted_summary["first_round_sensitivity"] == pytest.approx(crafted[:, 0].mean())
+    assert crafted_summary["mean_sensitivity"] == pytest.approx(crafted.mean())
     assert "The crafted record" in (tmp_path / "crafted" / "report.html").read_text()
     assert usual.summary["crafted"] is None
     again = replay(tmp_path / "crafted")
-    np.testing.assert_allclose(again.log_odds[:, -1], found.run.log_odds[:4], atol=1e-6)
-    more = small_plan(privacy=privacy, audit=audit | {"trials": 7})
-    assert len(run_locally(more, tmp_path / "crafted", resume=True).trials) == 7
+    np.testing.assert_allclose(again.log_odds[:, -1], contents.run.log_odds[:4], atol=1e-6)
+    extended_plan = small_plan(privacy=privacy, audit=audit | {"trials": 7})
+    assert len(run_locally(extended_plan, tmp_path / "crafted", resume=True).trials) == 7
 
 
 @pytest.mark.long
@@ -66,11 +67,9 @@ def test_its_opposite_takes_its_place_to_most_effect(tmp_path: Path) -> None:
     federation = load_federation(plan.federation)
     models = torch.cat([load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))])
     assert federation.replacement is not None
-    stand_in, own = (
-        federation.losses(models, federation.replacement)[:, 0],
-        federation.losses(models, federation.differing)[:, 0],
-    )
-    np.testing.assert_allclose(contents.trials["record_score"], stand_in - own, rtol=1e-6)
+    stand_in = federation.losses(models, federation.replacement)[:, 0]
+    record_losses = federation.losses(models, federation.differing)[:, 0]
+    np.testing.assert_allclose(contents.trials["record_score"], stand_in - record_losses, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +104,10 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(tm
     used = np.concatenate(
         [federation.training.features.numpy(), federation.population_records.features, federation.test_records.features]
     )
-    known = pretraining_examples(federation).features.numpy()
-    assert len(known) == 569 - len(used)
-    assert not (known[:, None] == used[None]).all(axis=2).any()
-    drawn, trained = (starting_models(federation, kind, 0, range(3)) for kind in InitialWeightsSource)
+    public_features = pretraining_examples(federation).features.numpy()
+    assert len(public_features) == 569 - len(used)
+    assert not (public_features[:, None] == used[None]).all(axis=2).any()
+    random_models, trained = (starting_models(federation, kind, 0, range(3)) for kind in InitialWeightsSource)
     assert (trained == trained[0]).all()
     before, after = (
         float(
@@ -116,7 +115,7 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(tm
                 federation.model, models, federation.common.features, federation.common.labels
             ).norms.mean()
         )
-        for models in (drawn, trained)
+        for models in (random_models, trained)
     )
     assert after < before / 3
     run_locally(plan, tmp_path / "run")

@@ -43,7 +43,7 @@ def command_of(process: psutil.Process) -> str:
 
 def listeners() -> Iterator[tuple[str, str, int]]:
     """Yield name, address and port of all listening sockets of this process and its descendants."""
-    family = {one.pid: one.name() for one in (psutil.Process(), *psutil.Process().children(recursive=True))}
+    family = {process.pid: process.name() for process in (psutil.Process(), *psutil.Process().children(recursive=True))}
     for connection in psutil.net_connections("inet"):
         if connection.status == psutil.CONN_LISTEN and connection.pid in family:
             address, port = connection.laddr
@@ -65,8 +65,8 @@ def http_answer(address: str, token: str | None) -> int | None:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     with suppress(OSError):
         try:
-            asked = urllib.request.Request(f"http://{address}/get_or_create_runtime_env", b"", headers)
-            return int(urllib.request.urlopen(asked, timeout=3).status)
+            request = urllib.request.Request(f"http://{address}/get_or_create_runtime_env", b"", headers)
+            return int(urllib.request.urlopen(request, timeout=3).status)
         except urllib.error.HTTPError as error:
             return error.code
         except Exception:  # no HTTP is spoken there
@@ -76,20 +76,22 @@ def http_answer(address: str, token: str | None) -> int | None:
 
 def answers(token: str | None) -> dict[str, list[str]]:
     """Return the answers of every listener to calls that it knows, by its name and port."""
-    found: dict[str, list[str]] = {}
+    answers_by_listener: dict[str, list[str]] = {}
     for name, host, port in listeners():
-        place = f"{host}:{port}"
-        said = [one for call in CALLS if (one := grpc_answer(place, call, token)) != "UNIMPLEMENTED"]
-        status = http_answer(place, token) if set(said) == {"UNAVAILABLE"} else None
-        found[f"{name} {port}"] = said if status is None else [f"HTTP {status}"]
-    return found
+        endpoint = f"{host}:{port}"
+        replies = [reply for call in CALLS if (reply := grpc_answer(endpoint, call, token)) != "UNIMPLEMENTED"]
+        status = http_answer(endpoint, token) if set(replies) == {"UNAVAILABLE"} else None
+        answers_by_listener[f"{name} {port}"] = replies if status is None else [f"HTTP {status}"]
+    return answers_by_listener
 
 
-def refused(found: dict[str, list[str]], wanted: set[str]) -> None:
-    assert len(found) >= 5, found  # head, two of the node, its agent for environments, this process
-    for name, said in found.items():
-        assert said, f"{name} answers a call that this test does not know"
-        assert set(said) <= wanted, f"{name} answers {said}"
+def refused(answers_by_listener: dict[str, list[str]], expected_statuses: set[str]) -> None:
+    assert len(answers_by_listener) >= 5, (
+        answers_by_listener
+    )  # head, two of the node, its agent for environments, this process
+    for name, replies in answers_by_listener.items():
+        assert replies, f"{name} answers a call that this test does not know"
+        assert set(replies) <= expected_statuses, f"{name} answers {replies}"
 
 
 @pytest.mark.long
@@ -104,16 +106,18 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(
     with ray_for(RayOptions(actors=1)):
         import ray
 
-        token, place = os.environ["RAY_AUTH_TOKEN"], Path(os.environ["RAY_TMPDIR"])
-        head, session = ray.get_runtime_context().gcs_address, Path(global_worker.node.get_session_dir_path())
+        token = os.environ["RAY_AUTH_TOKEN"]
+        ray_directory = Path(os.environ["RAY_TMPDIR"])
+        head = ray.get_runtime_context().gcs_address
+        session = Path(global_worker.node.get_session_dir_path())
         # Ray makes its own directories writable for everybody: what no other account can enter is the one around them.
-        assert session.is_relative_to(place)
-        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+        assert session.is_relative_to(ray_directory)
+        assert stat.S_IMODE(ray_directory.stat().st_mode) == 0o700
         assert any(path.is_socket() for path in session.rglob("*"))
         refused(answers(None), {"UNAUTHENTICATED", "HTTP 401"})
         refused(answers("0" * len(token)), {"UNAUTHENTICATED", "HTTP 403"})
         assert grpc_answer(head, CALLS[0], token) == "OK"  # so it is the token that decides
-        commands = [command_of(one) for one in psutil.Process().children(recursive=True)]
+        commands = [command_of(process) for process in psutil.Process().children(recursive=True)]
         assert not any(token in line for line in commands)
         mark = os.environ[process_guard._MARK]
         assert (
@@ -124,7 +128,7 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(
     assert process_guard.marked_processes(mark) == []
     assert not any(name.startswith("RAY_AUTH") for name in os.environ)
     assert not (Path.home() / ".ray" / "auth_token").exists()
-    assert not place.exists()
+    assert not ray_directory.exists()
     with embedded_ray.embedded_ray(RayOptions(actors=1)):  # the token is drawn before Ray starts, which takes seconds
         assert os.environ["RAY_AUTH_TOKEN"] not in (token, "")
 
@@ -147,12 +151,12 @@ def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatc
             import ray
 
             head = ray.get_runtime_context().gcs_address
-            asked = "import sys; sys.path[:0] = sys.argv[2].split(':'); "
-            asked += "from tests.federation import test_federation_doors as t; "
-            asked += "print(t.grpc_answer(sys.argv[1], t.CALLS[0], None))"
+            program = "import sys; sys.path[:0] = sys.argv[2].split(':'); "
+            program += "from tests.federation import test_federation_doors as t; "
+            program += "print(t.grpc_answer(sys.argv[1], t.CALLS[0], None))"
             paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
             reached = subprocess.run(
-                host.command(sys.executable, "-c", asked, head, paths), capture_output=True, text=True
+                host.command(sys.executable, "-c", program, head, paths), capture_output=True, text=True
             )
             assert reached.stdout.strip() == "UNAUTHENTICATED"  # the network lets it through, and Ray does not
             assert join({}) == ""
@@ -161,7 +165,7 @@ def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(embedded_ray, "new_token", lambda: {"RAY_AUTH_MODE": "disabled"})
         with ray_for(RayOptions(actors=1)):
             reached = subprocess.run(
-                host.command(sys.executable, "-c", asked, ray.get_runtime_context().gcs_address, paths),
+                host.command(sys.executable, "-c", program, ray.get_runtime_context().gcs_address, paths),
                 capture_output=True,
                 text=True,
             )

@@ -29,9 +29,9 @@ from tests.builders.settings import small_toml
 SMALL_TOML = small_toml(run={"seed": 0})
 
 
-def assert_same(left: ReportContents, right: ReportContents) -> None:
+def assert_same(first_contents: ReportContents, second_contents: ReportContents) -> None:
     for label in ("trials", "rounds", "releases"):
-        pd.testing.assert_frame_equal(getattr(left, label), getattr(right, label), check_exact=True)
+        pd.testing.assert_frame_equal(getattr(first_contents, label), getattr(second_contents, label), check_exact=True)
 
 
 FEDERATED = {"epsilon-star-losses": "federated"}
@@ -50,22 +50,23 @@ def test_ray_gives_the_trials_of_the_local_engine(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.long
 def test_batches_in_flight_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two = run_locally(small_plan(), tmp_path / "two")
+    second_contents = run_locally(small_plan(), tmp_path / "two")
     monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
-    one = run_locally(small_plan(), tmp_path / "one")
-    assert_same(one, two)
+    first_contents = run_locally(small_plan(), tmp_path / "one")
+    assert_same(first_contents, second_contents)
 
 
 def test_batch_sizes_change_no_bit_and_no_weight(tmp_path: Path) -> None:
     runs = {size: run_locally(small_plan(run={"trials-per-batch": size}), tmp_path / str(size)) for size in (2, 5)}
-    left, right = runs[2], runs[5]
-    assert (left.trials["bit"] == right.trials["bit"]).all()
-    np.testing.assert_allclose(left.trials["log_odds"], right.trials["log_odds"], rtol=0, atol=1e-4)
-    kept = [
+    small_batches = runs[2]
+    large_batches = runs[5]
+    assert (small_batches.trials["bit"] == large_batches.trials["bit"]).all()
+    np.testing.assert_allclose(small_batches.trials["log_odds"], large_batches.trials["log_odds"], rtol=0, atol=1e-4)
+    initial_weights = [
         torch.cat([load_file(path)["initial"] for path in sorted((tmp_path / str(size) / "public").glob("releases-*"))])
         for size in (2, 5)
     ]
-    assert torch.equal(kept[0], kept[1])
+    assert torch.equal(initial_weights[0], initial_weights[1])
 
 
 def test_draws_of_a_trial_do_not_depend_on_the_others() -> None:
@@ -95,7 +96,8 @@ def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fork, by which Ray starts, hangs in OpenBLAS while another thread multiplies matrices."""
-    answers, loaded = [True, False, False], list[Path]()
+    answers = [True, False, False]
+    loaded = list[Path]()
     monkeypatch.setattr("ray.is_initialized", lambda: bool(answers) and answers.pop())
 
     def load(path: Path) -> None:
@@ -129,12 +131,12 @@ def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdi
         run_config=UserConfig({"config": str(path), "out": str(tmp_path / "flower")}),
     )
     plan = plan_run(load_config(path))
-    known = run_audit(plan, tmp_path / "known", Engine.LOCAL)
+    contents = run_audit(plan, tmp_path / "known", Engine.LOCAL)
     server_app(grid=local_grid(client_app, plan.federation.clients, 60.0), context=context)
-    found = pd.read_parquet(tmp_path / "flower" / "trials.parquet")
-    pd.testing.assert_frame_equal(found, known.trials, check_exact=True)
+    trials = pd.read_parquet(tmp_path / "flower" / "trials.parquet")
+    pd.testing.assert_frame_equal(trials, contents.trials, check_exact=True)
     assert (tmp_path / "flower" / "report.html").exists()
-    verdict = known.summary["verdict"]
+    verdict = contents.summary["verdict"]
     assert f"verdict: {verdict}\nfl-audit: report: {tmp_path / 'flower' / 'report.html'}" in capsys.readouterr().out
     context.run_config["fail-on-violation"] = True
     violated = type("Contents", (), {"summary": {"verdict": "violated"}})

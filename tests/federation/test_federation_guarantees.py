@@ -29,29 +29,29 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(records: Path) -> tuple[CombinationRow, ...]:
-    found = [
-        study(one, records, PRIVATE_TRIALS if one.strategy == "dp-sgd-clients" else TRIALS, seed=number)
-        for number, one in enumerate(QUICK)
+    studied_rows = [
+        study(combination, records, PRIVATE_TRIALS if combination.strategy == "dp-sgd-clients" else TRIALS, seed=number)
+        for number, combination in enumerate(QUICK)
     ]
-    return tuple(row for row in found if row is not None)
+    return tuple(row for row in studied_rows if row is not None)
 
 
 def test_combinations_of_every_kind_agree_with_exact_theory(rows: tuple[CombinationRow, ...]) -> None:
     assert problems(rows) == []
     assert len(rows) == len(QUICK)
-    used = [set(values) for values in zip(*(one.parts() for one in QUICK), strict=True)]
+    used = [set(values) for values in zip(*(combination.parts() for combination in QUICK), strict=True)]
     for column, values, every in zip(COLUMNS, used, COLUMNS.values(), strict=True):
         # One optimizer is enough for each view, and one of them is refused.
         assert values == set(every) or column == "shown, optimizer", column
     weighed = [row.found for row in rows if isinstance(row.found, ShownLoss)]
     # Nothing is compared with nothing: the log-odds of nearly all have a distribution that is known.
-    assert sum(found.distribution_p is not None for found in weighed) >= len(weighed) - 1
+    assert sum(loss.distribution_p is not None for loss in weighed) >= len(weighed) - 1
     assert len(weighed) == len(rows) - 1
 
 
 def test_wrong_numbers_are_called_wrong(rows: tuple[CombinationRow, ...]) -> None:
-    found = rows[0].found
-    assert isinstance(found, ShownLoss)
+    shown_loss = rows[0].found
+    assert isinstance(shown_loss, ShownLoss)
     for change in (
         {"scores_p": 1e-5},
         {"distribution_p": 1e-5},
@@ -59,30 +59,30 @@ def test_wrong_numbers_are_called_wrong(rows: tuple[CombinationRow, ...]) -> Non
         {"advantage": 0.9},
         {"lower_bound": 1.5},
     ):
-        _assert_called_wrong(rows, 0, replace(found, **change))  # type: ignore[arg-type]
+        _assert_called_wrong(rows, 0, replace(shown_loss, **change))  # type: ignore[arg-type]
 
 
 def test_scores_and_accountants_that_contradict_the_guarantee_are_called_wrong(
     rows: tuple[CombinationRow, ...],
 ) -> None:
-    found = rows[-1].found
-    assert isinstance(found, Scored)
-    assert found.advantage_low <= found.advantage <= found.advantage_high
-    assert len(found.epsilon_opacus) > 1
-    off = tuple(epsilon * (1 + 1e-6) for epsilon in found.epsilon_opacus)
+    scored_evidence = rows[-1].found
+    assert isinstance(scored_evidence, Scored)
+    assert scored_evidence.advantage_low <= scored_evidence.advantage <= scored_evidence.advantage_high
+    assert len(scored_evidence.epsilon_opacus) > 1
+    off = tuple(epsilon * (1 + 1e-6) for epsilon in scored_evidence.epsilon_opacus)
     for change in (
         {"advantage_p": 1e-5},
-        {"lower_bound": found.epsilon + 0.01},
+        {"lower_bound": scored_evidence.epsilon + 0.01},
         {"epsilon_opacus": off},
-        {"epsilon_of_clients": found.epsilon + 0.01},
+        {"epsilon_of_clients": scored_evidence.epsilon + 0.01},
     ):
-        _assert_called_wrong(rows, -1, replace(found, **change))
+        _assert_called_wrong(rows, -1, replace(scored_evidence, **change))
 
 
-def _assert_called_wrong(rows: tuple[CombinationRow, ...], place: int, found: Evidence) -> None:
+def _assert_called_wrong(rows: tuple[CombinationRow, ...], index: int, evidence: Evidence) -> None:
     spoiled = list(rows)
-    spoiled[place] = replace(rows[place], found=found)
-    assert len(problems(spoiled)) == 1, found
+    spoiled[index] = replace(rows[index], found=evidence)
+    assert len(problems(spoiled)) == 1, evidence
 
 
 def test_the_table_shows_what_there_is(rows: tuple[CombinationRow, ...]) -> None:
@@ -94,10 +94,10 @@ def test_the_table_shows_what_there_is(rows: tuple[CombinationRow, ...]) -> None
 
 
 def test_more_knowledge_helps() -> None:
-    for one in comparisons(is_quick=True):
-        found = compare(one, TRIALS)
-        assert found.problems() == []
-        assert found.more > found.less, one.name
+    for comparison in comparisons(is_quick=True):
+        outcome = compare(comparison, TRIALS)
+        assert outcome.problems() == []
+        assert outcome.more > outcome.less, comparison.name
 
 
 def test_holm_corrects_for_the_number_of_tests() -> None:

@@ -32,17 +32,19 @@ def test_as_many_calls_run_at_the_same_time_as_there_are_cores(monkeypatch: pyte
     """This is the default. On a graphics card, calls would wait for each other."""
     monkeypatch.setattr(ray_options, "usable_cores", lambda: 8)
     run = small_plan().config.run
-    told = {"actors": 0, "threads": 1, "device": Device.CPU}
+    usual_settings = {"actors": 0, "threads": 1, "device": Device.CPU}
     cases = [({}, 8), ({"threads": 3}, 2), ({"threads": 9}, 1), ({"actors": 3}, 3), ({"device": Device.CUDA}, 1)]
-    assert [local_calls(run.model_copy(update=told | more)) for more, _ in cases] == [calls for _, calls in cases]
+    assert [local_calls(run.model_copy(update=usual_settings | changes)) for changes, _ in cases] == [
+        calls for _, calls in cases
+    ]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("actors", [2, 3])
 def test_clients_at_the_same_time_change_no_bit(actors: int, tmp_path: Path) -> None:
-    one = run_locally(small_plan(), tmp_path / "one")
+    single_run = run_locally(small_plan(), tmp_path / "one")
     several = run_locally(small_plan(run={"actors": actors}), tmp_path / "several")
-    assert_same(one, several)
+    assert_same(single_run, several)
 
 
 def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) -> SimulatedGrid:
@@ -74,7 +76,7 @@ def test_a_client_has_one_message_at_a_time_and_every_message_is_answered(partit
     met: list[int] = []
 
     def answer(partition: int) -> None:
-        met.extend(other for other in at_work if other == partition)
+        met.extend(busy_partition for busy_partition in at_work if busy_partition == partition)
         at_work.append(partition)
         met.extend([-1] if len(at_work) > actors else [])
         time.sleep(0.001)
@@ -144,20 +146,20 @@ def test_a_thread_that_hangs_is_replaced() -> None:
 
 @pytest.mark.parametrize("kind", ["raises", "nan", "hangs"])
 def test_faults_are_told_alike(kind: str, tmp_path: Path) -> None:
-    said = []
+    messages = []
     for actors in (1, 2):
         plan = small_plan(run={"client-time-limit": 1.0, "actors": actors})
         with pytest.raises(FederationError) as caught:
             run_locally(plan, tmp_path / str(actors), parties=ClientAppAndStrategy(client_app=faulty_app(kind)))
-        said.append(str(caught.value))
-    assert said[0] == said[1]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.few_cases(1)
-@pytest.mark.parametrize("way", ["fast", "generic"])
-def test_one_stacked_model_serves_several_threads(way: str) -> None:
+@pytest.mark.parametrize("gradient_method", ["fast", "generic"])
+def test_one_stacked_model_serves_several_threads(gradient_method: str) -> None:
     model = StackedModel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), (6,))
-    model.fast = way == "fast"
+    model.fast = gradient_method == "fast"
     source = torch.Generator().manual_seed(1)
     # Each thread has another number of trials and examples, so that axes which leak from one to another show.
     work = [
@@ -168,12 +170,12 @@ def test_one_stacked_model_serves_several_threads(way: str) -> None:
         )
         for index in range(4)
     ]
-    alone = [model.clipped_sum(*given, 1.0) for given in work]
+    alone = [model.clipped_sum(*arguments, 1.0) for arguments in work]
     with ThreadPoolExecutor(4) as threads:
         for _ in range(40):
-            together = list(threads.map(lambda given: model.clipped_sum(*given, 1.0), work))
-            for found, expected in zip(together, alone, strict=True):
-                assert torch.equal(found, expected)
+            together = list(threads.map(lambda arguments: model.clipped_sum(*arguments, 1.0), work))
+            for computed_sum, expected in zip(together, alone, strict=True):
+                assert torch.equal(computed_sum, expected)
 
 
 def test_what_fails_while_it_is_read_ahead_fails_the_call_and_keeps_nobody_waiting() -> None:

@@ -46,10 +46,10 @@ class Kept:
 
 
 def play(plan: RunPlan, client_app: ClientApp = fl_audit.clients.app.app) -> list[BatchResult]:
-    kept = Kept()
+    collector = Kept()
     batches = remaining_batches(plan.config.audit.trials, plan.config.run.trials_per_batch or 1, ())
-    run_locally(build_server_app(plan, batches, kept.finish), client_app, plan.federation.clients, 60.0)
-    return kept.results
+    run_locally(build_server_app(plan, batches, collector.finish), client_app, plan.federation.clients, 60.0)
+    return collector.results
 
 
 def star(results: list[BatchResult]) -> np.ndarray:
@@ -62,8 +62,8 @@ def exact_losses(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def losses(self: StackedModel, models: torch.Tensor, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         logits = self.logits(models.double(), features.double())
-        found = cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
-        return found.reshape(len(models), len(labels))
+        example_losses = cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
+        return example_losses.reshape(len(models), len(labels))
 
     monkeypatch.setattr(StackedModel, "losses", losses)
 
@@ -90,10 +90,14 @@ def test_federated_equals_pooled(change: dict[str, dict[str, Any]], adjacency: s
     federated = play(small_plan(**changes | {"audit": change.get("audit", {}) | FEDERATED}))
     assert star(pooled).shape[1] == len(pooled[0].evaluated)
     np.testing.assert_allclose(star(federated), star(pooled), rtol=0, atol=1e-9)
-    for one, other in zip(federated, pooled, strict=True):
-        np.testing.assert_array_equal(one.columns.rounds["log_odds"], other.columns.rounds["log_odds"])
-        np.testing.assert_array_equal(one.columns.releases["test_accuracy"], other.columns.releases["test_accuracy"])
-        assert not one.columns.clients
+    for federated_result, pooled_result in zip(federated, pooled, strict=True):
+        np.testing.assert_array_equal(
+            federated_result.columns.rounds["log_odds"], pooled_result.columns.rounds["log_odds"]
+        )
+        np.testing.assert_array_equal(
+            federated_result.columns.releases["test_accuracy"], pooled_result.columns.releases["test_accuracy"]
+        )
+        assert not federated_result.columns.clients
 
 
 @pytest.mark.long
@@ -112,11 +116,11 @@ def test_a_victim_with_one_record_that_is_not_always_there(adjacency: str, exact
 
 def shard_losses(federation: LoadedFederation, result: BatchResult, client: int, row: int) -> np.ndarray:
     """Return a client's losses on the final model of one trial, computed in the shapes of its batch."""
-    found = [federation.losses(result.final_models, federation.shard_without_targets(client))[row]]
+    client_losses = [federation.losses(result.final_models, federation.shard_without_targets(client))[row]]
     if client == federation.victim:
-        own = federation.differing if result.membership.bits[row] else federation.replacement
-        found.append(federation.losses(result.final_models, own)[row])
-    return np.concatenate(found)
+        target_record = federation.differing if result.membership.bits[row] else federation.replacement
+        client_losses.append(federation.losses(result.final_models, target_record)[row])
+    return np.concatenate(client_losses)
 
 
 def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, float]:
@@ -126,13 +130,15 @@ def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, floa
 
 def test_final_releases_by_hand() -> None:
     plan = small_plan(audit=FEDERATED)
-    federation, delta = load_federation(plan.federation), plan.guarantee.delta
+    federation = load_federation(plan.federation)
+    delta = plan.guarantee.delta
     for result in play(plan):
         population = federation.losses(result.final_models, federation.population)
         for row in range(result.batch.count):
             shards = [shard_losses(federation, result, client, row) for client in range(plan.federation.clients)]
             everything = np.concatenate([*shards, population[row]])
-            low, high = everything.min(), everything.max()
+            low = everything.min()
+            high = everything.max()
             fit = scores_fit(population[row], low, high)
             whole = epsilon_star_gaussian(*scores_fit(np.concatenate(shards), low, high), *fit, delta, PARAMETRIC_CUT)
             assert result.columns.releases["epsilon_star"][row, -1] == pytest.approx(whole, abs=1e-9)
@@ -145,10 +151,8 @@ def test_what_travels() -> None:
     told_bits: set[int] = set()
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        client, config = (
-            int(context.node_config["partition-id"]),
-            message.content.config_records[MessageRecordName.CONFIG],
-        )
+        client = int(context.node_config["partition-id"])
+        config = message.content.config_records[MessageRecordName.CONFIG]
         if Key.MEMBERSHIP in config:
             told_bits.add(client)
         reply = call_next(message, context)
@@ -187,7 +191,8 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float]) 
     release = 4 if isinstance(fault, float) else 1
 
     def spoil(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        reply, config = call_next(message, context), message.content.config_records[MessageRecordName.CONFIG]
+        reply = call_next(message, context)
+        config = message.content.config_records[MessageRecordName.CONFIG]
         due = message.metadata.message_type == f"query.{query}" and config[Key.ROUND] == release
         if due and context.node_config["partition-id"] == 1:
             arrays = reply.content.array_records[MessageRecordName.ARRAYS]
@@ -211,17 +216,17 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float]) 
 
 @pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
-    ("audit", "said"),
+    ("audit", "expected_message"),
     [
         (FEDERATED | {"epsilon-star": False}, "needs epsilon-star = true"),
         ({"epsilon-star-losses": "secret"}, "'pooled' and 'federated'"),
     ],
     ids=str,
 )
-def test_settings_that_make_no_sense_are_refused(audit: dict[str, Any], said: str) -> None:
+def test_settings_that_make_no_sense_are_refused(audit: dict[str, Any], expected_message: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_config({"privacy": {"epsilon": 1.0, "adjacency": "replace-record"}, "audit": audit})
-    assert said in str(caught.value)
+    assert expected_message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -64,9 +64,10 @@ class Stored(NamedTuple):
     batch_trials: int
 
 
-def kept(plan: RunPlan, directory: Path) -> Stored:
+def stored_run(plan: RunPlan, directory: Path) -> Stored:
     (path,) = (directory / "public").glob("releases-*")
-    federation, tensors = load_federation(plan.federation), load_file(path)
+    federation = load_federation(plan.federation)
+    tensors = load_file(path)
     return Stored(federation, tuple(stored_rounds(federation, tensors)), int(tensors["batch_trials"]))
 
 
@@ -90,7 +91,9 @@ def by_hand(
 ) -> ByHand:
     """Return the contribution of examples of a client, computed for one trial after the other."""
     module = module_of(federation.public.model, federation.model.feature_shape, federation.classes)
-    kind, totals, within = federation.public.mechanism.contribution, [], []
+    kind = federation.public.mechanism.contribution
+    totals = []
+    within = []
     for model, norm in zip(models, norms.tolist(), strict=True):
         if not isinstance(kind, LocalTraining):
             gradients = example_gradients(module, model[None], examples.features, examples.labels)
@@ -100,8 +103,10 @@ def by_hand(
         draw = generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=number, client=client)
         current = model.double()
         for batch in local_batches(len(examples.labels), kind.schedule, draw):
-            some = torch.from_numpy(batch)
-            gradients = example_gradients(module, current[None], examples.features[some], examples.labels[some])
+            batch_indices = torch.from_numpy(batch)
+            gradients = example_gradients(
+                module, current[None], examples.features[batch_indices], examples.labels[batch_indices]
+            )
             current = current - kind.schedule.learning_rate * gradients[0].mean(dim=0)
         update = model.double() - current
         totals.append(update * min(1.0, norm / float(update.norm())))
@@ -119,157 +124,188 @@ class Round(NamedTuple):
     """In which trials the differing unit takes part."""
 
 
-def round_by_hand(plan: RunPlan, federation: LoadedFederation, made: ServerRound) -> Round:
-    mechanism, public, models = plan.federation.mechanism, plan.federation, made.models[-2]
+def round_by_hand(plan: RunPlan, federation: LoadedFederation, server_round: ServerRound) -> Round:
+    mechanism = plan.federation.mechanism
+    public = plan.federation
+    models = server_round.models[-2]
     challenger = SeededChallenger(plan.config.run.seed or 0)
-    norms = made.side.norms
+    norms = server_round.side.norms
     norms = torch.full((TRIALS,), mechanism.clipping_norm, dtype=torch.float64) if norms is None else norms
     nothing = ByHand(torch.zeros(models.shape, dtype=torch.float64), torch.full((TRIALS,), 0.5).double())
 
     def of(client: int, examples: Examples | None) -> ByHand:
-        return nothing if examples is None else by_hand(federation, client, examples, models, made.number, norms)
+        return (
+            nothing if examples is None else by_hand(federation, client, examples, models, server_round.number, norms)
+        )
 
-    present, absent = of(federation.victim, federation.differing), of(federation.victim, federation.replacement)
-    total, bits = torch.zeros_like(nothing.total), torch.zeros(TRIALS, dtype=torch.float64)
+    present = of(federation.victim, federation.differing)
+    absent = of(federation.victim, federation.replacement)
+    total = torch.zeros_like(nothing.total)
+    bits = torch.zeros(TRIALS, dtype=torch.float64)
     target = torch.ones(TRIALS, dtype=torch.bool)
     for client in range(public.clients):
         counts = np.ones(TRIALS, dtype=bool)
         match mechanism.participation:
             case RotatingCohorts() as cohorts:
-                counts[:] = client in cohorts.eligible_units(public.data_seed, made.number)
+                counts[:] = client in cohorts.eligible_units(public.data_seed, server_round.number)
             case PoissonSampling(rate) if mechanism.unit is Unit.CLIENT:
-                counts = challenger.client_participation(range(TRIALS), made.number, public.clients, rate)[:, client]
+                counts = challenger.client_participation(range(TRIALS), server_round.number, public.clients, rate)[
+                    :, client
+                ]
         if client == federation.victim:
             target = torch.from_numpy(counts)
         if mechanism.unit is Unit.CLIENT:
             if client != federation.victim:
-                one = of(client, federation.shard_without_targets(client))
-                total += one.total * torch.from_numpy(counts)[:, None]
-                bits += (one.within - 0.5) * torch.from_numpy(counts)
+                contribution = of(client, federation.shard_without_targets(client))
+                total += contribution.total * torch.from_numpy(counts)[:, None]
+                bits += (contribution.within - 0.5) * torch.from_numpy(counts)
             continue
         shard = federation.shards[client]
-        drawn = np.ones((TRIALS, len(shard)), dtype=bool)
+        participation = np.ones((TRIALS, len(shard)), dtype=bool)
         if isinstance(mechanism.participation, PoissonSampling):
-            drawn = challenger.participation(
-                range(TRIALS), made.number, client, len(shard), mechanism.participation.rate
+            participation = challenger.participation(
+                range(TRIALS), server_round.number, client, len(shard), mechanism.participation.rate
             )
-        for place, record in enumerate(shard):
+        for position, record in enumerate(shard):
             if record == federation.target:
-                target = torch.from_numpy(drawn[:, place])
+                target = torch.from_numpy(participation[:, position])
             else:
-                counts = torch.from_numpy(drawn[:, place])[:, None]
+                counts = torch.from_numpy(participation[:, position])[:, None]
                 total += of(client, federation.training.take(np.array([record]))).total * counts
     return Round(ByHand(total, bits + 0.5), present, absent, target)
 
 
-def chosen(plan: RunPlan, one: Round) -> ByHand:
+def chosen(plan: RunPlan, hand_round: Round) -> ByHand:
     """Return what the differing unit, or its replacement, added in each trial."""
     bits = torch.from_numpy(SeededChallenger(plan.config.run.seed or 0).membership(range(TRIALS)).bits)
-    total = torch.where(bits[:, None], one.present.total, one.absent.total) * one.target[:, None]
-    within = torch.where(bits, one.present.within, one.absent.within)
-    return ByHand(total, torch.where(one.target, within, 0.5))
+    total = torch.where(bits[:, None], hand_round.present.total, hand_round.absent.total) * hand_round.target[:, None]
+    within = torch.where(bits, hand_round.present.within, hand_round.absent.within)
+    return ByHand(total, torch.where(hand_round.target, within, 0.5))
 
 
-def noise_by_hand(plan: RunPlan, federation: LoadedFederation, made: ServerRound) -> Tensor:
+def noise_by_hand(plan: RunPlan, federation: LoadedFederation, server_round: ServerRound) -> Tensor:
     """Return the noise of a release."""
-    mechanism, size = plan.federation.mechanism, federation.model.layout.size
+    mechanism = plan.federation.mechanism
+    size = federation.model.layout.size
     challenger = SeededChallenger(plan.config.run.seed or 0)
     if mechanism.clients_add_noise:
         seeds = [challenger.noise_seed(client) for client in range(plan.federation.clients)]
         return mechanism.share_scale * sum(
-            noise_share(seed, range(TRIALS), made.number, size).double() for seed in seeds
+            noise_share(seed, range(TRIALS), server_round.number, size).double() for seed in seeds
         )  # type: ignore[return-value]
-    draws = [challenger.standard_normals(range(TRIALS), number, size).double() for number in range(1, made.number + 1)]
-    row = np.zeros(made.number)
+    draws = [
+        challenger.standard_normals(range(TRIALS), number, size).double()
+        for number in range(1, server_round.number + 1)
+    ]
+    row = np.zeros(server_round.number)
     row[-1] = 1.0
     if isinstance(mechanism.noise, CorrelatedGaussian):
         row = inverse(strategy_matrix(mechanism.noise.matrix, mechanism.noise.rounds, mechanism.noise.bands))[
-            made.number - 1
+            server_round.number - 1
         ]
-    norms = torch.full((TRIALS,), mechanism.clipping_norm).double() if made.side.norms is None else made.side.norms
+    norms = (
+        torch.full((TRIALS,), mechanism.clipping_norm).double()
+        if server_round.side.norms is None
+        else server_round.side.norms
+    )
     scale = mechanism.noise_multiplier * mechanism.adjacency.sensitivity_of_sum(1.0) * norms
-    return scale[:, None] * sum(float(one) * draw for one, draw in zip(row, draws, strict=False))  # type: ignore[return-value]
+    return scale[:, None] * sum(float(coefficient) * draw for coefficient, draw in zip(row, draws, strict=False))  # type: ignore[return-value]
 
 
-def close(found: Tensor, expected: Tensor, rounding: float = ROUNDING) -> None:
-    np.testing.assert_allclose(found.double().numpy(), expected.double().numpy(), rtol=0, atol=rounding)
+def close(actual_tensor: Tensor, expected: Tensor, rounding: float = ROUNDING) -> None:
+    np.testing.assert_allclose(actual_tensor.double().numpy(), expected.double().numpy(), rtol=0, atol=rounding)
 
 
 @pytest.mark.few_cases(4)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_release_is_what_its_distribution_says_and_the_insider_knows_what_it_may(name: str, tmp_path: Path) -> None:
     plan = play(name, tmp_path / "run")
-    stored = kept(plan, tmp_path / "run")
-    mechanism, threat_model = plan.federation.mechanism, plan.federation.threat_model
+    stored = stored_run(plan, tmp_path / "run")
+    mechanism = plan.federation.mechanism
+    threat_model = plan.federation.threat_model
     took_part = 0
-    for made in stored.rounds:
-        hand = round_by_hand(plan, stored.federation, made)
-        own = chosen(plan, hand)
-        close(made.release, hand.shared.total + own.total + noise_by_hand(plan, stored.federation, made))
+    for server_round in stored.rounds:
+        hand = round_by_hand(plan, stored.federation, server_round)
+        target_share = chosen(plan, hand)
+        close(
+            server_round.release,
+            hand.shared.total + target_share.total + noise_by_hand(plan, stored.federation, server_round),
+        )
         took_part += int(hand.target.sum())
         # What the insider works out: both sums, and which of their parts are certain.
-        found = sums_of(stored.federation, made.models[-2], RoundContext(made.number, made.side.norms), made.side)
-        close(found.shared, hand.shared.total)
+        sums = sums_of(
+            stored.federation,
+            server_round.models[-2],
+            RoundContext(server_round.number, server_round.side.norms),
+            server_round.side,
+        )
+        close(sums.shared, hand.shared.total)
         is_known = not mechanism.is_sampled or threat_model.sees_participation
-        assert found.weight == (1.0 if is_known else mechanism.sampling_rate)
+        assert sums.weight == (1.0 if is_known else mechanism.sampling_rate)
         counts = hand.target[:, None] if is_known else 1.0
-        close(found.present, hand.present.total * counts)
-        close(found.absent, hand.absent.total * counts)
-        _check_bits(plan, made, hand, own)
-        _check_what_is_seen(plan, stored, made, hand, own)
+        close(sums.present, hand.present.total * counts)
+        close(sums.absent, hand.absent.total * counts)
+        _check_bits(plan, server_round, hand, target_share)
+        _check_what_is_seen(plan, stored, server_round, hand, target_share)
     assert took_part > 0
 
 
-def _check_bits(plan: RunPlan, made: ServerRound, hand: Round, own: ByHand) -> None:
+def _check_bits(plan: RunPlan, server_round: ServerRound, hand: Round, target_share: ByHand) -> None:
     mechanism = plan.federation.mechanism
     if not isinstance(mechanism.clipping, AdaptiveClipping):
         return
-    draws = SeededChallenger(plan.config.run.seed or 0).quantile_normals(range(TRIALS), made.number)
-    assert made.side.bits is not None
-    close(made.side.bits, hand.shared.within - 0.5 + own.within - 0.5 + mechanism.bit_sigma * draws, 1e-9)
-
-
-def _check_what_is_seen(plan: RunPlan, stored: Stored, made: ServerRound, hand: Round, own: ByHand) -> None:
-    """Check that an observation minus its true mean is the noise that the insider does not know."""
-    mechanism, threat_model, challenger = (
-        plan.federation.mechanism,
-        plan.federation.threat_model,
-        SeededChallenger(plan.config.run.seed or 0),
+    draws = SeededChallenger(plan.config.run.seed or 0).quantile_normals(range(TRIALS), server_round.number)
+    assert server_round.side.bits is not None
+    close(
+        server_round.side.bits, hand.shared.within - 0.5 + target_share.within - 0.5 + mechanism.bit_sigma * draws, 1e-9
     )
+
+
+def _check_what_is_seen(
+    plan: RunPlan, stored: Stored, server_round: ServerRound, hand: Round, target_share: ByHand
+) -> None:
+    """Check that an observation minus its true mean is the noise that the insider does not know."""
+    mechanism = plan.federation.mechanism
+    threat_model = plan.federation.threat_model
+    challenger = SeededChallenger(plan.config.run.seed or 0)
     observed, hypotheses = likelihood_ratio_input(
-        stored.federation, part_seen_by_clients(plan.federation.view, mechanism, made)
+        stored.federation, part_seen_by_clients(plan.federation.view, mechanism, server_round)
     )
     size = stored.federation.model.layout.size
     if isinstance(mechanism.noise, CorrelatedGaussian):
         bits = torch.from_numpy(challenger.membership(range(TRIALS)).bits)
         mean = hypotheses.shared + torch.where(bits[:, None], hypotheses.present, hypotheses.absent)
-        draws = challenger.standard_normals(range(TRIALS), made.number, size)
+        draws = challenger.standard_normals(range(TRIALS), server_round.number, size)
         close(observed - mean, mechanism.noise_multiplier * mechanism.global_sensitivity * draws)
     elif mechanism.clients_add_noise:
-        known = {stored.federation.insider, *stored.federation.colluders}
+        insider_clients = {stored.federation.insider, *stored.federation.colluders}
         is_server = threat_model.adversary is Adversary.SERVER
-        left = {stored.federation.victim} if is_server else set(range(plan.federation.clients)) - known
+        noise_clients = (
+            {stored.federation.victim} if is_server else set(range(plan.federation.clients)) - insider_clients
+        )
         shares = [
-            noise_share(challenger.noise_seed(client), range(TRIALS), made.number, size).double() for client in left
+            noise_share(challenger.noise_seed(client), range(TRIALS), server_round.number, size).double()
+            for client in noise_clients
         ]
-        close(observed - hypotheses.shared.double() - own.total, mechanism.share_scale * sum(shares))  # type: ignore[arg-type]
+        close(observed - hypotheses.shared.double() - target_share.total, mechanism.share_scale * sum(shares))  # type: ignore[arg-type]
     else:
-        assert torch.equal(observed, made.release)
+        assert torch.equal(observed, server_round.release)
 
 
 def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(tmp_path: Path) -> None:
     plan = play("adaptive", tmp_path / "run")
-    stored, clipping = kept(plan, tmp_path / "run"), plan.federation.mechanism.clipping
+    stored = stored_run(plan, tmp_path / "run")
+    clipping = plan.federation.mechanism.clipping
     assert isinstance(clipping, AdaptiveClipping)
     norms = torch.full((TRIALS,), 0.3, dtype=torch.float64)
-    for made in stored.rounds:
-        assert made.side.norms is not None
-        assert made.side.bits is not None
-        close(made.side.norms, norms, 1e-12)
-        share = made.side.bits / 5 + 0.5  # five clients, each bit less one half
+    for server_round in stored.rounds:
+        assert server_round.side.norms is not None
+        assert server_round.side.bits is not None
+        close(server_round.side.norms, norms, 1e-12)
+        share = server_round.side.bits / 5 + 0.5  # five clients, each bit less one half
         norms = norms * torch.exp(-0.2 * (share - 0.5))
     table = pd.read_parquet(tmp_path / "run" / "rounds.parquet").sort_values(["round", "trial"])
-    used = torch.cat([made.side.norms for made in stored.rounds if made.side.norms is not None])
+    used = torch.cat([server_round.side.norms for server_round in stored.rounds if server_round.side.norms is not None])
     np.testing.assert_allclose(table["clipping_norm"], used)
     np.testing.assert_allclose(table["sigma"], 1.5 * used)
     assert table["clipping_norm"].nunique() > TRIALS
@@ -278,10 +314,10 @@ def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(tmp_pa
 def test_the_noise_of_an_adaptive_norm_is_told_without_an_insider_too(tmp_path: Path) -> None:
     changes = MECHANISMS["adaptive"] | {"audit": MECHANISMS["adaptive"]["audit"] | {"trials": TRIALS}}
     columns = []
-    for asked in (True, False):
-        plan = small_plan(**changes | {"audit": changes["audit"] | {"insider": asked}})
-        run_locally(plan, tmp_path / str(asked))
-        table = pd.read_parquet(tmp_path / str(asked) / "rounds.parquet")
+    for has_insider in (True, False):
+        plan = small_plan(**changes | {"audit": changes["audit"] | {"insider": has_insider}})
+        run_locally(plan, tmp_path / str(has_insider))
+        table = pd.read_parquet(tmp_path / str(has_insider) / "rounds.parquet")
         columns.append(table[["trial", "round", "sigma", "clipping_norm"]])
     pd.testing.assert_frame_equal(*columns)
     assert columns[1]["sigma"].nunique() > TRIALS
@@ -306,12 +342,12 @@ def test_without_bit_noise_the_norm_rises_exactly_while_all_are_longer() -> None
 def test_replay_from_public_files_gives_the_same_beliefs(name: str, keep: int, tmp_path: Path) -> None:
     play(name, tmp_path / "run", keep)
     table = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
-    told = table.pivot(index="trial", columns="round", values="log_odds").to_numpy()
+    log_odds = table.pivot(index="trial", columns="round", values="log_odds").to_numpy()
     scale = table.pivot(index="trial", columns="round", values="sigma").to_numpy()
     shutil.rmtree(tmp_path / "run" / "challenger")
     again = replay(tmp_path / "run")
     assert again.trials.tolist() == list(range(keep))
-    np.testing.assert_allclose(again.log_odds, told[:keep], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(again.log_odds, log_odds[:keep], rtol=0, atol=1e-6)
     np.testing.assert_allclose(again.sigma, scale[:keep], rtol=1e-12)
 
 
@@ -322,9 +358,9 @@ def test_batches_change_no_trial_of_clients(name: str, tmp_path: Path) -> None:
     for label, run in (("whole", {}), ("parts", {"trials-per-batch": 2})):
         play(name, tmp_path / label, 1, **run)
         columns.append(pd.read_parquet(tmp_path / label / "rounds.parquet").sort_values(["trial", "round"]))
-    for other in columns[1:]:
+    for split_table in columns[1:]:
         for column in ("log_odds", "sigma", "local_sensitivity"):
-            np.testing.assert_allclose(other[column], columns[0][column], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(split_table[column], columns[0][column], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.long
@@ -336,7 +372,7 @@ def test_clients_in_another_process_give_the_same_trials(
     plan = play(name, tmp_path / "local")
     run_locally(plan, tmp_path / "apart", parties=ClientAppAndStrategy(client_app=app_elsewhere))
     for label in ("trials", "rounds"):
-        tables = [pd.read_parquet(tmp_path / place / f"{label}.parquet") for place in ("local", "apart")]
+        tables = [pd.read_parquet(tmp_path / run_name / f"{label}.parquet") for run_name in ("local", "apart")]
         pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
@@ -354,7 +390,7 @@ class Told(NamedTuple):
 
 def told_in(name: str, directory: Path, **audit: Any) -> tuple[RunPlan, list[Told]]:
     """Run a mechanism, and return every message to a client."""
-    told: list[Told] = []
+    messages: list[Told] = []
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         content = message.content
@@ -362,14 +398,14 @@ def told_in(name: str, directory: Path, **audit: Any) -> tuple[RunPlan, list[Tol
         config = {str(key): value for key, value in content.config_records[MessageRecordName.CONFIG].items()}
         client = int(str(context.node_config["partition-id"]))
         values = {key: np.array(unpack(array)) for key, array in arrays.items()}
-        told.append(Told(message.metadata.message_type, client, config, values))
+        messages.append(Told(message.metadata.message_type, client, config, values))
         return call_next(message, context)
 
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] |= {"trials": TRIALS} | audit
     plan = small_plan(**changes, run={"trials-per-batch": TRIALS})
     run_locally(plan, directory, parties=ClientAppAndStrategy(client_app=app_through(note)))
-    return plan, told
+    return plan, messages
 
 
 SECRET = ("sampled clients", "replaced sampled clients", "sampled records", "adaptive, sampled")
@@ -378,57 +414,61 @@ SECRET = ("sampled clients", "replaced sampled clients", "sampled records", "ada
 @pytest.mark.long
 @pytest.mark.parametrize("name", SECRET)
 def test_an_insider_is_not_told_when_the_target_takes_part(name: str, tmp_path: Path) -> None:
-    plan, told = told_in(name, tmp_path / "run")
-    federation, challenger = load_federation(plan.federation), SeededChallenger(plan.config.run.seed or 0)
-    shown = [one for one in told if one.kind == f"query.{NonTrainingQuery.OBSERVE}"]
-    assert len(shown) == plan.federation.rounds
-    for one in shown:
-        taking_part = one.arrays["taking_part"]
+    plan, messages = told_in(name, tmp_path / "run")
+    federation = load_federation(plan.federation)
+    challenger = SeededChallenger(plan.config.run.seed or 0)
+    observations = [observation for observation in messages if observation.kind == f"query.{NonTrainingQuery.OBSERVE}"]
+    assert len(observations) == plan.federation.rounds
+    for observation in observations:
+        taking_part = observation.arrays["taking_part"]
         assert not taking_part[:, federation.target].any()
-        assert set(one.config) == {Key.FEDERATION, Key.ROUND, Key.BATCH, Key.TIME_LIMIT}
+        assert set(observation.config) == {Key.FEDERATION, Key.ROUND, Key.BATCH, Key.TIME_LIMIT}
         if federation.unit is Unit.CLIENT:
-            number, rate = int(one.config[Key.ROUND]), plan.federation.mechanism.sampling_rate
-            drawn = challenger.client_participation(range(TRIALS), number, plan.federation.clients, rate)
-            others = [client for client in range(plan.federation.clients) if client != federation.target]
-            assert np.array_equal(taking_part[:, others], drawn[:, others])
+            number = int(observation.config[Key.ROUND])
+            rate = plan.federation.mechanism.sampling_rate
+            participation = challenger.client_participation(range(TRIALS), number, plan.federation.clients, rate)
+            other_clients = [client for client in range(plan.federation.clients) if client != federation.target]
+            assert np.array_equal(taking_part[:, other_clients], participation[:, other_clients])
 
 
 def test_an_insider_who_sees_who_takes_part_is_told(tmp_path: Path) -> None:
-    plan, told = told_in("sampled clients, seen", tmp_path / "run")
-    challenger, rate = SeededChallenger(plan.config.run.seed or 0), plan.federation.mechanism.sampling_rate
-    for one in told:
-        if one.kind == f"query.{NonTrainingQuery.OBSERVE}":
-            drawn = challenger.client_participation(
-                range(TRIALS), int(one.config[Key.ROUND]), plan.federation.clients, rate
+    plan, messages = told_in("sampled clients, seen", tmp_path / "run")
+    challenger = SeededChallenger(plan.config.run.seed or 0)
+    rate = plan.federation.mechanism.sampling_rate
+    for message in messages:
+        if message.kind == f"query.{NonTrainingQuery.OBSERVE}":
+            participation = challenger.client_participation(
+                range(TRIALS), int(message.config[Key.ROUND]), plan.federation.clients, rate
             )
-            assert np.array_equal(one.arrays["taking_part"], drawn)
+            assert np.array_equal(message.arrays["taking_part"], participation)
 
 
 @pytest.mark.long
 def test_an_insider_is_told_the_seeds_of_its_own_and_its_colluders_noise_alone(tmp_path: Path) -> None:
-    plan, told = told_in("distributed", tmp_path / "run")
-    federation, challenger = load_federation(plan.federation), SeededChallenger(plan.config.run.seed or 0)
+    plan, messages = told_in("distributed", tmp_path / "run")
+    federation = load_federation(plan.federation)
+    challenger = SeededChallenger(plan.config.run.seed or 0)
     seeds = {challenger.noise_seed(client): client for client in range(plan.federation.clients)}
     assert len(seeds) == plan.federation.clients
     observers = set()
-    for one in told:
-        if one.kind == "train":
-            assert seeds[int(one.config[Key.NOISE_SEED])] == one.client
+    for message in messages:
+        if message.kind == "train":
+            assert seeds[int(message.config[Key.NOISE_SEED])] == message.client
             continue
-        observers.add(one.client)
-        known = {seeds[int(seed)] for seed in one.arrays["noise_seeds"]}
-        assert known == {one.client, *federation.colluders}
-        assert len(known) == 2
-        assert federation.victim not in known
-        assert Key.NOISE_SEED not in one.config
+        observers.add(message.client)
+        seed_owners = {seeds[int(seed)] for seed in message.arrays["noise_seeds"]}
+        assert seed_owners == {message.client, *federation.colluders}
+        assert len(seed_owners) == 2
+        assert federation.victim not in seed_owners
+        assert Key.NOISE_SEED not in message.config
     assert observers == {federation.insider}
 
 
 @pytest.mark.long
 def test_only_a_server_that_is_the_adversary_shows_a_contribution(tmp_path: Path) -> None:
     for name in ("local", "local, at the server"):
-        _, told = told_in(name, tmp_path / name)
-        shown = [one.arrays for one in told if one.kind == f"query.{NonTrainingQuery.OBSERVE}"]
-        assert shown
-        assert all(("contribution" in arrays) == (name != "local") for arrays in shown)
-        assert all(("noise_seeds" in arrays) == (name == "local") for arrays in shown)
+        _, messages = told_in(name, tmp_path / name)
+        array_sets = [message.arrays for message in messages if message.kind == f"query.{NonTrainingQuery.OBSERVE}"]
+        assert array_sets
+        assert all(("contribution" in arrays) == (name != "local") for arrays in array_sets)
+        assert all(("noise_seeds" in arrays) == (name == "local") for arrays in array_sets)

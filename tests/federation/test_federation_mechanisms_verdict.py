@@ -19,18 +19,33 @@ Changes = dict[str, dict[str, Any]]
 CLIENTS: Changes = {
     "data": {"name": "digits", "records": 60, "clients": 5, "test-records": 10, "population-records": 10},
     "model": {"name": "logistic"},
-    "training": {"strategy": "dp-fedavg", "rounds": 6, "local-epochs": 1, "local-batch": 6,
-                 "local-learning-rate": 0.05},
-    "privacy": {"noise-multiplier": 1.0, "delta": 0.01, "clipping-norm": 0.1, "accountant": "gdp",
-                "adjacency": "add-remove-client"},
+    "training": {
+        "strategy": "dp-fedavg",
+        "rounds": 6,
+        "local-epochs": 1,
+        "local-batch": 6,
+        "local-learning-rate": 0.05,
+    },
+    "privacy": {
+        "noise-multiplier": 1.0,
+        "delta": 0.01,
+        "clipping-norm": 0.1,
+        "accountant": "gdp",
+        "adjacency": "add-remove-client",
+    },
     "audit": {"trials": 60, "epsilon-star": False, "membership": False},
     "run": {"seed": 1, "trials-per-batch": 60, "keep-releases": 0},
-}  # fmt: skip
+}
 RECORDS: Changes = {
-    "training": {"strategy": "dp-fedsgd", "learning-rate": 0.5, "local-epochs": None, "local-batch": None,
-                 "local-learning-rate": None},
+    "training": {
+        "strategy": "dp-fedsgd",
+        "learning-rate": 0.5,
+        "local-epochs": None,
+        "local-batch": None,
+        "local-learning-rate": None,
+    },
     "privacy": {"adjacency": "add-remove-record", "clipping-norm": 1.0},
-}  # fmt: skip
+}
 PLD: Changes = {"privacy": {"accountant": "pld"}}
 SAMPLED_CLIENTS = {"training": {"sampling-rate": 0.5}}
 SAMPLED_RECORDS = {"training": {"sampling-rate": 0.5}}
@@ -63,24 +78,28 @@ def play(directory: Path, changes: tuple[Changes, ...], parties: ClientAppAndStr
     for change in changes:
         for name, section in change.items():
             settings[name] |= section
-    kept = {name: {key: one for key, one in part.items() if one is not None} for name, part in settings.items()}
-    return run_locally(plan_run(parse_config(kept)), directory, parties=parties)
+    clean_settings = {
+        name: {key: value for key, value in section_values.items() if value is not None}
+        for name, section_values in settings.items()
+    }
+    return run_locally(plan_run(parse_config(clean_settings)), directory, parties=parties)
 
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_an_honest_federation_is_not_called_violated(mechanism: str, tmp_path: Path) -> None:
     contents = play(tmp_path / "run", MECHANISMS[mechanism])
-    guarantee, found = contents.plan.guarantee, contents.summary["empirical_epsilon"]
+    guarantee = contents.plan.guarantee
+    empirical_epsilon = contents.summary["empirical_epsilon"]
     assert guarantee is not None
     assert contents.summary["verdict"] in {"consistent", "inconclusive"}
     assert contents.summary["innovations"]["holds"]
     exact = guarantee.claim.profile.epsilon(guarantee.delta)
     # The bound of 95 % confidence passes the truth in one of twenty runs; the one of the verdict in one of a thousand.
-    assert 0.8 * exact < found["lower_bound"]
-    assert found["lower_bound_at_violation_level"] <= guarantee.epsilon
-    assert exact < found["limit_of_detection"]
-    assert 0 <= found["from_sensitivity"] <= guarantee.epsilon * (1 + 1e-5)
+    assert 0.8 * exact < empirical_epsilon["lower_bound"]
+    assert empirical_epsilon["lower_bound_at_violation_level"] <= guarantee.epsilon
+    assert exact < empirical_epsilon["limit_of_detection"]
+    assert 0 <= empirical_epsilon["from_sensitivity"] <= guarantee.epsilon * (1 + 1e-5)
 
 
 def halving_clients() -> ClientApp:
@@ -105,6 +124,7 @@ SERVER = ClientAppAndStrategy(strategy=HalvedNoise)
 )
 def test_halved_noise_is_found(mechanism: str, parties: ClientAppAndStrategy, tmp_path: Path) -> None:
     contents = play(tmp_path / "run", MECHANISMS[mechanism], parties)
-    found, guarantee = contents.summary["empirical_epsilon"], contents.summary["guarantee"]
+    empirical_epsilon = contents.summary["empirical_epsilon"]
+    guarantee = contents.summary["guarantee"]
     assert contents.summary["verdict"] == "violated"
-    assert found["lower_bound_at_violation_level"] > guarantee["epsilon"]
+    assert empirical_epsilon["lower_bound_at_violation_level"] > guarantee["epsilon"]

@@ -40,9 +40,10 @@ def wins(contents: ReportContents) -> tuple[np.ndarray, np.ndarray]:
     return trials["won"].to_numpy(), (trials["record_membership_guess"] == trials["bit"]).to_numpy()
 
 
-def p_value(better: np.ndarray, other: np.ndarray) -> float:
+def p_value(better: np.ndarray, other_wins: np.ndarray) -> float:
     """Return McNemar's exact one-sided p-value, small if `other` wins more of the trials that only one wins."""
-    only_better, only_other = int((better & ~other).sum()), int((other & ~better).sum())
+    only_better = int((better & ~other_wins).sum())
+    only_other = int((other_wins & ~better).sum())
     if only_better + only_other == 0:
         return 1.0
     return float(binomtest(only_other, only_better + only_other, 0.5, alternative="greater").pvalue)
@@ -72,10 +73,10 @@ def test_the_insider_is_not_beaten_by_the_membership_adversary(privacy: dict[str
 
 @pytest.mark.long
 def test_an_overfitted_model_gives_its_members_away(tmp_path: Path) -> None:
-    found = play(tmp_path / "run", {"noise-multiplier": 0.3, "sensitivity": "global"}, 100).summary
-    assert found["membership"]["low"] > 0.4
-    assert found["membership"]["record"]["low"] > 0.6
-    assert found["insider"]["advantage"] == 1.0
+    summary = play(tmp_path / "run", {"noise-multiplier": 0.3, "sensitivity": "global"}, 100).summary
+    assert summary["membership"]["low"] > 0.4
+    assert summary["membership"]["record"]["low"] > 0.6
+    assert summary["insider"]["advantage"] == 1.0
     noisy = play(tmp_path / "noisy", {"noise-multiplier": 100.0, "sensitivity": "global"}, 50).summary
     assert noisy["membership"]["high"] < 0.12  # by a bound for means of any numbers from -1 to 1, of 50 trials
 
@@ -84,23 +85,25 @@ def attack_by_hand(plan: Any, directory: Path, trials: pd.DataFrame) -> list[tup
     """Return the advantage and the record guess of each trial, computed from the stored final models one by one."""
     federation = load_federation(plan.federation)
     models = torch.cat([load_file(path)["models"] for path in sorted((directory / "public").glob("models-*"))])
-    found = []
+    results = []
     for model, bit in zip(models, trials["bit"], strict=True):
-        own = [federation.differing] if bit else [federation.replacement] if federation.replacement is not None else []
+        target_records = (
+            [federation.differing] if bit else [federation.replacement] if federation.replacement is not None else []
+        )
         members, population, common, x = (
             np.concatenate(
                 [federation.model.losses(model[None], e.features, e.labels)[0].double().numpy() for e in examples]
             )
             for examples in (
-                [federation.common, *own],
+                [federation.common, *target_records],
                 [federation.population],
                 [federation.common],
                 [federation.differing],
             )
         )
         rates = [float((losses <= members.mean()).mean()) for losses in (members, population)]
-        found.append((rates[0] - rates[1], bool(x[0] <= common.mean())))
-    return found
+        results.append((rates[0] - rates[1], bool(x[0] <= common.mean())))
+    return results
 
 
 @pytest.mark.long
@@ -118,15 +121,19 @@ def test_columns_are_those_of_the_final_models(adjacency: str, with_star: bool, 
 @pytest.mark.long
 def test_summary_and_report_hold_what_was_found(tmp_path: Path) -> None:
     contents = run_audit(small_plan(privacy={"sensitivity": "global"}), tmp_path / "run", Engine.LOCAL)
-    found = json.loads((tmp_path / "run" / "summary.json").read_text())["membership"]
+    membership_summary = json.loads((tmp_path / "run" / "summary.json").read_text())["membership"]
     keys = ["advantage", "low", "high", "confidence", "yeom_bound", "tradeoff_bound", "bound", "bound_scope", "record"]
-    assert sorted(found) == sorted(keys)
+    assert sorted(membership_summary) == sorted(keys)
     trials = contents.trials
-    assert found["advantage"] == pytest.approx(trials["membership_advantage"].mean())
-    assert found["low"] < found["advantage"] < found["high"]
-    assert found["record"]["wins"] == (trials["record_membership_guess"] == trials["bit"]).sum()
-    assert found["bound"] == found["record"]["bound"] == contents.summary["guarantee"]["advantage_bound_exact"]
-    assert "over data sets" in found["bound_scope"]
+    assert membership_summary["advantage"] == pytest.approx(trials["membership_advantage"].mean())
+    assert membership_summary["low"] < membership_summary["advantage"] < membership_summary["high"]
+    assert membership_summary["record"]["wins"] == (trials["record_membership_guess"] == trials["bit"]).sum()
+    assert (
+        membership_summary["bound"]
+        == membership_summary["record"]["bound"]
+        == contents.summary["guarantee"]["advantage_bound_exact"]
+    )
+    assert "over data sets" in membership_summary["bound_scope"]
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The membership adversary" in page
 

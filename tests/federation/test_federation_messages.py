@@ -33,14 +33,14 @@ from tests.builders.settings import small_settings
 Transcript = list[tuple[str, int, set[str], set[str]]]
 
 
-def recording_app(seen: Transcript) -> ClientApp:
+def recording_app(transcript: Transcript) -> ClientApp:
     """Return an app that notes type, client, configuration keys and array keys of every message."""
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         content = message.content
         config = {str(key) for key in content.config_records[MessageRecordName.CONFIG]}
         arrays = {str(key) for record in content.array_records.values() for key in record}
-        seen.append((message.metadata.message_type, int(context.node_config["partition-id"]), config, arrays))
+        transcript.append((message.metadata.message_type, int(context.node_config["partition-id"]), config, arrays))
         return call_next(message, context)
 
     return app_through(note)
@@ -50,25 +50,25 @@ def recording_app(seen: Transcript) -> ClientApp:
 @pytest.mark.parametrize("view", ["update", "model"])
 @pytest.mark.parametrize("scaling", ["local", "global"])
 def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, tmp_path: Path) -> None:
-    seen: Transcript = []
+    transcript: Transcript = []
     changes = {"audit": {"view": view}, "privacy": {"sensitivity": scaling}, "training": {"optimizer": "momentum"}}
     plan = small_plan(**changes)
-    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=recording_app(seen)))
+    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=recording_app(transcript)))
     federation = load_federation(plan.federation)
     public = {"federation", "round", "batch", "time-limit"}
     observed = {
         "update": [{"models-0", "release"}],
         "model": [{"models-0", "models-1"}, {"models-0", "models-1", "models-2"}],
     }
-    assert {client for _, client, config, _ in seen if "membership" in config} == {federation.victim}
-    for kind, client, config, arrays in seen:
+    assert {client for _, client, config, _ in transcript if "membership" in config} == {federation.victim}
+    for kind, client, config, arrays in transcript:
         if kind == "train":
             assert config == (public | {"membership"} if client == federation.victim else public)
             assert arrays == {"models-0"}
         else:
             assert (kind, client, config) == ("query.observe", federation.insider, public)
             assert arrays in observed[view]
-    assert sum(kind == "query.observe" for kind, *_ in seen) == plan.federation.rounds * 2
+    assert sum(kind == "query.observe" for kind, *_ in transcript) == plan.federation.rounds * 2
 
 
 class _Released:
@@ -77,7 +77,7 @@ class _Released:
     def __init__(self) -> None:
         self.batches: list[str] = []
 
-    def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
+    def __call__(self, batch: TrialBatch, server_round: ServerRound) -> None:
         self.batches.append(batch.name)
 
 
@@ -121,13 +121,13 @@ def test_a_sound_round_releases_every_batch() -> None:
 def _replies() -> tuple[list[Message], dict[int, int], list[ReplyIdentity]]:
     strategy, grid, arrays = _strategy(_Released())
     replies = list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
-    asked = [ReplyIdentity(client, "train", batch.name) for client in range(3) for batch in strategy.batches]
-    return replies, {node: partition for partition, node in enumerate(strategy.roster.nodes)}, asked
+    identities = [ReplyIdentity(client, "train", batch.name) for client in range(3) for batch in strategy.batches]
+    return replies, {node: partition for partition, node in enumerate(strategy.roster.nodes)}, identities
 
 
 def test_replies_are_read_in_any_order() -> None:
-    replies, partitions, asked = _replies()
-    assert set(read_replies(reversed(replies), asked, partitions, 1)) == set(asked)
+    replies, partitions, identities = _replies()
+    assert set(read_replies(reversed(replies), identities, partitions, 1)) == set(identities)
 
 
 def _one_missing(replies: Sequence[Message]) -> Iterable[Message]:
@@ -144,19 +144,19 @@ def _one_empty(replies: Sequence[Message]) -> Iterable[Message]:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "expected_message"),
     [(_one_missing, r"no answer .*client\(s\)"), (_one_twice, "answered twice"), (_one_empty, "names no batch")],
 )
-def test_other_replies_than_asked_for_are_refused(spoil, said: str) -> None:  # type: ignore[no-untyped-def]
-    replies, partitions, asked = _replies()
-    with pytest.raises(FederationError, match=said):
-        read_replies(spoil(replies), asked, partitions, 1)
+def test_other_replies_than_asked_for_are_refused(spoil, expected_message: str) -> None:  # type: ignore[no-untyped-def]
+    replies, partitions, identities = _replies()
+    with pytest.raises(FederationError, match=expected_message):
+        read_replies(spoil(replies), identities, partitions, 1)
 
 
 def test_an_answer_nobody_asked_for_is_refused() -> None:
-    replies, partitions, asked = _replies()
+    replies, partitions, identities = _replies()
     with pytest.raises(FederationError, match="nobody asked"):
-        read_replies(replies, asked[:-1], partitions, 1)
+        read_replies(replies, identities[:-1], partitions, 1)
 
 
 def test_a_reply_without_arrays_is_refused() -> None:
@@ -178,19 +178,19 @@ def test_sums_are_added_in_the_order_of_clients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "expected_message"),
     [
         ((1.0, np.inf, -np.inf), r"round 1: client 1 .*'sum' .*\b1 of 6 .*not finite"),
         ((np.nan, 1.0, np.nan), r"round 1: client 0 .*'sum' .*\b1 of 6 .*not finite"),
         ((3e38, 3e38, 0.0), r"round 1: .*sum of 'sum' .*3 clients .*not finite"),
     ],
 )
-def test_no_value_that_is_not_finite_hides_in_a_sum(values: tuple[float, ...], said: str) -> None:
+def test_no_value_that_is_not_finite_hides_in_a_sum(values: tuple[float, ...], expected_message: str) -> None:
     arrays = np.zeros((3, 2, 3), dtype=np.float32)
     arrays[:, 1, 2] = values
     with pytest.raises(FederationError) as caught:
         sum_contributions(_of_arrays(arrays), (2, 3), 1)
-    assert re.match(said, str(caught.value))
+    assert re.match(expected_message, str(caught.value))
 
 
 @pytest.mark.parametrize("change", [{"training": {"learning-rate": 1e15}}, {"privacy": {"clipping-norm": 1e15}}])

@@ -68,9 +68,9 @@ def raw(data: bytes, dtype: str = "float32") -> Spoil:
 
 def config(**changes: int | str | None) -> Spoil:
     def spoil(reply: Message, earlier: list[Message]) -> None:
-        kept = dict(reply.content.config_records[MessageRecordName.CONFIG]) | changes
-        named = {key: value for key, value in kept.items() if value is not None}
-        reply.content[MessageRecordName.CONFIG] = ConfigRecord(named)  # type: ignore[arg-type]
+        record_values = dict(reply.content.config_records[MessageRecordName.CONFIG]) | changes
+        config_values = {key: value for key, value in record_values.items() if value is not None}
+        reply.content[MessageRecordName.CONFIG] = ConfigRecord(config_values)  # type: ignore[arg-type]
 
     return spoil
 
@@ -130,28 +130,29 @@ TABLE: dict[str, tuple[Spoil, str]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("kind", TABLE)
 def test_a_client_that_misbehaves_gets_one_line(kind: str, tmp_path: Path) -> None:
-    spoil, said = TABLE[kind]
-    stop(kind, spoil, said, Engine.LOCAL, tmp_path)
+    spoil, expected_message = TABLE[kind]
+    stop(kind, spoil, expected_message, Engine.LOCAL, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.parametrize(
-    "kind", ["exits", *(pytest.param(one, marks=pytest.mark.campaign) for one in ("raises 5 MB", "no array"))]
+    "kind",
+    ["exits", *(pytest.param(kind_name, marks=pytest.mark.campaign) for kind_name in ("raises 5 MB", "no array"))],
 )
 def test_on_ray_too(kind: str, tmp_path: Path) -> None:
-    spoil, said = TABLE[kind]
-    stop(kind, spoil, said, Engine.RAY, tmp_path)
+    spoil, expected_message = TABLE[kind]
+    stop(kind, spoil, expected_message, Engine.RAY, tmp_path)
 
 
-def stop(kind: str, spoil: Spoil, said: str, engine: Engine, directory: Path) -> None:
+def stop(kind: str, spoil: Spoil, expected_message: str, engine: Engine, directory: Path) -> None:
     plan = small_plan(audit={"trials": 3, "epsilon-star": False}, run={"actors": 1})
     with pytest.raises(FederationError) as caught:
         run_audit(
             plan, directory / "run", engine, parties=ClientAppAndStrategy(client_app=app_with(spoil)), with_report=False
         )
     message = str(caught.value)
-    assert re.search(said, message)
+    assert re.search(expected_message, message)
     assert message.startswith(f"round {ROUND}: ")
     assert kind == "unknown source" or f"client {CLIENT} " in message or f"client(s) {CLIENT}" in message
     assert "\n" not in message
@@ -170,13 +171,13 @@ BITS = {
 
 @pytest.mark.parametrize("kind", BITS)
 def test_a_bit_that_is_none_is_refused(kind: str, tmp_path: Path) -> None:
-    change, said = BITS[kind]
+    change, expected_message = BITS[kind]
 
     def spoil(reply: Message, earlier: list[Message]) -> None:
         arrays = reply.content.array_records[MessageRecordName.ARRAYS]
         arrays[Key.WITHIN] = Array(change(arrays[Key.WITHIN].numpy().copy()))
 
-    with pytest.raises(FederationError, match=f"round {ROUND}: client {CLIENT} {said}"):
+    with pytest.raises(FederationError, match=f"round {ROUND}: client {CLIENT} {expected_message}"):
         run_locally(
             _of_clients(clipping="adaptive"), tmp_path / "run", parties=ClientAppAndStrategy(client_app=app_with(spoil))
         )
@@ -274,7 +275,7 @@ GRACE_SECONDS = 5.0
 @pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.parametrize(
-    ("kind", "said", "time_limit", "is_waited_for"),
+    ("kind", "expected_message", "time_limit", "is_waited_for"),
     [
         # The call is made again on a new process, which must have started before the server gives up.
         ("dies", DIED, 60.0, False),
@@ -283,7 +284,12 @@ GRACE_SECONDS = 5.0
     ],
 )
 def test_on_ray_a_fault_that_stays_ends_run_and_processes(
-    kind: str, said: str, time_limit: float, is_waited_for: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    expected_message: str,
+    time_limit: float,
+    is_waited_for: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(call_scheduling, "RETRIES", 1)
     settings = {"client-time-limit": time_limit, "trials-per-batch": 6, "actors": 2}
@@ -299,7 +305,7 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
         )
     noticed_after = time_limit + GRACE_SECONDS if is_waited_for else 0.0
     assert time.time() - mark.stat().st_mtime < noticed_after + SECONDS_TO_STOP
-    assert re.search(said, str(caught.value))
+    assert re.search(expected_message, str(caught.value))
     assert "\n" not in str(caught.value)
     # A busy machine may not have started the new process of a client that hangs before the server gives up.
     assert mark.stat().st_size in {"dies": (2,), "hangs and freezes": (2, 3)}[kind]

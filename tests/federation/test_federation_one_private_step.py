@@ -25,8 +25,12 @@ from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
 
 TRAINING: dict[str, Any] = {
-    "strategy": "dp-sgd-clients", "rounds": 3, "local-steps": 1, "local-batch": 100, "learning-rate": None,
-}  # fmt: skip
+    "strategy": "dp-sgd-clients",
+    "rounds": 3,
+    "local-steps": 1,
+    "local-batch": 100,
+    "learning-rate": None,
+}
 PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.5, "sensitivity": None, "clipping-norm": 1.0}
 AUDIT: dict[str, Any] = {"epsilon-star": False, "membership": False}
 ALL, SOME = 100, 4  # batches larger than every shard, and such that a step samples
@@ -37,9 +41,9 @@ def plan_of(**changes: dict[str, Any]) -> Any:
     return small_plan(**changed_settings(settings, changes))
 
 
-def played(place: Path, batch: int, adversary: str, trials: int, **privacy: Any) -> ReportContents:
+def played(directory: Path, batch: int, adversary: str, trials: int, **privacy: Any) -> ReportContents:
     plan = plan_of(training={"local-batch": batch}, privacy=privacy, audit={"adversary": adversary, "trials": trials})
-    return run_locally(plan, place / "run")
+    return run_locally(plan, directory / "run")
 
 
 @pytest.mark.few_cases(1)
@@ -62,7 +66,8 @@ def test_the_noise_that_is_left_is_that_of_the_distribution(tmp_path: Path, batc
 @pytest.mark.parametrize("batch", [ALL, SOME])
 def test_the_mean_of_log_odds_is_that_of_the_closed_form(tmp_path: Path, batch: int, adversary: str) -> None:
     contents = played(tmp_path, batch, adversary, 400, **{"noise-multiplier": 1.0})
-    rounds, bits = contents.rounds, contents.trials.set_index("trial")["bit"]
+    rounds = contents.rounds
+    bits = contents.trials.set_index("trial")["bit"]
     steps = contents.run.plan.federation.mechanism.contribution
     federation = load_federation(contents.run.plan.federation)
     q = steps.rate_of(len(federation.shards[federation.victim]))
@@ -72,10 +77,11 @@ def test_the_mean_of_log_odds_is_that_of_the_closed_form(tmp_path: Path, batch: 
     nodes, weights = np.polynomial.hermite_e.hermegauss(61)
     weights = weights / weights.sum()
 
-    def llr(place: Any) -> Any:
-        return np.log1p(q * np.expm1(mu[:, None] * place - mu[:, None] ** 2 / 2))
+    def llr(coordinate: Any) -> Any:
+        return np.log1p(q * np.expm1(mu[:, None] * coordinate - mu[:, None] ** 2 / 2))
 
-    out, inside = llr(nodes[None, :]), llr(nodes[None, :] + mu[:, None])
+    out = llr(nodes[None, :])
+    inside = llr(nodes[None, :] + mu[:, None])
     means = np.where(with_record, (1 - q) * (out @ weights) + q * (inside @ weights), out @ weights)
     squares = np.where(with_record, (1 - q) * (out**2 @ weights) + q * (inside**2 @ weights), out**2 @ weights)
     gap = (rounds["increment"].to_numpy() - means) / np.sqrt(squares.sum() - (means**2).sum())
@@ -105,16 +111,16 @@ def test_an_honest_run_is_consistent(tmp_path: Path, adversary: str) -> None:
 def test_half_the_noise_in_the_clients_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, adversary: str
 ) -> None:
-    def careless(federation: LoadedFederation, client: int, *given: Any, **more: Any) -> PrivateUpdates:
+    def careless(federation: LoadedFederation, client: int, *arguments: Any, **keywords: Any) -> PrivateUpdates:
         public = federation.public
         half = replace(public, mechanism=public.mechanism.with_multiplier(public.mechanism.noise_multiplier / 2))
-        found = trained_privately(replace(federation, public=half), client, *given, **more)
-        counted = private_steps(public.mechanism).accountant_after(given[1], len(federation.shards[client]))
-        return replace(found, accountant=counted)
+        private_updates = trained_privately(replace(federation, public=half), client, *arguments, **keywords)
+        accountant = private_steps(public.mechanism).accountant_after(arguments[1], len(federation.shards[client]))
+        return replace(private_updates, accountant=accountant)
 
-    def only_of_victim(federation: LoadedFederation, client: int, *given: Any, **more: Any) -> PrivateUpdates:
+    def only_of_victim(federation: LoadedFederation, client: int, *arguments: Any, **keywords: Any) -> PrivateUpdates:
         train = careless if client == federation.victim else trained_privately
-        return train(federation, client, *given, **more)
+        return train(federation, client, *arguments, **keywords)
 
     monkeypatch.setattr(app, "trained_privately", only_of_victim)
     assert played(tmp_path, batch, adversary, 20).summary["verdict"] == "violated"
@@ -123,15 +129,18 @@ def test_half_the_noise_in_the_clients_is_found(
 def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on() -> None:
     """The update minus the clipped sum of this sample is noise alone."""
     plan = plan_of(training={"local-batch": SOME}, privacy={"noise-multiplier": 0.01})
-    federation, draws = load_federation(plan.federation), ClientRandomness(11, (0, 1, 2, 3))
-    mechanism, client = plan.federation.mechanism, (federation.victim + 1) % plan.federation.clients
+    federation = load_federation(plan.federation)
+    draws = ClientRandomness(11, (0, 1, 2, 3))
+    mechanism = plan.federation.mechanism
+    client = (federation.victim + 1) % plan.federation.clients
     models = torch.randn(4, federation.model.layout.size, generator=torch.Generator().manual_seed(1))
-    records, steps = len(federation.shards[client]), private_steps(mechanism)
-    taken = step_sample(mechanism, records, draws, 2)
-    assert 0 < taken.sum() < taken.size
+    records = len(federation.shards[client])
+    steps = private_steps(mechanism)
+    sample = step_sample(mechanism, records, draws, 2)
+    assert 0 < sample.sum() < sample.size
     shard = federation.shard(client)
     sums = federation.model.clipped_sum(
-        models, shard.features, shard.labels, mechanism.clipping_norm, taking_part=torch.from_numpy(taken)
+        models, shard.features, shard.labels, mechanism.clipping_norm, taking_part=torch.from_numpy(sample)
     )
     update = trained_privately(federation, client, models, 2, draws).updates
     unit = steps.schedule.learning_rate / steps.mean_batch(records)
@@ -142,22 +151,24 @@ def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on() -> None:
 @pytest.mark.parametrize("batch", [ALL, SOME])
 def test_epsilon_is_that_of_dp_accounting(batch: int) -> None:
     plan = plan_of(training={"local-batch": batch, "rounds": 5}, privacy={"accountant": "pld"})
-    steps, guarantee = plan.federation.mechanism.contribution, plan.guarantee
+    steps = plan.federation.mechanism.contribution
+    guarantee = plan.guarantee
     assert isinstance(steps, PrivateTraining)
     assert steps.is_one_step
     rates = steps.rates
-    found = []
+    epsilons = []
     for rate in rates:
-        accountant, gaussian = PLDAccountant(), dp_accounting.GaussianDpEvent(1.5)
-        one = gaussian if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, gaussian)
-        accountant.compose(dp_accounting.SelfComposedDpEvent(one, 5))
-        found.append(accountant.get_epsilon(guarantee.delta))
-    assert guarantee.epsilon == pytest.approx(max(found), rel=1e-3)
+        accountant = PLDAccountant()
+        gaussian = dp_accounting.GaussianDpEvent(1.5)
+        step_event = gaussian if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, gaussian)
+        accountant.compose(dp_accounting.SelfComposedDpEvent(step_event, 5))
+        epsilons.append(accountant.get_epsilon(guarantee.delta))
+    assert guarantee.epsilon == pytest.approx(max(epsilons), rel=1e-3)
 
 
 def test_several_steps_have_scores_as_before() -> None:
-    one, two = (plan_of(training={"local-steps": steps}).federation.mechanism for steps in (1, 2))
-    assert (one.knows_llr, two.knows_llr) == (True, False)
+    one_step, two_steps = (plan_of(training={"local-steps": steps}).federation.mechanism for steps in (1, 2))
+    assert (one_step.knows_llr, two_steps.knows_llr) == (True, False)
     sampled = plan_of(training={"local-steps": 2, "local-batch": SOME}).federation.mechanism
     assert (sampled.is_sampled, sampled.sampling_rate) == (False, 1.0)
 
@@ -196,29 +207,37 @@ def test_limits_that_are_planned_are_those_of_the_verdict(
 ) -> None:
     """Every gradient exceeds so small a norm, so the plan knows how much each record contributes."""
     plan = plan_of(
-        training={"local-batch": batch, "local-learning-rate": 100.0}, data={"clients": clients},
-        privacy={"clipping-norm": 1e-3, "noise-multiplier": 1.0}, audit={"adversary": adversary, "trials": 40},
-    )  # fmt: skip
-    found = verdict_of(run_locally(plan, tmp_path / "run")).judgement
-    noise, signal = planned_noise(plan), planned_of_signal(plan)
+        training={"local-batch": batch, "local-learning-rate": 100.0},
+        data={"clients": clients},
+        privacy={"clipping-norm": 1e-3, "noise-multiplier": 1.0},
+        audit={"adversary": adversary, "trials": 40},
+    )
+    judgement = verdict_of(run_locally(plan, tmp_path / "run")).judgement
+    noise = planned_noise(plan)
+    signal = planned_of_signal(plan)
     assert noise is not None
     assert signal is not None
-    assert found.signal is not None
+    assert judgement.signal is not None
     # How often a record was in by chance remains; noise of others that was not counted would make factors of 1.4 and
     # more of it.
-    for told in (found.signal.limit, found.signal.times):  # of the claimed length, and of the one that was measured
-        assert told - 1 == pytest.approx(signal.limit - 1, rel=0.2)
-    assert found.limit_of_detection == pytest.approx(noise.limit_of_detection, rel=0.2)
+    for limit in (
+        judgement.signal.limit,
+        judgement.signal.times,
+    ):  # of the claimed length, and of the one that was measured
+        assert limit - 1 == pytest.approx(signal.limit - 1, rel=0.2)
+    assert judgement.limit_of_detection == pytest.approx(noise.limit_of_detection, rel=0.2)
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_the_plan_hides_a_record_as_the_insider_finds_it_hidden(colluders: int) -> None:
     """Clients have shards of several sizes below the batch size, so each adds noise of its own scale."""
     plan = plan_of(data={"partition": "linear", "clients": 4}, audit={"adversary": "client", "colluders": colluders})
-    federation, steps = load_federation(plan.federation), plan.federation.mechanism.contribution
+    federation = load_federation(plan.federation)
+    steps = plan.federation.mechanism.contribution
     assert isinstance(steps, PrivateTraining)
     insider = federation.insider
-    own, known = len(federation.shards[federation.victim]), {insider, *federation.colluders, federation.victim}
-    others = [len(shard) for client, shard in enumerate(federation.shards) if client not in known]
-    assert len(others) == 2 - colluders
-    assert steps.hiding == pytest.approx(np.sqrt(1 + sum((own / one) ** 2 for one in others)))
+    target_size = len(federation.shards[federation.victim])
+    known_clients = {insider, *federation.colluders, federation.victim}
+    other_sizes = [len(shard) for client, shard in enumerate(federation.shards) if client not in known_clients]
+    assert len(other_sizes) == 2 - colluders
+    assert steps.hiding == pytest.approx(np.sqrt(1 + sum((target_size / size) ** 2 for size in other_sizes)))

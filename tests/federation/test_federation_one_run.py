@@ -32,14 +32,14 @@ AUDIT = {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": Fals
 
 def one_run_plan(training: dict[str, Any], **changes: dict[str, Any]) -> RunPlan:
     model = {"name": "dense-128"}
-    parts = {
+    sections = {
         "data": {"clients": 6, **changes.get("data", {})},
         "training": training,
         "privacy": NOISE | changes.get("privacy", {}),
         "audit": AUDIT | changes.get("audit", {}),
         "run": {"trials-per-batch": None} | changes.get("run", {}),
     }
-    return small_plan(model=model, **parts)
+    return small_plan(model=model, **sections)
 
 
 def played(plan: RunPlan, directory: Path, **options: Any) -> ReportContents:
@@ -48,9 +48,9 @@ def played(plan: RunPlan, directory: Path, **options: Any) -> ReportContents:
 
 def slope(table: pd.DataFrame) -> tuple[float, float]:
     """Return the slope of scores over the part of a canary, with its standard error; decoys are included."""
-    held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
-    (found, _), covariance = np.polyfit(held, table["score"], 1, cov=True)
-    return found, float(np.sqrt(covariance[0, 0]))
+    canary_shares = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
+    (fitted_slope, _), covariance = np.polyfit(canary_shares, table["score"], 1, cov=True)
+    return fitted_slope, float(np.sqrt(covariance[0, 0]))
 
 
 @pytest.mark.long
@@ -74,8 +74,9 @@ def test_scores_hold_their_canaries_and_the_noise_of_the_mechanism(
     If clients are replaced, a canary that is out is sent with the opposite sign, and the noise is twice as large.
     """
     plan = one_run_plan(training, privacy=privacy, audit={"trials": 2})
-    found = played(plan, tmp_path / "run")
-    table, numbers = found.run.tables.canaries, found.summary["one_run"]
+    contents = played(plan, tmp_path / "run")
+    table = contents.run.tables.canaries
+    numbers = contents.summary["one_run"]
     assert table is not None
     rounds = plan.federation.rounds
     assert len(table) == 2 * rounds * (canaries + decoys)
@@ -90,8 +91,8 @@ def test_scores_hold_their_canaries_and_the_noise_of_the_mechanism(
     assert 0 < numbers["mu_lower"] < 1.3
     assert numbers["trials"] == 2
     assert (numbers["canaries"], numbers["rounds"], numbers["method"]) == (canaries, rounds, "shift")
-    assert found.summary["verdict"] in ("consistent", "inconclusive")
-    guarantee = found.plan.guarantee
+    assert contents.summary["verdict"] in ("consistent", "inconclusive")
+    guarantee = contents.plan.guarantee
     assert guarantee is not None
     assert numbers["epsilon_claimed"] == pytest.approx(guarantee.epsilon, rel=1e-6)
 
@@ -104,9 +105,9 @@ def test_noise_that_is_missing_is_found(tmp_path: Path) -> None:
             return super().noise(batch, server_round, total, sigma / 10)
 
     plan = one_run_plan(AVERAGED | {"rounds": 20})
-    found = played(plan, tmp_path / "run", parties=ClientAppAndStrategy(strategy=TenthOfTheNoise))
-    assert found.summary["verdict"] == "violated"
-    assert found.summary["one_run"]["mu_lower"] > 2 * found.summary["one_run"]["mu_claimed"]
+    contents = played(plan, tmp_path / "run", parties=ClientAppAndStrategy(strategy=TenthOfTheNoise))
+    assert contents.summary["verdict"] == "violated"
+    assert contents.summary["one_run"]["mu_lower"] > 2 * contents.summary["one_run"]["mu_claimed"]
 
 
 def verdict_on(run: FinishedRun) -> Verdict:
@@ -121,15 +122,15 @@ def test_an_accountant_that_starts_afresh_every_round_is_caught(tmp_path: Path) 
     plan = one_run_plan(PRIVATE | {"rounds": 20}, privacy={"accountant": "pld"}, audit={"canaries": 20})
     run = played(plan, tmp_path / "run").run
     assert verdict_on(run) != "violated"
-    told = run.tables.clients
-    assert told is not None
-    afresh = told.assign(accounted_steps=told["accounted_steps"].clip(upper=4))
+    client_table = run.tables.clients
+    assert client_table is not None
+    afresh = client_table.assign(accounted_steps=client_table["accounted_steps"].clip(upper=4))
     spoiled = replace(run, tables=replace(run.tables, clients=afresh))
     assert verdict_on(spoiled) == "violated"
-    honest, found = (measure_one_run(one, Findings({})) for one in (run, spoiled))
+    honest, spoiled_measurement = (measure_one_run(canary_run, Findings({})) for canary_run in (run, spoiled))
     assert honest is not None
-    assert found is not None
-    assert found.is_reported_epsilon_too_low
+    assert spoiled_measurement is not None
+    assert spoiled_measurement.is_reported_epsilon_too_low
     assert not honest.is_reported_epsilon_too_low
     assert honest.bounds.mu_lower >= 0.8
 
@@ -137,33 +138,35 @@ def test_an_accountant_that_starts_afresh_every_round_is_caught(tmp_path: Path) 
 @pytest.mark.long
 def test_only_what_updates_of_others_cannot_hide_is_conclusive(tmp_path: Path) -> None:
     """As in a live audit. If the claimed epsilon is 0, the breach to be found is two thirds of the noise."""
-    audit, privacy = {"trials": 12, "canaries": 12}, {"delta": 1 - 1e-12}
+    audit = {"trials": 12, "canaries": 12}
+    privacy = {"delta": 1 - 1e-12}
     plan = one_run_plan(AVERAGED, data={"clients": 3}, privacy=privacy, audit=audit)
     run = played(plan, tmp_path / "run").run
-    facts, table = run.find(PublicCanaryFacts), run.tables.canaries
+    facts = run.find(PublicCanaryFacts)
+    table = run.tables.canaries
     assert facts is not None
     assert table is not None
     assert (facts.others, facts.size) == (3.0, load_federation(plan.federation).model.layout.size)
     assert run.plan.guarantee is not None
     assert run.plan.guarantee.epsilon == 0
-    found = judge_canaries(run)
-    assert found is not None
-    assert found.verdict == "consistent"
+    judgement = judge_canaries(run)
+    assert judgement is not None
+    assert judgement.verdict == "consistent"
     # Behind so many others nothing would be found, and in eight rounds two thirds of the noise would not.
     crowd = replace(run, of_audit=Findings({PublicCanaryFacts: replace(facts, others=300.0)}))
     short = replace(run, tables=replace(run.tables, canaries=table[(table["trial"] == 0) & (table["round"] <= 8)]))
-    for one, limit in ((crowd, np.inf), (short, 0.0)):
-        judged = judge_canaries(one)
+    for spoiled_run, limit in ((crowd, np.inf), (short, 0.0)):
+        judged = judge_canaries(spoiled_run)
         assert judged is not None
         assert (judged.verdict, judged.limit_of_detection) == ("inconclusive", limit)
 
 
 @pytest.mark.long
 def test_everybody_trains_and_only_canaries_toss_coins(tmp_path: Path) -> None:
-    found = played(one_run_plan(AVERAGED | {"rounds": 30}, audit={"trials": 3}), tmp_path / "run")
-    table = found.run.tables.canaries
+    contents = played(one_run_plan(AVERAGED | {"rounds": 30}, audit={"trials": 3}), tmp_path / "run")
+    table = contents.run.tables.canaries
     assert table is not None
-    assert found.run.bits.all()
+    assert contents.run.bits.all()
     coins = table[table["canary"] < 6]["is_in"]
     assert 0.4 < coins.mean() < 0.6
     assert not table[table["canary"] >= 6]["is_in"].any()

@@ -33,8 +33,8 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / "images" / name).mkdir(parents=True)
         for number in range(120):
             pixels = draw.integers(0, 60, (10, 10)).astype(np.uint8)
-            place = draw.integers(1, 9)
-            pixels[place] = 250
+            bar_index = draw.integers(1, 9)
+            pixels[bar_index] = 250
             Image.fromarray(pixels if name == "lying" else pixels.T).save(tmp_path / "images" / name / f"{number}.png")
     return tmp_path / "images"
 
@@ -42,36 +42,41 @@ def folder(tmp_path: Path) -> Path:
 def plan_of(folder: Path, **changes: dict[str, Any]) -> RunPlan:
     values: dict[str, dict[str, Any]] = {
         "data": {"name": "images", "path": str(folder), "records": 40, "test-records": 40, "population-records": 100},
-        "privacy": {"belief": None, "epsilon": 5.0, "adjacency": "add-remove-record", "sensitivity": None,
-                    "accountant": "gdp"},
+        "privacy": {
+            "belief": None,
+            "epsilon": 5.0,
+            "adjacency": "add-remove-record",
+            "sensitivity": None,
+            "accountant": "gdp",
+        },
         "audit": {"reconstruct-samples": 12, "epsilon-star": False},
-    }  # fmt: skip
+    }
     return small_plan(**changed_settings(values, changes))
 
 
 @pytest.mark.long
 @pytest.mark.drawn
 def test_pictures_of_a_folder_are_drawn_beside_the_bound(folder: Path, tmp_path: Path) -> None:
-    found = run_audit(plan_of(folder), tmp_path / "run", Engine.LOCAL).summary["pictures"]
-    assert [one["epsilon"] for one in found] == [None, 100, 10, pytest.approx(5), 1]
-    assert [one["own"] for one in found] == [False, False, False, True, False]
-    sharp, _, _, own, hidden = found
+    pictures = run_audit(plan_of(folder), tmp_path / "run", Engine.LOCAL).summary["pictures"]
+    assert [picture["epsilon"] for picture in pictures] == [None, 100, 10, pytest.approx(5), 1]
+    assert [picture["own"] for picture in pictures] == [False, False, False, True, False]
+    sharp, _, _, claimed_picture, hidden = pictures
     assert sharp["named"] == 1
     assert sharp["psnr"] > 60
     assert sharp["ssim"] > 0.999
-    assert hidden["psnr"] < own["psnr"] + 1 < found[1]["psnr"] + 1 < sharp["psnr"]
-    assert own["candidates"] == 41
-    assert own["bound"] == pytest.approx(float(ndtr(gdp_mu(5, 0.01) + ndtri(1 / 41))), rel=1e-6)
+    assert hidden["psnr"] < claimed_picture["psnr"] + 1 < pictures[1]["psnr"] + 1 < sharp["psnr"]
+    assert claimed_picture["candidates"] == 41
+    assert claimed_picture["bound"] == pytest.approx(float(ndtr(gdp_mu(5, 0.01) + ndtri(1 / 41))), rel=1e-6)
     assert "could be drawn" in (tmp_path / "run" / "report.html").read_text()
     again = rebuild_report(tmp_path / "run").summary["pictures"]
-    assert json.dumps(again) == json.dumps(found)
+    assert json.dumps(again) == json.dumps(pictures)
 
 
 def test_replaced_records_are_drawn_at_half_of_mu(folder: Path, tmp_path: Path) -> None:
     plan = plan_of(folder, privacy={"adjacency": "replace-record"})
-    found = run_locally(plan, tmp_path / "run").summary["pictures"]
-    assert found[3]["bound"] == pytest.approx(float(ndtr(gdp_mu(5, 0.01) / 2 + ndtri(1 / 41))), rel=1e-6)
-    assert found[2]["bound"] == pytest.approx(float(ndtr(gdp_mu(10, 0.01) / 2 + ndtri(1 / 41))), rel=1e-6)
+    pictures = run_locally(plan, tmp_path / "run").summary["pictures"]
+    assert pictures[3]["bound"] == pytest.approx(float(ndtr(gdp_mu(5, 0.01) / 2 + ndtri(1 / 41))), rel=1e-6)
+    assert pictures[2]["bound"] == pytest.approx(float(ndtr(gdp_mu(10, 0.01) / 2 + ndtri(1 / 41))), rel=1e-6)
 
 
 OF_CLIENTS: dict[str, dict[str, Any]] = {
@@ -84,9 +89,9 @@ OF_CLIENTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("searched", [False, True])
-@pytest.mark.parametrize(("place", "shares"), [("client", 9), ("server", 1)])
+@pytest.mark.parametrize(("adversary", "shares"), [("client", 9), ("server", 1)])
 def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
-    folder: Path, tmp_path: Path, place: str, shares: int, searched: bool, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, adversary: str, shares: int, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An observer of one update faces one share of the noise, and an observer of the sum all shares but its own."""
     if not searched:  # a drawing as it is after two steps of a thousand
@@ -96,20 +101,20 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
     noise = {"epsilon": None, "noise-multiplier": 2.0}
     changes = OF_CLIENTS | {
         "privacy": OF_CLIENTS["privacy"] | noise,
-        "audit": {"reconstruct-samples": 4, "adversary": place},
+        "audit": {"reconstruct-samples": 4, "adversary": adversary},
     }
     contents = run_locally(plan_of(folder, **changes), tmp_path / "run")
-    found = contents.summary["pictures"]
-    own = next(one for one in found if one["own"])
-    assert own["bound"] == pytest.approx(float(ndtr(2 / 2 / np.sqrt(shares) + ndtri(4 / 41))), rel=1e-6)
-    assert [one["guesses"] for one in found] == [4] * 5
-    drawn = contents.run.find(TrueAndReconstructedImages)
-    assert drawn is not None
+    pictures = contents.summary["pictures"]
+    claimed_picture = next(picture for picture in pictures if picture["own"])
+    assert claimed_picture["bound"] == pytest.approx(float(ndtr(2 / 2 / np.sqrt(shares) + ndtri(4 / 41))), rel=1e-6)
+    assert [picture["guesses"] for picture in pictures] == [4] * 5
+    reconstruction = contents.run.find(TrueAndReconstructedImages)
+    assert reconstruction is not None
     federation = load_federation(contents.plan.federation)
     first = federation.training.features[torch.from_numpy(federation.shards[0])].numpy()
-    assert np.array_equal(drawn.true, first)
-    assert not searched or found[0]["named"] > 0.6
-    assert not searched or found[0]["psnr"] > 18 > 14 > found[1]["psnr"] > found[-1]["psnr"]
+    assert np.array_equal(reconstruction.true, first)
+    assert not searched or pictures[0]["named"] > 0.6
+    assert not searched or pictures[0]["psnr"] > 18 > 14 > pictures[1]["psnr"] > pictures[-1]["psnr"]
 
 
 def test_without_a_guarantee_there_is_one_row(folder: Path, tmp_path: Path) -> None:
@@ -117,8 +122,10 @@ def test_without_a_guarantee_there_is_one_row(folder: Path, tmp_path: Path) -> N
         "privacy": {"private": False, "epsilon": None, "clipping-norm": None, "accountant": None},
         "audit": {"reconstruct-samples": 12, "insider": False, "epsilon-star": False},
     }
-    found = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL).summary["pictures"]
-    assert [(one["epsilon"], one["own"], one["bound"], one["named"]) for one in found] == [(None, True, 1, 1)]
+    pictures = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL).summary["pictures"]
+    assert [(picture["epsilon"], picture["own"], picture["bound"], picture["named"]) for picture in pictures] == [
+        (None, True, 1, 1)
+    ]
     page = (tmp_path / "run" / "report.html").read_text()
     assert "knew all other" in page
     assert "nothing is claimed" in page

@@ -30,7 +30,8 @@ from fl_audit.runs.cluster.process_data_and_code import CallContextPacker, Unsen
 from fl_audit.runs.local_engine import local_grid
 from tests.builders.runs import small_plan
 
-HERE, THERE = RayMachine("1", "10.0.0.1", 2), RayMachine("2", "10.0.0.2", 1)
+HERE = RayMachine("1", "10.0.0.1", 2)
+THERE = RayMachine("2", "10.0.0.2", 1)
 
 
 class Pool(ClientPool):
@@ -42,7 +43,8 @@ class Pool(ClientPool):
     def __init__(
         self, nodes: tuple[RayMachine, ...], outcomes: Callable[[RayMachine, list[int]], Any] | None = None
     ) -> None:
-        self._nodes, self._outcomes = {node.identity: node for node in nodes}, outcomes
+        self._nodes = {node.identity: node for node in nodes}
+        self._outcomes = outcomes
         self._changed, self._closed, self._users = threading.Condition(), threading.Event(), 0
         self._idle, self._processes, self._suspects = {}, [], Counter()
         self._is_shared = False
@@ -77,21 +79,22 @@ REPLY = CallReply("reply", "after", None)
 
 def played(pool: Pool, clients: int = 1) -> dict[int, object]:
     """Call some clients, each of weight one, and return the outcome of each call."""
-    found, changed = dict[int, object](), threading.Condition()
+    outcomes_by_node = dict[int, object]()
+    changed = threading.Condition()
 
     def settle(outcomes: Sequence[tuple[str, object]]) -> None:
         with changed:
             for identity, outcome in outcomes:
-                assert int(identity) not in found
-                found[int(identity)] = outcome
+                assert int(identity) not in outcomes_by_node
+                outcomes_by_node[int(identity)] = outcome
             changed.notify_all()
 
-    calls = CallScheduler(pool, {2 + one: _context(one) for one in range(clients)}, settle)
-    calls.add({str(2 + one): _message("none", node=2 + one) for one in range(clients)})
+    calls = CallScheduler(pool, {2 + client: _context(client) for client in range(clients)}, settle)
+    calls.add({str(2 + client): _message("none", node=2 + client) for client in range(clients)})
     with changed:
-        assert changed.wait_for(lambda: len(found) == clients, 20.0)
+        assert changed.wait_for(lambda: len(outcomes_by_node) == clients, 20.0)
     pool.close()
-    return found
+    return outcomes_by_node
 
 
 @pytest.fixture(autouse=True)
@@ -122,16 +125,16 @@ def test_a_lost_node_costs_no_retry_and_what_a_client_raises_is_said(monkeypatch
 
 def test_calls_share_one_and_each_is_answered() -> None:
     """Each of two processes takes half of the clients."""
-    both = threading.Barrier(2)
+    barrier = threading.Barrier(2)
 
     def answer(node: RayMachine, clients: list[int]) -> CallReply:
-        both.wait(10.0)
+        barrier.wait(10.0)
         return REPLY
 
     pool = Pool((HERE,), answer)
     assert played(pool, clients=20) == dict.fromkeys(range(2, 22), "reply")
     assert [len(clients) for _, clients in pool.calls] == [10, 10]
-    assert sorted(one for _, clients in pool.calls for one in clients) == list(range(2, 22))
+    assert sorted(client for _, clients in pool.calls for client in clients) == list(range(2, 22))
 
 
 def test_a_call_that_lasts_holds_nobody_up() -> None:
@@ -147,25 +150,28 @@ def test_a_call_that_lasts_holds_nobody_up() -> None:
 
 def test_threads_that_wait_for_calls_refer_to_nothing_of_ray() -> None:
     """These threads end while Ray shuts down. One that releases a model then would end the program."""
-    pool, settled = Pool((HERE,), lambda node, clients: REPLY), threading.Semaphore(0)
-    calls = CallScheduler(pool, {2 + one: _context(one) for one in range(4)}, lambda done: settled.release(len(done)))
+    pool = Pool((HERE,), lambda node, clients: REPLY)
+    settled = threading.Semaphore(0)
+    calls = CallScheduler(
+        pool, {2 + item: _context(item) for item in range(4)}, lambda done: settled.release(len(done))
+    )
     models = ArrayRecord({"models": Array(np.arange(2.0**18))})
-    calls.add({str(2 + one): _message("none", 2 + one, models) for one in range(4)})
-    held = [weakref.ref(one) for one in calls._shared.values()]
+    calls.add({str(2 + item): _message("none", 2 + item, models) for item in range(4)})
+    references = [weakref.ref(item) for item in calls._shared.values()]
     for _ in range(4):
         assert settled.acquire(timeout=10.0)
     calls.add({})  # those of the last round are kept until the program ends
     with pool._changed:
         assert pool._changed.wait_for(lambda: not pool._users, 10.0)
-    assert [one() for one in held] == [None]
+    assert [item() for item in references] == [None]
     pool.close()
 
 
 def test_who_ends_a_process_that_others_share_is_found_and_named() -> None:
     """All clients that shared the process are called alone, so that the guilty one ends only its own process."""
     pool = Pool((HERE,), lambda node, clients: "dies" if 4 in clients else REPLY)
-    found = played(pool, clients=9)
-    failed = {client: outcome for client, outcome in found.items() if outcome != "reply"}
+    outcomes = played(pool, clients=9)
+    failed = {client: outcome for client, outcome in outcomes.items() if outcome != "reply"}
     assert list(failed) == [4]
     assert "its process died" in str(failed[4])
     of_it = [clients for _, clients in pool.calls if 4 in clients]
@@ -176,38 +182,43 @@ def test_who_ends_a_process_that_others_share_is_found_and_named() -> None:
 
 def test_whose_reply_cannot_be_read_is_named() -> None:
     pool = Pool((HERE,), lambda node, clients: LostCallsError("TypeError: no") if 3 in clients else REPLY)
-    found = played(pool, clients=6)
-    assert {client: str(outcome) for client, outcome in found.items() if outcome != "reply"} == {3: "TypeError: no"}
+    outcomes = played(pool, clients=6)
+    assert {client: str(outcome) for client, outcome in outcomes.items() if outcome != "reply"} == {3: "TypeError: no"}
 
 
 def test_a_client_is_called_where_its_shard_is() -> None:
-    pool, calls = Pool((HERE,), lambda node, clients: REPLY), dict[str, Message]()
+    pool = Pool((HERE,), lambda node, clients: REPLY)
+    calls = dict[str, Message]()
     shared = CallScheduler(pool, {}, lambda outcomes: None)
     line = call_scheduling._CallQueue(idle=1)
-    one, other = pool.take(ORDINARY), pool.take(ORDINARY)
+    first_process = pool.take(ORDINARY)
+    second_process = pool.take(ORDINARY)
     line.calls = [call_scheduling._Call(str(node), _message("none", node=node), 1, calls) for node in range(2, 6)]
     line.idle = 2
-    first = shared._part(line, one)
+    first = shared._part(line, first_process)
     line.idle = 1
-    second = shared._part(line, other)
-    assert [[call.node for call in part] for part in (first, second)] == [[2, 3], [4, 5]]
-    line.calls, line.idle = [*first, *second], 2
-    assert [call.node for call in shared._part(line, other)] == [4, 5]
+    second = shared._part(line, second_process)
+    assert [[call.node for call in call_group] for call_group in (first, second)] == [[2, 3], [4, 5]]
+    line.calls = [*first, *second]
+    line.idle = 2
+    assert [call.node for call in shared._part(line, second_process)] == [4, 5]
     line.idle = 1
-    assert [call.node for call in shared._part(line, other)] == [3, 2]  # nobody else is there to call them
+    assert [call.node for call in shared._part(line, second_process)] == [3, 2]  # nobody else is there to call them
 
 
 def test_parts_are_balanced_by_the_records_of_the_clients() -> None:
     pool = Pool((HERE,), lambda node, clients: REPLY)
-    shared, weights = CallScheduler(pool, {}, lambda outcomes: None), (60, 30, 10, 10, 10)
+    shared = CallScheduler(pool, {}, lambda outcomes: None)
+    weights = (60, 30, 10, 10, 10)
     calls = [
         call_scheduling._Call(str(node), _message("none", node=node), size, {}) for node, size in enumerate(weights, 2)
     ]
-    line, parts = call_scheduling._CallQueue(calls, idle=2), list[list[int]]()
+    line = call_scheduling._CallQueue(calls, idle=2)
+    weight_groups = list[list[int]]()
     while line.calls:
-        parts.append([call.weight for call in shared._part(line, pool.take(ORDINARY))])
+        weight_groups.append([call.weight for call in shared._part(line, pool.take(ORDINARY))])
         line.idle -= 1
-    assert parts == [[60], [30, 10, 10, 10]]
+    assert weight_groups == [[60], [30, 10, 10, 10]]
 
 
 def test_a_full_object_store_is_said_in_a_line_and_not_taken_for_a_death() -> None:
@@ -221,7 +232,7 @@ def test_a_full_object_store_is_said_in_a_line_and_not_taken_for_a_death() -> No
     with pytest.raises(CallError, match=r"^Ray's object store .*run\.trials-per-batch\)$"):
         ClientPool.call(Pool((THERE,)), process, ProcessCalls([], [], [], []))
     pool = Pool((THERE,), lambda node, clients: CallError("full"))
-    assert [str(one) for one in played(pool, clients=3).values()] == ["full"] * 3
+    assert [str(outcome) for outcome in played(pool, clients=3).values()] == ["full"] * 3
     assert len(pool.calls) == 1
 
 
@@ -236,10 +247,10 @@ def test_a_process_that_has_lost_its_node_says_nothing_of_its_client(monkeypatch
 
     process = _process(build_app())
     monkeypatch.setattr(pool_module.ray, "get", failing(OSError("Broken pipe")))
-    with pytest.raises(ConnectionAbortedError) as told:
+    with pytest.raises(ConnectionAbortedError) as error_info:
         process.run(pickle.dumps(([], [], [])), [], [], None, 1.0)
     monkeypatch.setattr(pool_module.ray, "wait", lambda references, timeout: (references, []))
-    monkeypatch.setattr(pool_module.ray, "get", failing(RayTaskError("run", "", told.value)))
+    monkeypatch.setattr(pool_module.ray, "get", failing(RayTaskError("run", "", error_info.value)))
     with pytest.raises(LostCallsError) as lost:
         ClientPool._outcome(Pool((HERE,)), ClientProcess(None, HERE, ORDINARY), object())
     assert lost.value.words == ""
@@ -251,7 +262,8 @@ def _process(app: object, announced: Callable[[object], None] | None = None) -> 
 
 
 def test_a_process_answers_for_each_client_and_tells_which_call_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    goes_on, announced = threading.Event(), list[int]()
+    goes_on = threading.Event()
+    announced = list[int]()
 
     def app(message: Message, context: Context) -> Message:
         client = int(context.node_config["partition-id"])
@@ -267,10 +279,10 @@ def test_a_process_answers_for_each_client_and_tells_which_call_lasts(monkeypatc
     models = ArrayRecord({"models": Array(np.arange(2.0**18))})
 
     def run(*clients: int) -> Any:
-        messages = [_message("none", node=2 + one, arrays=models) for one in clients]
+        messages = [_message("none", node=2 + item, arrays=models) for item in clients]
         lights, holes, large = take_out(messages)
-        calls = pickle.dumps((lights, holes, [_context(one) for one in clients]))
-        return process.run(calls, [None], [], None, 0.3, *[array_transport.bytes_of(one) for one in large])
+        calls = pickle.dumps((lights, holes, [_context(item) for item in clients]))
+        return process.run(calls, [None], [], None, 0.3, *[array_transport.bytes_of(item) for item in large])
 
     run(9)
     assert announced == [1]  # nobody knows yet how long a call takes
@@ -308,21 +320,24 @@ def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypat
         return Message(RecordDict(), reply_to=message)
 
     monkeypatch.setattr(pool_module.ray, "get", lambda reference: reference)
-    process, answered = _process(app), list[int]()
-    calls = [(_message("none", node=2 + one), _context(one)) for one in range(9)]
+    process = _process(app)
+    answered = list[int]()
+    calls = [(_message("none", node=2 + number), _context(number)) for number in range(9)]
 
     def play() -> None:
         for turn in range(150):
-            left = list(calls)
-            while left:
-                sent = pickle.dumps(([message for message, _ in left], [], [context for _, context in left]))
-                found, under_way, _ = process.run(sent, [], [], None, 1e-4 * (turn % 10))
-                made = len(found)
+            remaining_calls = list(calls)
+            while remaining_calls:
+                sent = pickle.dumps(
+                    ([message for message, _ in remaining_calls], [], [context for _, context in remaining_calls])
+                )
+                answers, under_way, _ = process.run(sent, [], [], None, 1e-4 * (turn % 10))
+                answer_count = len(answers)
                 while under_way:
-                    found, under_way, _ = process.wait_for_results(1e-4 if under_way > 1 else None)
-                    made += len(found)
-                assert made > 0
-                left = left[made:]
+                    answers, under_way, _ = process.wait_for_results(1e-4 if under_way > 1 else None)
+                    answer_count += len(answers)
+                assert answer_count > 0
+                remaining_calls = remaining_calls[answer_count:]
             answered.append(turn)
 
     thread = threading.Thread(target=play, daemon=True)
@@ -334,7 +349,7 @@ def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypat
 def test_processes_start_where_there_is_room_and_compartments_share_none() -> None:
     pool = Pool((HERE, THERE))
     ordinary = [pool.take(ORDINARY) for _ in range(3)]
-    assert Counter(one.node for one in ordinary) == {HERE: 2, THERE: 1}
+    assert Counter(process.node for process in ordinary) == {HERE: 2, THERE: 1}
     assert pool._room(ORDINARY) is None
     apart = pool.take(1)
     assert apart not in ordinary
@@ -373,19 +388,19 @@ def test_a_closed_pool_asks_nothing_of_ray_any_more(monkeypatch: pytest.MonkeyPa
 def test_the_victim_and_the_insider_have_compartments_of_their_own() -> None:
     public = small_plan(data={"clients": 5}).federation
     federation = load_federation(public)
-    found = {client: compartment_of(_message(public.to_json()), _context(client)) for client in range(5)}
-    assert [client for client, one in found.items() if one == 1] == [federation.victim]
-    assert [client for client, one in found.items() if one == 2] == [federation.insider]
-    assert set(found.values()) == {0, 1, 2}
+    compartments = {client: compartment_of(_message(public.to_json()), _context(client)) for client in range(5)}
+    assert [client for client, compartment in compartments.items() if compartment == 1] == [federation.victim]
+    assert [client for client, compartment in compartments.items() if compartment == 2] == [federation.insider]
+    assert set(compartments.values()) == {0, 1, 2}
     members = small_plan(
         privacy={"sensitivity": "global"},
         audit={"kind": "membership", "targets": 3, "epsilon-star": False, "attacks": ["loss"]},
     ).federation
     holders = {client for client in range(members.clients) if load_federation(members).targets_of(client)}
-    told = {
+    holding_clients = {
         client for client in range(members.clients) if compartment_of(_message(members.to_json()), _context(client)) & 1
     }
-    assert told == holders
+    assert holding_clients == holders
     assert compartment_of(Message(RecordDict(), 2, "train"), _context(0)) == ORDINARY  # of another app
 
 
@@ -406,8 +421,8 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
     """Values that several calls share are sent once and arrive as one object; others are sent with their call."""
     models, small, alone = (Array(np.arange(2.0**power)) for power in (18, 2, 14))
     common = ArrayRecord({"models": models, "norms": small})
-    own = ArrayRecord({"models": common["models"], "own": alone})
-    messages = [_message("{}", arrays=one) for one in (common, common, own)]
+    own_arrays = ArrayRecord({"models": common["models"], "own": alone})
+    messages = [_message("{}", arrays=array_record) for array_record in (common, common, own_arrays)]
     contents = [RecordDict(dict(message.content)) for message in messages]
     messages[0].metadata.delivered_at = "now"
     lights, holes, large = take_out(messages)
@@ -430,32 +445,33 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
 
 def test_replies_are_read_where_they_lie_while_there_is_room_for_that() -> None:
     """A view keeps its place in the object store as long as somebody holds it. Beyond the limit, replies are copied."""
-    views, values = StoreViews(5 * 2**17), np.arange(2.0**14)
+    views = StoreViews(5 * 2**17)
+    values = np.arange(2.0**14)
 
     def arrived() -> Array:
-        _, ((_, place),), (sent,) = take_out([_message("{}", arrays=ArrayRecord({"sum": Array(*pack(values))}))])
+        _, ((_, storage_key),), (sent,) = take_out([_message("{}", arrays=ArrayRecord({"sum": Array(*pack(values))}))])
         hole = Array("float64", values.shape, sent.stype, b"")
-        views.put_back([(hole, place)], [np.frombuffer(sent.data, np.uint8)])
+        views.put_back([(hole, storage_key)], [np.frombuffer(sent.data, np.uint8)])
         assert (unpack(hole) == values).all()
         assert (hole.numpy() == values).all()
         return hole
 
-    held = [arrived() for _ in range(6)]
-    size = len(held[-1].data)
-    assert [isinstance(one.data, memoryview) for one in held] == [True] * 4 + [False] * 2
+    arrays = [arrived() for _ in range(6)]
+    size = len(arrays[-1].data)
+    assert [isinstance(array.data, memoryview) for array in arrays] == [True] * 4 + [False] * 2
     assert views.held == 4 * size
-    held.pop(1)
+    arrays.pop(1)
     assert views.held == 3 * size
     assert isinstance(arrived().data, memoryview)
-    held.clear()
+    arrays.clear()
     assert views.held == 0
 
 
 def test_what_many_are_sent_lies_in_the_store_once(monkeypatch: pytest.MonkeyPatch) -> None:
     models = Array(np.arange(2.0**18))
     common = ArrayRecord({"models": models})
-    own = ArrayRecord({"models": common["models"], "own": Array(np.arange(2.0**14))})
-    messages = [_message("{}", arrays=one) for one in (common, common, own)]
+    own_arrays = ArrayRecord({"models": common["models"], "own": Array(np.arange(2.0**14))})
+    messages = [_message("{}", arrays=array_record) for array_record in (common, common, own_arrays)]
     put: list[object] = []
     monkeypatch.setattr(array_transport.ray, "put", lambda values: put.append(values) or len(put))
     shared = array_transport.shared_arrays(messages)

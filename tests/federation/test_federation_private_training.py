@@ -34,14 +34,16 @@ def plan_of(**changes: dict[str, Any]) -> Any:
 def test_clients_guarantee_what_their_accountants_counted(tmp_path: Path) -> None:
     plan = plan_of()
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    found = contents.summary["client_guarantees"]
+    client_guarantees = contents.summary["client_guarantees"]
     sizes = [len(shard) for shard in load_federation(plan.federation).shards]
-    assert [one["records"] for one in found] == sizes
+    assert [guarantee["records"] for guarantee in client_guarantees] == sizes
     assert len(set(sizes)) > 1
     assert plan.federation.mechanism.contribution.shards == tuple(sorted(set(sizes)))
     claimed = client_epsilons(sizes, 8, 3, 1.2, 0.01, Accountant.RDP, epochs=1)
-    assert [one["epsilon_opacus"] for one in found] == pytest.approx(list(claimed), rel=1e-9)
-    assert contents.summary["guarantee"]["epsilon"] == pytest.approx(max(one["epsilon"] for one in found))
+    assert [guarantee["epsilon_opacus"] for guarantee in client_guarantees] == pytest.approx(list(claimed), rel=1e-9)
+    assert contents.summary["guarantee"]["epsilon"] == pytest.approx(
+        max(guarantee["epsilon"] for guarantee in client_guarantees)
+    )
     table = pd.read_parquet(tmp_path / "run" / "clients.parquet")
     last = table[(table["trial"] == 0) & (table["round"] == 3)]
     assert last["accounted_steps"].tolist() == [3 * -(-size // 8) for size in sizes]
@@ -57,7 +59,8 @@ def test_steps_that_are_no_whole_number_are_refused(steps: str) -> None:
 
 def test_scores_stand_where_beliefs_cannot(tmp_path: Path) -> None:
     contents = run_audit(plan_of(audit={"trials": 12}), tmp_path / "run", Engine.LOCAL)
-    trials, rounds = contents.trials, contents.rounds
+    trials = contents.trials
+    rounds = contents.rounds
     assert trials[["log_odds", "belief", "won"]].isna().all().all()
     assert np.isfinite(trials["score"]).all()
     np.testing.assert_allclose(rounds.groupby("trial")["score"].sum(), trials["score"])
@@ -86,10 +89,10 @@ def test_trials_are_the_same_in_whatever_batches(tmp_path: Path) -> None:
         run_locally(plan_of(run=changes), tmp_path / str(number))
         for number, changes in enumerate(({"trials-per-batch": 3}, {"trials-per-batch": 6}, {"trials-per-batch": 2}))
     ]
-    for other in runs[1:]:
-        assert other.summary["client_guarantees"] == runs[0].summary["client_guarantees"]
+    for other_run in runs[1:]:
+        assert other_run.summary["client_guarantees"] == runs[0].summary["client_guarantees"]
         # The insider's stacked passes differ in their last bits between batch sizes.
-        np.testing.assert_allclose(runs[0].trials["score"], other.trials["score"], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(runs[0].trials["score"], other_run.trials["score"], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.long
@@ -118,12 +121,12 @@ def test_other_places_and_views(tmp_path: Path, audit: dict[str, Any]) -> None:
 def test_clients_in_another_process_give_the_same_trials(app_elsewhere: AppElsewhere, tmp_path: Path) -> None:
     """The state of the accountant is sent with the client's context."""
     plan = plan_of(training={"rounds": 2}, audit={"trials": 4}, run={"trials-per-batch": 2})
-    made = app_elsewhere.calls
+    earlier_calls = app_elsewhere.calls
     local, apart = (
         run_locally(plan, tmp_path / name, parties=parties)
         for name, parties in (("local", HONEST), ("apart", ClientAppAndStrategy(client_app=app_elsewhere)))
     )
-    assert app_elsewhere.calls > made
+    assert app_elsewhere.calls > earlier_calls
     np.testing.assert_array_equal(local.trials["score"], apart.trials["score"])
     np.testing.assert_array_equal(local.trials["test_accuracy"], apart.trials["test_accuracy"])
     assert apart.summary["client_guarantees"] == local.summary["client_guarantees"]

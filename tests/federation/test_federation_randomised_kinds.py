@@ -41,7 +41,8 @@ def _graph(nodes: int, source: np.random.Generator) -> NDArray[np.bool_]:
 @pytest.fixture
 def collab(tmp_path: Path) -> Path:
     """A data directory with 40 graphs of 6 to 9 nodes in COLLAB's format."""
-    source, lines = np.random.default_rng(0), ["40"]
+    source = np.random.default_rng(0)
+    lines = ["40"]
     for number in range(40):
         joined = _graph(6 + number % 4, source)
         lines.append(f"{len(joined)} {number % 3}")
@@ -90,18 +91,20 @@ def images_plan(path: Path, **changes: dict[str, Any]) -> RunPlan:
 
 def test_clients_train_on_graphs_with_randomised_edges(collab: Path, tmp_path: Path) -> None:
     plan = graphs_plan(collab)
-    found = run_locally(plan, tmp_path / "run")
+    contents = run_locally(plan, tmp_path / "run")
     federation = load_federation(plan.federation)
-    shard, told = federation.shards[1], randomised_records(federation, 1, 5, trial=3)
+    shard = federation.shards[1]
+    randomised = randomised_records(federation, 1, 5, trial=3)
     source = generator(5, Purpose.LOCAL_RANDOMIZER, trial=3, client=1)
-    for packed, record in zip(told, federation.training.features[shard].numpy(), strict=False):
+    for packed, record in zip(randomised, federation.training.features[shard].numpy(), strict=False):
         assert np.array_equal(packed, RandomisedEdges(1.0).perturb(record[np.newaxis], source)[0])
-    guarantee = found.summary["record_guarantee"]
+    guarantee = contents.summary["record_guarantee"]
     # All pairs of one of up to nine nodes, and all pairs of nodes.
     assert (guarantee["unit"], guarantee["counted"], guarantee["whole_epsilon"]) == ("pair of nodes", 8, 36)
     pair = record_pair(federation)
     assert pair is not None
-    first, second = unpack_graph(pair.first.features), unpack_graph(pair.second.features)
+    first = unpack_graph(pair.first.features)
+    second = unpack_graph(pair.second.features)
     assert pair.differing == guarantee["pair"]["differing"] == np.count_nonzero(np.triu(first ^ second)) > 0
     assert guarantee["pair"]["advantage"] == pytest.approx(response_advantage(1.0, pair.differing))
     assert guarantee["pair"]["is_exact"] is False
@@ -109,35 +112,37 @@ def test_clients_train_on_graphs_with_randomised_edges(collab: Path, tmp_path: P
 
 def test_clients_train_on_pixelated_images(images: Path, tmp_path: Path) -> None:
     plan = images_plan(images)
-    found = run_locally(plan, tmp_path / "run")
-    federation, shown = load_federation(plan.federation), LaplacePixelation(40.0, 16, 2)
-    assert federation.public.local_randomizer == shown
-    expected = shown.perturb(
+    contents = run_locally(plan, tmp_path / "run")
+    federation = load_federation(plan.federation)
+    pixelation = LaplacePixelation(40.0, 16, 2)
+    assert federation.public.local_randomizer == pixelation
+    expected = pixelation.perturb(
         federation.training.features[federation.shards[1]].numpy(),
         generator(5, Purpose.LOCAL_RANDOMIZER, trial=3, client=1),
     )
-    told = randomised_records(federation, 1, 5, trial=3)
-    assert np.array_equal(told[: len(expected)], expected)
-    guarantee = found.summary["record_guarantee"]
+    released_records = randomised_records(federation, 1, 5, trial=3)
+    assert np.array_equal(released_records[: len(expected)], expected)
+    guarantee = contents.summary["record_guarantee"]
     # The paper counts 16 blocks of epsilon 40 each; a whole image of 64 pixels is 4 neighbourhoods of 16.
     assert guarantee["counted_epsilon"] == pytest.approx(16 * 40)
     assert guarantee["whole_epsilon"] == pytest.approx(64 * 40 / 16)
     assert guarantee["unit"] == "change of 16 pixels"
     pair = record_pair(federation)
     assert pair is not None
-    means = [one.features.reshape(4, 2, 4, 2).mean(axis=(1, 3)) for one in (pair.first, pair.second)]
-    tight = np.abs(means[0] - means[1]).sum() / shown.scale
+    means = [pair_record.features.reshape(4, 2, 4, 2).mean(axis=(1, 3)) for pair_record in (pair.first, pair.second)]
+    tight = np.abs(means[0] - means[1]).sum() / pixelation.scale
     assert tight * (1 - 1e-6) <= guarantee["pair"]["epsilon"] <= tight * 1.1
     assert guarantee["pair"]["epsilon"] < guarantee["whole_epsilon"]
 
 
 def test_a_frozen_core_reads_what_became_of_the_records(images: Path) -> None:
-    federation, core = (load_federation(images_plan(images).federation), nn.Sequential(nn.Flatten(), nn.Linear(64, 3)))
+    federation = load_federation(images_plan(images).federation)
+    core = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     behind = replace(federation, core=core)
-    told = randomised_shard(behind, 0, ClientRandomness(5, (3, 4))).shard.features
+    released_features = randomised_shard(behind, 0, ClientRandomness(5, (3, 4))).shard.features
     for row, trial in enumerate((3, 4)):
         records = randomised_records(behind, 0, 5, trial)[: len(federation.shards[0])]
-        assert torch.allclose(told[row], core(torch.from_numpy(records)).detach(), atol=1e-6)
+        assert torch.allclose(released_features[row], core(torch.from_numpy(records)).detach(), atol=1e-6)
     # What is kept of a federation is its own.
     assert randomised_shard(federation, 0, ClientRandomness(5, (3, 4))).shard.features.shape[2:] == (1, 8, 8)
 
@@ -155,31 +160,34 @@ def test_the_optimal_test_on_the_draws_of_a_run_is_as_good_as_theory_says(epsilo
     pair = record_pair(load_federation(plan.federation))
     assert pair is not None
     # Four settings, each with an interval that misses once in 10,000 times.
-    found = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
-    assert found.low <= response_advantage(epsilon, pair.differing) <= found.high
-    assert found.high - found.low < 0.25
+    advantage = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
+    assert advantage.low <= response_advantage(epsilon, pair.differing) <= advantage.high
+    assert advantage.high - advantage.low < 0.25
 
 
 def test_the_measured_advantage_stays_under_the_bound_where_theory_is_one(images: Path) -> None:
     privacy = {"record-epsilon": 10.0}
     plan = images_plan(images, privacy=privacy)
-    found = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
+    advantage = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
     federation = load_federation(plan.federation)
-    pair, shown = record_pair(federation), federation.public.local_randomizer
+    pair = record_pair(federation)
+    pixelation = federation.public.local_randomizer
     assert pair is not None
-    assert isinstance(shown, LaplacePixelation)
-    exact = advantage_of(shown.pair_events(pair.first.features, pair.second.features))
-    coarse = advantage_of(shown.pair_events(pair.first.features, pair.second.features, 64))
-    assert found.low <= exact <= found.high
+    assert isinstance(pixelation, LaplacePixelation)
+    exact = advantage_of(pixelation.pair_events(pair.first.features, pair.second.features))
+    coarse = advantage_of(pixelation.pair_events(pair.first.features, pair.second.features, 64))
+    assert advantage.low <= exact <= advantage.high
     assert exact <= coarse <= exact * 1.05
 
 
 def test_the_interval_of_an_advantage_covers_it() -> None:
-    source, truth, missed = np.random.default_rng(2), (0.7, 0.4), 0
+    source = np.random.default_rng(2)
+    truth = (0.7, 0.4)
+    missed = 0
     for _ in range(400):
         first, second = (np.where(source.random(30) < share, 1.0, -1.0) for share in truth)
-        found = measured_advantage(first, second, 0.9)
-        missed += not found.low <= 0.3 <= found.high
+        advantage = measured_advantage(first, second, 0.9)
+        missed += not advantage.low <= 0.3 <= advantage.high
     # At most one in ten misses; more than 70 of 400 would happen once in 10^6 times.
     assert missed <= 70
     assert measured_advantage(np.zeros(5), np.zeros(5), 0.9).advantage == 0
@@ -203,8 +211,8 @@ def test_a_report_says_what_each_record_is_claimed(tmp_path: Path) -> None:
 
 def test_where_nothing_is_randomised_nothing_is_said(tmp_path: Path) -> None:
     plan = small_plan(audit={"trials": 2, "insider": False}, privacy={"sensitivity": None})
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    assert found.summary["record_guarantee"] is None
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    assert contents.summary["record_guarantee"] is None
     stored = read_json(tmp_path / "run" / "public" / "configuration.json")["configuration"]["privacy"]
     assert not {"local-randomizer", "record-epsilon", "pixelation-pixels", "pixelation-block"} & set(stored)
     assert "claimed by itself" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -225,7 +233,7 @@ PIXELS: dict[str, Any] = {"local-randomizer": "pixelation", "pixelation-pixels":
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected_message"),
     [
         ({"data": TUMOURS}, r"local-randomizer is 'randomised-response' .*\b0.* accepted are features"),
         ({"privacy": {"local-randomizer": "randomised-edges"}}, r"'randomised-edges' .*no graphs"),
@@ -247,22 +255,24 @@ PIXELS: dict[str, Any] = {"local-randomizer": "pixelation", "pixelation-pixels":
         ),
     ],
 )
-def test_what_cannot_be_randomised_is_refused_in_one_line(changes: dict[str, dict[str, Any]], said: str) -> None:
-    with pytest.raises(InputError, match=said) as caught:
+def test_what_cannot_be_randomised_is_refused_in_one_line(
+    changes: dict[str, dict[str, Any]], expected_message: str
+) -> None:
+    with pytest.raises(InputError, match=expected_message) as caught:
         carts_plan(**changes)
     assert "\n" not in str(caught.value)
 
 
 def test_graphs_and_images_take_their_own_randomizer_alone(collab: Path, images: Path, tmp_path: Path) -> None:
-    for said, change in (
+    for expected_message, change in (
         (r"graphs: .*'randomised-edges'", {"local-randomizer": "randomised-response"}),
         ("accepted are grey", {"local-randomizer": "pixelation", "pixelation-pixels": 3}),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=expected_message):
             graphs_plan(collab, privacy=change)
-    for said, wrong in (
+    for expected_message, wrong in (
         (r"multiples .*block.* 3\b", {"pixelation-block": 3}),
         ("pixelation-pixels is 65: accepted are 1 to 64", {"pixelation-pixels": 65}),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=expected_message):
             images_plan(images, privacy=wrong)

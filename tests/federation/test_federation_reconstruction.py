@@ -41,8 +41,8 @@ def test_the_right_candidate_is_named_more_often_than_by_chance_and_within_the_b
     changes: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     contents = run_locally(plan_of(**changes), tmp_path / "run")
-    found = contents.summary["reconstruction"]
-    first = found["success"][0]
+    reconstruction = contents.summary["reconstruction"]
+    first = reconstruction["success"][0]
     assert first["bound"] == pytest.approx(0.5, rel=1e-3)
     assert first["chance"] < first["low"] < first["high"]
     assert first["low"] <= first["bound"]
@@ -91,7 +91,7 @@ QUICK = 1
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.long] if place >= QUICK else []) for place, name in enumerate(MECHANISMS)],
+    [pytest.param(name, marks=[pytest.mark.long] if index >= QUICK else []) for index, name in enumerate(MECHANISMS)],
 )
 def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_within_the_bound(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -140,12 +140,12 @@ def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_
     The effect of so short contributions is unknown, but a contribution of 1.5 clipping norms would be found.
     """
     privacy = {"reconstruction": 0.4, "candidates": 10, "clipping-norm": 1000.0}
-    found = {}
+    verdicts = {}
     for name, parties in (("kept", HONEST), ("halved", ClientAppAndStrategy(strategy=HalvedNoise))):
         contents = run_audit(plan_of(privacy=privacy, **DIGITS), tmp_path / name, Engine.LOCAL, parties=parties)
-        told = {test["name"]: test["violated"] for test in contents.summary["noise"]["tests"]}
-        found[name] = contents.summary["verdict"], told["noise-along-record"], told["candidates"]
-    assert found == {"kept": ("consistent", False, False), "halved": ("violated", True, False)}
+        test_results = {test["name"]: test["violated"] for test in contents.summary["noise"]["tests"]}
+        verdicts[name] = contents.summary["verdict"], test_results["noise-along-record"], test_results["candidates"]
+    assert verdicts == {"kept": ("consistent", False, False), "halved": ("violated", True, False)}
     assert "hides the record" in (tmp_path / "kept" / "report.html").read_text()
 
 
@@ -188,5 +188,5 @@ def test_the_report_of_the_federation_says_what_was_named(tmp_path: Path) -> Non
     page = (tmp_path / "run" / "report.html").read_text()
     assert "equally likely candidates" in page
     assert "the first guesses" in page
-    found = json.loads((tmp_path / "run" / "summary.json").read_text())["reconstruction"]
-    assert [one["guesses"] for one in found["success"]] == [1, 5, 10, 19]
+    reconstruction = json.loads((tmp_path / "run" / "summary.json").read_text())["reconstruction"]
+    assert [success["guesses"] for success in reconstruction["success"]] == [1, 5, 10, 19]

@@ -10,7 +10,9 @@ from fl_audit.federation.crafted_records import CraftingProblem, FeatureBounds, 
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.stacked_model import StackedModel
 
-FEATURES, CLASSES, NORM = 12, 3, 1.5
+FEATURES = 12
+CLASSES = 3
+NORM = 1.5
 
 
 def _network(classes: int = CLASSES) -> nn.Module:
@@ -20,16 +22,16 @@ def _network(classes: int = CLASSES) -> nn.Module:
 
 def _gradient(network: nn.Module, record: Examples) -> Tensor:
     loss = nn.functional.cross_entropy(network(record.features), record.labels)
-    return torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(network.parameters()))])
+    return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, list(network.parameters()))])
 
 
 def _scene(network: nn.Module, binary: bool = False) -> CraftingProblem:
     model = StackedModel(network, (FEATURES,))
     models = model.layout.flatten(dict(network.named_parameters())).unsqueeze(0)
-    kept = torch.zeros(FEATURES, dtype=torch.bool)
-    kept[::2] = binary
+    binary_mask = torch.zeros(FEATURES, dtype=torch.bool)
+    binary_mask[::2] = binary
     return CraftingProblem(
-        model, models, NORM, FeatureBounds(torch.full((FEATURES,), -0.5), torch.full((FEATURES,), 2.0), kept)
+        model, models, NORM, FeatureBounds(torch.full((FEATURES,), -0.5), torch.full((FEATURES,), 2.0), binary_mask)
     )
 
 
@@ -44,27 +46,28 @@ def _single_records(examples: Examples) -> list[Examples]:
 
 def _others(network: nn.Module, classes: int = CLASSES) -> Tensor:
     """Return the sum of clipped gradients of some records, one by one."""
-    found = (_gradient(network, record) for record in _single_records(_starts(20, classes)))
-    return torch.stack([one * min(1.0, NORM / float(one.norm())) for one in found]).sum(0)
+    gradients = (_gradient(network, record) for record in _single_records(_starts(20, classes)))
+    return torch.stack([gradient * min(1.0, NORM / float(gradient.norm())) for gradient in gradients]).sum(0)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_crafted_record_is_clipped_and_at_right_angles_to_all_others(binary: bool) -> None:
     network = _network()
-    others, scene = _others(network), _scene(network, binary)
-    found = craft_record(scene, others.unsqueeze(0), _starts(6))
-    gradient = _gradient(network, found)
-    cosine = float(nn.functional.cosine_similarity(gradient, others, dim=0))
+    gradient_sum = _others(network)
+    scene = _scene(network, binary)
+    crafted_record = craft_record(scene, gradient_sum.unsqueeze(0), _starts(6))
+    gradient = _gradient(network, crafted_record)
+    cosine = float(nn.functional.cosine_similarity(gradient, gradient_sum, dim=0))
     assert float(gradient.norm()) >= NORM
     # With half of the features at one of their ends there are 64 corners to a face, not a continuum.
     assert abs(cosine) < (0.05 if binary else 0.005)
-    assert float(found.features.min()) >= -0.5
-    assert float(found.features.max()) <= 2.0
-    at_an_end = (found.features == -0.5) | (found.features == 2.0)
+    assert float(crafted_record.features.min()) >= -0.5
+    assert float(crafted_record.features.max()) <= 2.0
+    at_an_end = (crafted_record.features == -0.5) | (crafted_record.features == 2.0)
     assert not binary or bool(at_an_end[..., ::2].all())
     ordinary = [_gradient(network, record) for record in _single_records(_starts(20))]
-    usual = [abs(float(nn.functional.cosine_similarity(gradient, others, dim=0))) for gradient in ordinary]
+    usual = [abs(float(nn.functional.cosine_similarity(gradient, gradient_sum, dim=0))) for gradient in ordinary]
     assert min(usual) > abs(cosine)
 
 
@@ -72,9 +75,10 @@ def test_where_no_gradient_can_be_clipped_the_longest_is_returned() -> None:
     network = _network()
     scene = _scene(network)
     far = CraftingProblem(scene.model, scene.models, 1e3, scene.bounds)
-    found, others = craft_record(far, _others(network).unsqueeze(0), _starts(6)), _starts(6)
-    lengths = [float(_gradient(network, record).norm()) for record in _single_records(others)]
-    assert float(_gradient(network, found).norm()) > 1.5 * max(lengths)
+    crafted_record = craft_record(far, _others(network).unsqueeze(0), _starts(6))
+    starting_records = _starts(6)
+    lengths = [float(_gradient(network, record).norm()) for record in _single_records(starting_records)]
+    assert float(_gradient(network, crafted_record).norm()) > 1.5 * max(lengths)
 
 
 @pytest.mark.long
@@ -83,8 +87,8 @@ def test_of_two_classes_the_opposite_moves_the_sum_by_nearly_twice_the_clipping_
     scene = _scene(network)
     record = craft_record(scene, _others(network, 2).unsqueeze(0), _starts(6, 2))
     opposite = craft_opposite(scene, record, _starts(6, 2))
-    one, other = (_gradient(network, found) for found in (record, opposite))
-    clipped = [gradient * min(1.0, NORM / float(gradient.norm())) for gradient in (one, other)]
+    first_gradient, second_gradient = (_gradient(network, example) for example in (record, opposite))
+    clipped = [gradient * min(1.0, NORM / float(gradient.norm())) for gradient in (first_gradient, second_gradient)]
     assert 1.9 * NORM < float((clipped[0] - clipped[1]).norm()) <= 2 * NORM * (1 + 1e-6)
 
 

@@ -39,9 +39,9 @@ def test_the_run_directory_holds_what_the_readme_says(tmp_path: Path) -> None:
     assert {"public", "challenger"} <= top
     assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
     trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
-    log_odds, *others = columns_of(ResultTable.TRIALS)
+    log_odds, *other_columns = columns_of(ResultTable.TRIALS)
     of_star = ("epsilon_star_counted", "epsilon_star_least", "epsilon_star_fit")
-    assert list(trials) == ["trial", "bit", log_odds, "belief", "won", *others, *of_star]
+    assert list(trials) == ["trial", "bit", log_odds, "belief", "won", *other_columns, *of_star]
     assert trials["trial"].tolist() == list(range(6))
     truth = np.where(trials["bit"] == 1, 1, -1)
     np.testing.assert_allclose(trials["belief"], expit(truth * trials["log_odds"]))
@@ -58,31 +58,31 @@ def test_the_run_directory_holds_what_the_readme_says(tmp_path: Path) -> None:
 
 def test_area_under_the_roc_is_that_of_scikit_learn(tmp_path: Path) -> None:
     plan = small_plan()
-    found = run_locally(plan, tmp_path / "run")
+    contents = run_locally(plan, tmp_path / "run")
     stored = [load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))]
     federation = load_federation(plan.federation)
     scores = federation.model.logits(torch.cat(stored), federation.test.features).double().softmax(dim=2)[..., 1]
     expected = [roc_auc_score(federation.test.labels.numpy(), row) for row in scores.numpy()]
-    np.testing.assert_allclose(found.trials["test_auroc"], expected, atol=1e-9)
-    assert found.summary["utility"]["test_auroc"] == pytest.approx(np.mean(expected))
+    np.testing.assert_allclose(contents.trials["test_auroc"], expected, atol=1e-9)
+    assert contents.summary["utility"]["test_auroc"] == pytest.approx(np.mean(expected))
 
 
 def test_of_many_classes_there_is_no_area(tmp_path: Path) -> None:
     plan = small_plan(data={"name": "digits"}, audit={"trials": 2})
-    found = run_locally(plan, tmp_path / "run")
-    assert found.trials["test_auroc"].isna().all()
-    assert found.summary["utility"]["test_auroc"] is None
+    contents = run_locally(plan, tmp_path / "run")
+    assert contents.trials["test_auroc"].isna().all()
+    assert contents.summary["utility"]["test_auroc"] is None
 
 
 @pytest.mark.long
 def test_only_every_so_many_releases_are_evaluated_and_always_the_last(tmp_path: Path) -> None:
     every = run_locally(small_plan(), tmp_path / "all")
-    some = run_locally(small_plan(audit={"evaluate-every": 3}), tmp_path / "some")
+    partial_run = run_locally(small_plan(audit={"evaluate-every": 3}), tmp_path / "some")
     assert sorted(set(every.releases["round"])) == [0, 1, 2, 3, 4]
-    assert sorted(set(some.releases["round"])) == [0, 3, 4]
+    assert sorted(set(partial_run.releases["round"])) == [0, 3, 4]
     shared = every.releases[every.releases["round"].isin([0, 3, 4])].reset_index(drop=True)
-    pd.testing.assert_frame_equal(some.releases, shared)
-    pd.testing.assert_frame_equal(some.trials, every.trials)
+    pd.testing.assert_frame_equal(partial_run.releases, shared)
+    pd.testing.assert_frame_equal(partial_run.trials, every.trials)
 
 
 def test_public_files_hold_no_seed_and_no_bit(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_public_files_hold_no_seed_and_no_bit(tmp_path: Path) -> None:
 def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
     """Replay a run, and return the JSON output of the command."""
     if not in_another_process:
-        found = replay(directory)
-        last = found.log_odds[:, -1]
-        return {"trials": found.trials.tolist(), "log_odds": last, "noise_ratio": found.noise_ratio}
+        replay_result = replay(directory)
+        last = replay_result.log_odds[:, -1]
+        return {"trials": replay_result.trials.tolist(), "log_odds": last, "noise_ratio": replay_result.noise_ratio}
     command = [sys.executable, "-m", "fl_audit.cli.main", "replay", str(directory), "--json"]
     return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
@@ -131,14 +131,14 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
 @pytest.mark.long
 def test_replay_says_to_how_many_digits_it_agrees(small_run: Path, tmp_path: Path) -> None:
     result = replay(small_run)
-    found = result.agreement(small_run)
-    assert found is not None
-    assert found.agrees
-    assert found.digits >= 6
+    agreement = result.agreement(small_run)
+    assert agreement is not None
+    assert agreement.agrees
+    assert agreement.digits >= 6
     shutil.copytree(small_run / "public", tmp_path / "alone" / "public")
     assert result.agreement(tmp_path / "alone") is None
-    assert [ReplayMatch(one).digits for one in (0.0, 2e-9, 0.5, 70.0)] == [15, 8, 0, 0]
-    assert [ReplayMatch(one).agrees for one in (0.0, 1e-6, 1.1e-6)] == [True, True, False]
+    assert [ReplayMatch(difference).digits for difference in (0.0, 2e-9, 0.5, 70.0)] == [15, 8, 0, 0]
+    assert [ReplayMatch(difference).agrees for difference in (0.0, 1e-6, 1.1e-6)] == [True, True, False]
 
 
 @pytest.mark.long
@@ -149,9 +149,9 @@ def test_replay_notices_a_changed_release(small_run: Path) -> None:
     stored = load_file(path)
     stored["releases"][1, 0, 0] += 1.0
     save_file(stored, path)
-    found = replay(small_run).agreement(small_run)
-    assert found is not None
-    assert not found.agrees
+    agreement = replay(small_run).agreement(small_run)
+    assert agreement is not None
+    assert not agreement.agrees
     assert abs(replay(small_run).log_odds[0, -1] - pd.read_parquet(small_run / "trials.parquet")["log_odds"][0]) > 1e-3
 
 
@@ -222,13 +222,14 @@ def test_a_resumed_run_may_change_how_it_is_carried_out(small_run: Path) -> None
 @pytest.mark.long
 def test_trials_added_after_a_report_are_a_further_look_and_the_report_says_so(tmp_path: Path) -> None:
     """A report that is written again is no further look, and neither is the resumption of a run without a verdict."""
-    directory, more = tmp_path / "run", small_plan(audit={"trials": 9})
+    directory = tmp_path / "run"
+    extended_plan = small_plan(audit={"trials": 9})
     first = run_audit(small_plan(), directory, Engine.LOCAL)
     again = rebuild_report(directory)
     assert again.summary == first.summary
     assert (first.summary["looks"], "judged before" in first.summary["scope"]) == ([6], False)
     assert "at one look" not in (directory / "report.html").read_text()
-    second = run_audit(more, directory, Engine.LOCAL, resume=True)
+    second = run_audit(extended_plan, directory, Engine.LOCAL, resume=True)
     assert second.summary["looks"] == rebuild_report(directory).summary["looks"] == [6, 9]
     judged_before = r"judged before, [^<]*\b6 trials"
     assert re.search(judged_before, second.summary["scope"])
@@ -236,7 +237,7 @@ def test_trials_added_after_a_report_are_a_further_look_and_the_report_says_so(t
     for text in (judged_before, r"\b2 in 1,000 audits", r"\b1 in 1,000 audits [^<]*one look"):
         assert re.search(text, page)
     (directory / "summary.json").unlink()  # as of a run that was ended before it was judged
-    unjudged = run_locally(more, directory, resume=True)
+    unjudged = run_locally(extended_plan, directory, resume=True)
     assert unjudged.summary["looks"] == [9]
 
 
@@ -285,7 +286,8 @@ def _finish_a_batch_and_fail(run: RunDirectory) -> None:
 
 
 def test_wrong_input_that_shows_late_leaves_nothing_in_the_way(tmp_path: Path) -> None:
-    run, plan = RunDirectory(tmp_path / "run"), small_plan()
+    run = RunDirectory(tmp_path / "run")
+    plan = small_plan()
     for _ in range(2):  # the second try finds the place free
         with pytest.raises(InputError, match="late"), run.opened(plan, resume=False):
             raise InputError("late")
@@ -296,19 +298,21 @@ def test_wrong_input_that_shows_late_leaves_nothing_in_the_way(tmp_path: Path) -
 
 
 def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_run: Path) -> None:
-    held, plan = RunDirectory(small_run), small_plan()
+    run_directory = RunDirectory(small_run)
+    plan = small_plan()
     configuration = small_run / "public" / "configuration.json"
     before = configuration.read_bytes()
-    more = small_plan(audit={"trials": 2 * plan.config.audit.trials})
-    with held.locked(), pytest.raises(InputError, match="in use"):
-        run_locally(more, small_run, resume=True)
+    extended_plan = small_plan(audit={"trials": 2 * plan.config.audit.trials})
+    with run_directory.locked(), pytest.raises(InputError, match="in use"):
+        run_locally(extended_plan, small_run, resume=True)
     assert configuration.read_bytes() == before
 
 
 def test_two_runs_that_begin_in_one_place_at_once_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find the directory empty. The second is refused during the first one and after it, and changes nothing."""
     monkeypatch.setattr("fl_audit.runs.run_directory.require_new_run_path", lambda path, resume: None)
-    first, plan = RunDirectory(tmp_path / "run"), small_plan()
+    first = RunDirectory(tmp_path / "run")
+    plan = small_plan()
     files = [first.path / "challenger" / "seed.json", first.path / "public" / "configuration.json"]
     with first.opened(plan, resume=False):
         begun = [file.read_bytes() for file in files]
@@ -320,16 +324,16 @@ def test_two_runs_that_begin_in_one_place_at_once_are_one(tmp_path: Path, monkey
 
 
 def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(tmp_path: Path) -> None:
-    left = RunDirectory(tmp_path / "run")
+    run_directory = RunDirectory(tmp_path / "run")
     for room in ("challenger", "public"):
-        (left.path / room).mkdir(parents=True)
-    (left.path / "challenger" / "seed.json").write_text("{}")
+        (run_directory.path / room).mkdir(parents=True)
+    (run_directory.path / "challenger" / "seed.json").write_text("{}")
     for name in ("challenger/.lock", "public/.configuration.7.part.json"):
-        (left.path / name).touch()
-    with left.opened(small_plan(), resume=False) as plan:
-        assert left.is_begun
-        assert left.secret().seed == plan.config.run.seed
-    assert not list(left.path.rglob(".*.part*"))
+        (run_directory.path / name).touch()
+    with run_directory.opened(small_plan(), resume=False) as plan:
+        assert run_directory.is_begun
+        assert run_directory.secret().seed == plan.config.run.seed
+    assert not list(run_directory.path.rglob(".*.part*"))
     (tmp_path / "other" / "challenger").mkdir(parents=True)
     (tmp_path / "other" / "thesis.txt").touch()
     with (

@@ -66,12 +66,12 @@ def test_records_take_part_at_the_rate_and_independently() -> None:
     assert binomtest(int(draws.sum()), draws.size, 0.3).pvalue > 1e-4
     centred = draws - 0.3
     limit = float(norm.isf(1e-4 / 2)) * 0.3 * 0.7
-    other = SeededChallenger(3).participation(range(50), 1, 2, 80, 0.3) - 0.3
+    other_client = SeededChallenger(3).participation(range(50), 1, 2, 80, 0.3) - 0.3
     pairs = {
         "rounds": centred[:-1] * centred[1:],
         "trials": centred[:, :-1] * centred[:, 1:],
         "records": centred[:, :, :-1] * centred[:, :, 1:],
-        "clients": centred[0] * other,
+        "clients": centred[0] * other_client,
     }
     for name, products in pairs.items():
         assert abs(products.mean()) < limit / np.sqrt(products.size), name
@@ -89,8 +89,8 @@ def test_who_takes_part_depends_on_no_batch() -> None:
 
 @pytest.mark.parametrize("records", [0, 1, 8, 21])
 def test_packed_participation_is_read_as_it_was(records: int) -> None:
-    drawn = np.random.default_rng(records).random((5, records)) < 0.5
-    assert np.array_equal(unpack_participation(pack_participation(drawn), 5, records), drawn)
+    participation = np.random.default_rng(records).random((5, records)) < 0.5
+    assert np.array_equal(unpack_participation(pack_participation(participation), 5, records), participation)
 
 
 # One round by hand.
@@ -98,22 +98,21 @@ def test_packed_participation_is_read_as_it_was(records: int) -> None:
 
 def _released_by_hand(plan: RunPlan, federation: LoadedFederation, trials: range) -> Tensor:
     """Return the models after one round, from float64 gradients of single records."""
-    seed, mechanism, challenger = (
-        plan.config.run.seed,
-        plan.federation.mechanism,
-        SeededChallenger(plan.config.run.seed),
-    )
+    seed = plan.config.run.seed
+    mechanism = plan.federation.mechanism
+    challenger = SeededChallenger(plan.config.run.seed)
     spec = ModelSpec(plan.federation.model, federation.model.feature_shape, federation.classes)
     initial = initial_models(spec, seed, trials)
     module: nn.Module = build_model(spec)
     norm = mechanism.clipping_norm
-    bits, total = challenger.membership(trials).bits, torch.zeros(initial.shape, dtype=torch.float64)
+    bits = challenger.membership(trials).bits
+    total = torch.zeros(initial.shape, dtype=torch.float64)
     for client, shard in enumerate(federation.shards):
-        drawn = challenger.participation(trials, 1, client, len(shard), mechanism.sampling_rate)
+        participation = challenger.participation(trials, 1, client, len(shard), mechanism.sampling_rate)
         for row in range(len(trials)):
-            for place in np.flatnonzero(drawn[row]):
-                example = federation.training.take(shard[place : place + 1])
-                if shard[place] == plan.federation.pair.index and not bits[row]:
+            for position in np.flatnonzero(participation[row]):
+                example = federation.training.take(shard[position : position + 1])
+                if shard[position] == plan.federation.pair.index and not bits[row]:
                     if federation.replacement is None:
                         continue
                     example = federation.replacement
@@ -141,35 +140,37 @@ def test_a_round_releases_what_its_sample_makes(privacy: dict[str, Any], rate: f
     plan = _plan(training=training, privacy=privacy, data={"records": 40}, audit={"trials": 8})
     run_locally(plan, tmp_path / "run")
     files = sorted((tmp_path / "run" / "public").glob("models-*"))
-    found = torch.cat([load_file(path)["models"] for path in files])
+    models = torch.cat([load_file(path)["models"] for path in files])
     federation = load_federation(plan.federation)
     expected = _released_by_hand(plan, federation, range(8))
-    assert float((found.double() - expected).abs().max()) < 1e-5
-    drawn = SeededChallenger(0).participation(
+    assert float((models.double() - expected).abs().max()) < 1e-5
+    participation = SeededChallenger(0).participation(
         range(8), 1, federation.victim, len(federation.shards[federation.victim]), rate
     )
-    decisive = drawn[:, federation.differs(federation.victim)]
+    decisive = participation[:, federation.differs(federation.victim)]
     assert decisive.any()  # the differing record took part in some trial
     assert not decisive.all()
 
 
 def test_each_client_is_told_of_its_own_records_alone(tmp_path: Path) -> None:
-    plan, told = _plan(training={"epochs": 0.5}), dict[int, set[bytes]]()
+    plan = _plan(training={"epochs": 0.5})
+    messages_by_client = dict[int, set[bytes]]()
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[MessageRecordName.CONFIG]
-        told.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
+        messages_by_client.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
         return call_next(message, context)
 
     run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=build_app([note])))
-    rate, shards = plan.federation.mechanism.sampling_rate, load_federation(plan.federation).shards
+    rate = plan.federation.mechanism.sampling_rate
+    shards = load_federation(plan.federation).shards
     for client, shard in enumerate(shards):
         draws = [
             pack_participation(SeededChallenger(0).participation(trials, server_round, client, len(shard), rate))
             for trials in (range(3), range(3, 6))
             for server_round in range(1, plan.federation.rounds + 1)
         ]
-        assert told[client] == set(draws)
+        assert messages_by_client[client] == set(draws)
 
 
 # Whole runs.
@@ -211,8 +212,8 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(tmp_path: Path) -> 
 def test_the_insider_changes_nothing_in_the_models(tmp_path: Path) -> None:
     privacy = {"sensitivity": "global"}
     runs = [
-        run_locally(small_plan(privacy=privacy, audit={"insider": asked}), tmp_path / str(asked))
-        for asked in (True, False)
+        run_locally(small_plan(privacy=privacy, audit={"insider": has_insider}), tmp_path / str(has_insider))
+        for has_insider in (True, False)
     ]
     columns = ["trial", "bit", "test_accuracy", "epsilon_star", "membership_advantage"]
     pd.testing.assert_frame_equal(runs[0].trials[columns], runs[1].trials[columns])

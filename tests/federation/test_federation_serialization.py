@@ -19,8 +19,8 @@ from tests.builders.runs import small_plan
 
 def brought(federation: LoadedFederation, client: int, knows_all: bool, knows_differing: bool) -> LoadedFederation:
     """Return the federation that a process builds from what it was sent."""
-    for one in (sent_federation(federation, knows_all, knows_differing), sent_shard(federation, client)):
-        pickle.loads(pickle.dumps(one))()
+    for payload in (sent_federation(federation, knows_all, knows_differing), sent_shard(federation, client)):
+        pickle.loads(pickle.dumps(payload))()
     return load_federation(federation.public)
 
 
@@ -47,31 +47,35 @@ def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any]) ->
     for client in range(4):
         federations._BROUGHT.clear()
         load_federation.cache_clear()
-        found = brought(federation, client, knows_all=False, knows_differing=client == federation.victim)
-        assert found is not federation
-        for held, really in (
-            (found.shard(client), federation.shard(client)),
-            (found.shard_without_targets(client), federation.shard_without_targets(client)),
+        client_federation = brought(federation, client, knows_all=False, knows_differing=client == federation.victim)
+        assert client_federation is not federation
+        for own_shard, really in (
+            (client_federation.shard(client), federation.shard(client)),
+            (client_federation.shard_without_targets(client), federation.shard_without_targets(client)),
         ):
-            torch.testing.assert_close(held.features, really.features, rtol=0, atol=0)
-            assert held.labels.equal(really.labels)
-        assert found.targets_of(client) == federation.targets_of(client)
-        assert (found.units, found.insider, found.victim) == (federation.units, federation.insider, federation.victim)
+            torch.testing.assert_close(own_shard.features, really.features, rtol=0, atol=0)
+            assert own_shard.labels.equal(really.labels)
+        assert client_federation.targets_of(client) == federation.targets_of(client)
+        assert (client_federation.units, client_federation.insider, client_federation.victim) == (
+            federation.units,
+            federation.insider,
+            federation.victim,
+        )
         with pytest.raises(IndexError):
-            found.shard((client + 1) % 4)
+            client_federation.shard((client + 1) % 4)
         if client == federation.victim and federation.public.targets == 1:
-            assert found.differing.features.equal(federation.differing.features)
-            assert (found.replacement is None) == (federation.replacement is None)
+            assert client_federation.differing.features.equal(federation.differing.features)
+            assert (client_federation.replacement is None) == (federation.replacement is None)
         else:
-            assert found.replacement is None
+            assert client_federation.replacement is None
 
 
 def test_what_is_sent_holds_no_record_of_another() -> None:
     federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).federation)
     records = {client: [row.tobytes() for row in federation.shard(client).features.numpy()] for client in range(4)}
-    own = pickle.dumps([sent_federation(federation, False, False), sent_shard(federation, 0)])
-    assert all(row in own for row in records[0])
-    assert not any(row in own for client in (1, 2, 3) for row in records[client] if row not in records[0])
+    payload = pickle.dumps([sent_federation(federation, False, False), sent_shard(federation, 0)])
+    assert all(row in payload for row in records[0])
+    assert not any(row in payload for client in (1, 2, 3) for row in records[client] if row not in records[0])
     assert all(
         row in pickle.dumps(sent_federation(federation, True, True)) for client in range(4) for row in records[client]
     )
@@ -79,13 +83,13 @@ def test_what_is_sent_holds_no_record_of_another() -> None:
 
 def test_an_insider_has_all_of_both_data_sets() -> None:
     federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).federation)
-    found = brought(federation, federation.insider, knows_all=True, knows_differing=True)
-    assert found.common.features.equal(federation.common.features)
-    assert found.replacement is not None
+    insider_federation = brought(federation, federation.insider, knows_all=True, knows_differing=True)
+    assert insider_federation.common.features.equal(federation.common.features)
+    assert insider_federation.replacement is not None
     assert federation.replacement is not None
-    assert found.replacement.features.equal(federation.replacement.features)
+    assert insider_federation.replacement.features.equal(federation.replacement.features)
     with pytest.raises(AssertionError, match="does not have"):
-        _ = found.test
+        _ = insider_federation.test
 
 
 def test_modules_of_the_user_are_imported_without_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +97,9 @@ def test_modules_of_the_user_are_imported_without_their_files(tmp_path: Path, mo
     (tmp_path / "sent_parts" / "__init__.py").write_text("")
     (tmp_path / "sent_parts" / "deep.py").write_text("NUMBER = 7\n")
     (tmp_path / "sent_helper.py").write_text("from sent_parts.deep import NUMBER\n")
-    (tmp_path / "sent_net.py").write_text("import sent_helper\n\ndef make():\n    from sent_later import FIVE\n"
-                                          "    return sent_helper.NUMBER + FIVE\n")  # fmt: skip
+    (tmp_path / "sent_net.py").write_text(
+        "import sent_helper\n\ndef make():\n    from sent_later import FIVE\n    return sent_helper.NUMBER + FIVE\n"
+    )
     (tmp_path / "sent_later.py").write_text("FIVE = 5\n")
     monkeypatch.syspath_prepend(tmp_path)
     __import__("sent_net")

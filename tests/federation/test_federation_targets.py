@@ -63,34 +63,43 @@ def _scores(contents: ReportContents, attack: str) -> np.ndarray:
 @pytest.mark.parametrize("sampling", [{}, {"expected-batch": 15}])
 def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, int]) -> None:
     federation = load_federation(small_plan(privacy=_GUARANTEE, training=sampling, audit=AUDIT).federation)
-    challenger, trials = SeededChallenger(5, federation.public.targets), range(7)
+    challenger = SeededChallenger(5, federation.public.targets)
+    trials = range(7)
     membership = challenger.membership(trials)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
-    total, expected = torch.zeros_like(models), torch.zeros_like(models)
+    total = torch.zeros_like(models)
+    expected = torch.zeros_like(models)
     is_in = np.ones((7, 60), dtype=np.bool_)
     is_in[:, federation.targets] = membership.is_in
     for client, shard in enumerate(federation.shards):
         sample = challenger.participation(trials, 1, client, len(shard), 0.25) if sampling else None
         if sample is not None:
             is_in[:, shard] &= sample
-        own = membership.of_targets(federation.targets_of(client))
-        total += contribute_members(federation, client, LocalTrainingInput(models, RoundContext(1), sample), own).total
+        own_membership = membership.of_targets(federation.targets_of(client))
+        total += contribute_members(
+            federation, client, LocalTrainingInput(models, RoundContext(1), sample), own_membership
+        ).total
     for trial in trials:
-        held = federation.training.take(np.flatnonzero(is_in[trial]))
-        expected[trial] = federation.model.clipped_sum(models[[trial]], held.features, held.labels, 1.0)[0]
+        members = federation.training.take(np.flatnonzero(is_in[trial]))
+        expected[trial] = federation.model.clipped_sum(models[[trial]], members.features, members.labels, 1.0)[0]
     assert torch.allclose(total, expected, rtol=1e-4, atol=1e-5)
     assert sorted(target for client in range(3) for target in federation.targets_of(client)) == list(range(20))
 
 
 def test_a_client_that_is_out_adds_nothing() -> None:
-    training, audit = {"strategy": "dp-fedavg", "local-epochs": 1}, AUDIT | {"targets": 2}
+    training = {"strategy": "dp-fedavg", "local-epochs": 1}
+    audit = AUDIT | {"targets": 2}
     federation = load_federation(small_plan(privacy=_GUARANTEE, training=training, audit=audit).federation)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     membership = TargetMembership(np.array([[True], [False]]))
     for client in range(3):
-        own = membership if client in federation.targets else TargetMembership(np.empty((2, 0), dtype=np.bool_))
+        own_membership = (
+            membership if client in federation.targets else TargetMembership(np.empty((2, 0), dtype=np.bool_))
+        )
         added = (
-            contribute_members(federation, client, LocalTrainingInput(models, RoundContext(1)), own).total.norm(dim=1)
+            contribute_members(
+                federation, client, LocalTrainingInput(models, RoundContext(1)), own_membership
+            ).total.norm(dim=1)
             > 0
         )
         assert added.tolist() == [True, client not in federation.targets]
@@ -99,12 +108,13 @@ def test_a_client_that_is_out_adds_nothing() -> None:
 @pytest.mark.long
 def test_attacks_find_members_of_models_that_learned_by_heart(tmp_path: Path) -> None:
     settings = {name: _BY_HEART[name] for name in _BY_HEART}
-    found = run_locally(
+    contents = run_locally(
         small_plan(**settings, privacy=_NOTHING, audit=AUDIT | {"epsilon-star": False}), tmp_path / "run"
     )
-    membership, areas = TargetMembership(_is_in(found)), {}
+    membership = TargetMembership(_is_in(contents))
+    areas = {}
     for attack in ("loss", "shadow", "lira", "rmia"):
-        rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
+        rates = membership_rates(_scores(contents, attack), membership, np.random.default_rng(0), _CONFIDENCE)
         areas[attack] = rates.auc
     # Of each attack an interval at 99.9 %: one in 250 runs of all four would fail where nothing is found.
     assert all(area.low > 0.5 for area in areas.values()), areas
@@ -135,8 +145,10 @@ def test_white_box_and_active_insiders_find_members(tmp_path: Path) -> None:
         for name, plan in (("passive", passive), ("active", active), ("honest", honest))
     }
     for name, attack in (("passive", "white-box"), ("passive", "white-box-rounds"), ("active", "active")):
-        found = runs[name]
-        rates = membership_rates(_scores(found, attack), TargetMembership(_is_in(found)), np.random.default_rng(0))
+        contents = runs[name]
+        rates = membership_rates(
+            _scores(contents, attack), TargetMembership(_is_in(contents)), np.random.default_rng(0)
+        )
         assert rates.auc.low > 0.5, (attack, rates.auc)
     # The ascent moves the models: the same trials answer otherwise.
     assert not np.allclose(_scores(runs["active"], "loss"), _scores(runs["honest"], "loss"))
@@ -148,7 +160,8 @@ def test_an_insider_takes_its_own_ascent_out_of_what_it_weighs(tmp_path: Path) -
     plan = small_plan(audit=audit, privacy=privacy, training={"rounds": 2}, run={"trials-per-batch": 400})
     table = run_locally(plan, tmp_path / "run").run.tables.targets
     assert table is not None
-    log_odds, is_in = by_target(table, "log_odds"), by_target(table, "is_in").astype(bool)
+    log_odds = by_target(table, "log_odds")
+    is_in = by_target(table, "is_in").astype(bool)
     ratio = np.where(is_in, np.exp(-log_odds), np.exp(log_odds)).mean(axis=1)
     assert abs(ratio.mean() - 1) < 4 * ratio.std(ddof=1) / np.sqrt(len(ratio))
 
@@ -160,7 +173,7 @@ def test_attributes_of_members_are_found(tmp_path: Path) -> None:
     columns |= {"smokes": draw.choice(["no", "yes"], 300), "ill": draw.integers(0, 10, 300)}
     pd.DataFrame(columns).to_csv(tmp_path / "people.csv", index=False)
     data = {"name": "csv", "path": str(tmp_path / "people.csv"), "label": "ill", "records": 40, "clients": 2}
-    asked = {
+    audit_settings = {
         "attacks": ["loss", "lira", "attribute"],
         "attribute": "smokes",
         "confidence": _CONFIDENCE,
@@ -170,37 +183,39 @@ def test_attributes_of_members_are_found(tmp_path: Path) -> None:
         data=data | {"population-records": 300},
         training={"rounds": 60, "learning-rate": 4.0},
         privacy=_NOTHING,
-        audit=AUDIT | asked | {"targets": 40, "trials": 60},
+        audit=AUDIT | audit_settings | {"targets": 40, "trials": 60},
         run={"trials-per-batch": 12},
     )
-    found = run_locally(plan, tmp_path / "run")
-    table = found.run.tables.targets
+    contents = run_locally(plan, tmp_path / "run")
+    table = contents.run.tables.targets
     assert table is not None
-    kept, federation = RunDirectory(tmp_path / "run").store(plan.config).outputs(60), load_federation(plan.federation)
-    first, attribute = kept[0], attribute_of(plan, federation)
+    target_outputs = RunDirectory(tmp_path / "run").store(plan.config).outputs(60)
+    federation = load_federation(plan.federation)
+    first = target_outputs[0]
+    attribute = attribute_of(plan, federation)
     assert attribute is not None
     truth = attribute.codes(federation.differing.features.numpy())
-    own = np.take_along_axis(first["values"].numpy(), truth[np.newaxis, :, np.newaxis], axis=2)[..., 0]
+    own_losses = np.take_along_axis(first["values"].numpy(), truth[np.newaxis, :, np.newaxis], axis=2)[..., 0]
     # With the true value in its place a record is itself.
-    assert np.allclose(own, -by_target(table, "log_probability")[:12], rtol=1e-4, atol=1e-5)
+    assert np.allclose(own_losses, -by_target(table, "log_probability")[:12], rtol=1e-4, atol=1e-5)
     confidences = by_target(table, "confidence")
-    expected = lira_scores(confidences, TargetMembership(_is_in(found)), is_shared=True)
-    assert np.allclose(_scores(found, "lira"), expected)
-    told = found.summary["attribute"]
-    assert (told["attribute"], told["values"]) == ("smokes", 2)
+    expected = lira_scores(confidences, TargetMembership(_is_in(contents)), is_shared=True)
+    assert np.allclose(_scores(contents, "lira"), expected)
+    attribute_summary = contents.summary["attribute"]
+    assert (attribute_summary["attribute"], attribute_summary["values"]) == ("smokes", 2)
     for name in ("loss", "distribution"):
-        assert told["by_name"][name]["advantage"]["low"] > 0, told
+        assert attribute_summary["by_name"][name]["advantage"]["low"] > 0, attribute_summary
 
 
 @pytest.mark.long
 def test_strong_noise_hides_everybody(tmp_path: Path) -> None:
-    found = run_locally(
+    contents = run_locally(
         small_plan(**_BY_HEART, privacy=_GUARANTEE | {"epsilon": 0.1}, audit=AUDIT | {"epsilon-star": False}),
         tmp_path / "run",
     )
-    membership = TargetMembership(_is_in(found))
+    membership = TargetMembership(_is_in(contents))
     for attack in ("loss", "shadow", "lira", "rmia"):
-        rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
+        rates = membership_rates(_scores(contents, attack), membership, np.random.default_rng(0), _CONFIDENCE)
         assert rates.auc.low < 0.5 < rates.auc.high, (attack, rates.auc)
 
 
@@ -253,27 +268,34 @@ def test_insiders_of_all_targets_weigh_exactly(
     for rounds in (1, 3):
         plan = small_plan(**common, audit=audit, training=training | {"rounds": rounds})
         assert plan.federation.with_insider
-        found = run_locally(plan, tmp_path / str(rounds))
-        table = found.run.tables.targets
+        contents = run_locally(plan, tmp_path / str(rounds))
+        table = contents.run.tables.targets
         assert table is not None
-        log_odds, is_in, mu = by_target(table, "log_odds"), _is_in(found), by_target(table, "mu")
+        log_odds = by_target(table, "log_odds")
+        is_in = _is_in(contents)
+        mu = by_target(table, "mu")
         # The mean of e^-L over "in" is 1 whatever the distribution of the rounds; targets of one trial share their
         # noise.
         ratio = np.where(is_in, np.exp(-log_odds), np.exp(log_odds)).mean(axis=1)
         assert abs(ratio.mean() - 1) < 4 * ratio.std(ddof=1) / np.sqrt(len(ratio))
         if rounds == 1 and not sampled:
-            one = np.arange(400), np.arange(400) % 4
-            known = mu[one] > 0
-            scores = ((log_odds[one] - np.where(is_in[one], 0.5, -0.5) * mu[one] ** 2) / mu[one])[known]
-            assert known.mean() >= (0.5 if "cohort" in training else 1.0)
+            target_cells = np.arange(400), np.arange(400) % 4
+            present_mask = mu[target_cells] > 0
+            scores = (
+                (log_odds[target_cells] - np.where(is_in[target_cells], 0.5, -0.5) * mu[target_cells] ** 2)
+                / mu[target_cells]
+            )[present_mask]
+            assert present_mask.mean() >= (0.5 if "cohort" in training else 1.0)
             assert kstest(scores, "norm").pvalue > 1e-4
-        drawn = target_scores(found.run)
-        assert drawn is not None
-        noise = noise_along(found.run, drawn.targets)
+        measured_targets = target_scores(contents.run)
+        assert measured_targets is not None
+        noise = noise_along(contents.run, measured_targets.targets)
         assert noise is not None
         assert 1e-4 < noise.total.p_value < 1 - 1e-4
         assert rounds * 400 * (0.2 if sampled else 0.4) < noise.total.freedom <= rounds * 400
-        assert found.summary["verdict"] == ("consistent" if found.summary["signal"]["conclusive"] else "inconclusive")
+        assert contents.summary["verdict"] == (
+            "consistent" if contents.summary["signal"]["conclusive"] else "inconclusive"
+        )
 
 
 @pytest.mark.long
@@ -295,16 +317,18 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
     audit = {"kind": "membership", "trials": 60, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
     noise = _GUARANTEE | {"epsilon": None, "noise-multiplier": 1.0} | privacy
     plan = small_plan(data={"clients": 5}, privacy=noise, training=training | {"rounds": 2}, audit=audit)
-    verdicts, ratios = {}, []
+    verdicts = {}
+    ratios = []
     for strategy in (TrialBatchStrategy, HalvedNoise):
-        parties, directory = ClientAppAndStrategy(strategy=strategy), tmp_path / strategy.__name__
-        found = run_locally(plan, directory, parties=parties)
-        told = {test["name"]: test["violated"] for test in found.summary["noise"]["tests"]}
-        verdicts[strategy] = found.summary["verdict"], told["noise-along-record"], told["scores"]
-        is_clear = found.summary["signal"]["conclusive"]
-        ratios.append(found.summary["noise"]["along_record"])
-    kept = "consistent" if is_clear else "inconclusive"
-    assert verdicts == {TrialBatchStrategy: (kept, False, False), HalvedNoise: ("violated", True, False)}
+        parties = ClientAppAndStrategy(strategy=strategy)
+        directory = tmp_path / strategy.__name__
+        contents = run_locally(plan, directory, parties=parties)
+        test_results = {test["name"]: test["violated"] for test in contents.summary["noise"]["tests"]}
+        verdicts[strategy] = contents.summary["verdict"], test_results["noise-along-record"], test_results["scores"]
+        is_clear = contents.summary["signal"]["conclusive"]
+        ratios.append(contents.summary["noise"]["along_record"])
+    honest_verdict = "consistent" if is_clear else "inconclusive"
+    assert verdicts == {TrialBatchStrategy: (honest_verdict, False, False), HalvedNoise: ("violated", True, False)}
     assert ratios == pytest.approx([1, 0.5], rel=0.25)
 
 
@@ -319,10 +343,10 @@ def test_coins_that_fell_alike_leave_the_attacks_out_and_end_no_run(
     )
     audit = {"kind": "membership", "trials": trials, "targets": 2, "attacks": ["loss"], "epsilon-star": False}
     plan = small_plan(privacy=_GUARANTEE, audit=audit, training={"rounds": 2}, run={"seed": seed})
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    assert (found.summary["verdict"], found.summary["attacks"]) == ("inconclusive", None)
-    assert "No attack" in found.summary["scope"]
-    assert why in found.summary["scope"]
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    assert (contents.summary["verdict"], contents.summary["attacks"]) == ("inconclusive", None)
+    assert "No attack" in contents.summary["scope"]
+    assert why in contents.summary["scope"]
 
 
 @pytest.mark.long
@@ -330,16 +354,17 @@ def test_training_ends_where_the_loss_falls_no_more(tmp_path: Path) -> None:
     # With this step the loss on the population rises from some round on, in every trial.
     settings = _BY_HEART | {"training": {"rounds": 300, "learning-rate": 1.0, "early-stopping": 3}}
     plan = small_plan(**settings, privacy=_NOTHING, audit=AUDIT | {"epsilon-star": False, "attacks": ["loss"]})
-    found = run_locally(plan, tmp_path / "run")
-    chosen = found.trials["chosen_release"].to_numpy()
+    contents = run_locally(plan, tmp_path / "run")
+    chosen = contents.trials["chosen_release"].to_numpy()
     assert ((chosen > 0) & (chosen < 290)).all()
-    accuracy = found.releases.pivot(index="trial", columns="round", values="test_accuracy").to_numpy()
+    accuracy = contents.releases.pivot(index="trial", columns="round", values="test_accuracy").to_numpy()
     rows = np.arange(len(chosen))
-    assert np.array_equal(accuracy[rows, chosen.astype(int)], found.trials["test_accuracy"].to_numpy())
+    assert np.array_equal(accuracy[rows, chosen.astype(int)], contents.trials["test_accuracy"].to_numpy())
 
 
 def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() -> None:
-    batch, stopping = TrialBatch(0, 0, 2), CheckpointSelector(2)
+    batch = TrialBatch(0, 0, 2)
+    stopping = CheckpointSelector(2)
     losses = np.array([[5, 4, 4.5, 3, 6, 6, 1], [5, 6, 7, 1, 1, 1, 1]], dtype=float)
     for number in range(7):
         models = torch.full((2, 3), float(number))
@@ -358,24 +383,29 @@ def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch() -> None:
     models = torch.randn(7, 6, federation.model.layout.size, generator=torch.Generator().manual_seed(0))
 
     def seen(*batches: TrialBatch) -> dict[str, torch.Tensor]:
-        outputs, stopping = TargetOutputsCollector(range(7), keeps_white_box_features=True), CheckpointSelector(1)
+        outputs = TargetOutputsCollector(range(7), keeps_white_box_features=True)
+        stopping = CheckpointSelector(1)
         evaluator = ReleaseEvaluator(
             federation, SeededChallenger(5, federation.public.targets), batches, [outputs], stopping
         )
         for number in range(7):
-            evaluator(number, {one.name: models[number, list(one.trials)].numpy() for one in batches})
-        chosen = np.concatenate([stopping.columns(one).trials["chosen_release"] for one in batches])
+            evaluator(number, {batch.name: models[number, list(batch.trials)].numpy() for batch in batches})
+        chosen = np.concatenate([stopping.columns(batch).trials["chosen_release"] for batch in batches])
         assert len(set(chosen)) > 2
-        return {part: torch.cat([outputs.outputs(one)[part] for one in batches]) for part in WHITE_BOX}
+        return {
+            output_name: torch.cat([outputs.outputs(batch)[output_name] for batch in batches])
+            for output_name in WHITE_BOX
+        }
 
-    together, alone = seen(TrialBatch(0, 0, 6)), seen(*(TrialBatch(trial, trial, 1) for trial in range(6)))
+    together = seen(TrialBatch(0, 0, 6))
+    alone = seen(*(TrialBatch(trial, trial, 1) for trial in range(6)))
     assert together["losses"].shape == (6, 20, 3)
-    for part in WHITE_BOX:
-        torch.testing.assert_close(together[part], alone[part], rtol=1e-4, atol=1e-5)
+    for output_name in WHITE_BOX:
+        torch.testing.assert_close(together[output_name], alone[output_name], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected_message"),
     [
         (
             {"training": {"early-stopping": 1}, "audit": {"epsilon-star-losses": "federated"}},
@@ -405,9 +435,11 @@ def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch() -> None:
         ({"training": {"strategy": "dp-sgd-clients"}, "privacy": {"clipping-norm": 1.0}}, "'dp-sgd-clients' with kind"),
     ],
 )
-def test_what_cannot_be_played_is_refused_in_one_line(changes: dict[str, dict[str, Any]], said: str) -> None:
+def test_what_cannot_be_played_is_refused_in_one_line(
+    changes: dict[str, dict[str, Any]], expected_message: str
+) -> None:
     base = {"privacy": _GUARANTEE, "audit": AUDIT}
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=expected_message) as caught:
         small_plan(**changed_settings(base, changes))
     assert "\n" not in str(caught.value)
 
@@ -446,10 +478,10 @@ def test_one_owner_trains_alone_on_those_who_are_in(tmp_path: Path) -> None:
         audit=AUDIT | {"epsilon-star": False, "attacks": ["loss", "lira"]},
     )
     assert plan.federation.clients == 1
-    found = run_locally(plan, tmp_path / "run")
-    membership = TargetMembership(_is_in(found))
+    contents = run_locally(plan, tmp_path / "run")
+    membership = TargetMembership(_is_in(contents))
     for attack in ("loss", "lira"):
-        rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
+        rates = membership_rates(_scores(contents, attack), membership, np.random.default_rng(0), _CONFIDENCE)
         assert rates.auc.low > 0.5, (attack, rates.auc)
     assert membership.targets == 20
 

@@ -23,7 +23,7 @@ _BY_CLIENT = {"privacy": {"adjacency": "add-remove-client", "sensitivity": "glob
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
-    ("training", "audit", "more"),
+    ("training", "audit", "extra_settings"),
     [
         (_ALL, {"view": "update"}, {}),
         (_ALL | {"optimizer": "momentum"}, {"view": "model"}, {}),
@@ -32,17 +32,17 @@ _BY_CLIENT = {"privacy": {"adjacency": "add-remove-client", "sensitivity": "glob
     ],
 )
 def test_an_audit_is_honest_and_replays(
-    training: dict[str, Any], audit: dict[str, Any], more: dict[str, Any], tmp_path: Path
+    training: dict[str, Any], audit: dict[str, Any], extra_settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    plan = small_plan(training={"rounds": 5} | training, audit={"trials": 40} | audit, **more)
+    plan = small_plan(training={"rounds": 5} | training, audit={"trials": 40} | audit, **extra_settings)
     contents = run_locally(plan, tmp_path / "run")
     ratio = (contents.rounds["measured_sigma"] / contents.rounds["sigma"]).to_numpy()
     assert np.abs(ratio - 1).max() < 0.5, "what an insider subtracts is what owners added"
     shutil.rmtree(tmp_path / "run" / "challenger")
     again = replay(tmp_path / "run")
-    told = contents.trials["log_odds"].to_numpy()[: len(again.trials)]
+    log_odds = contents.trials["log_odds"].to_numpy()[: len(again.trials)]
     last = again.log_odds if again.log_odds.ndim == 1 else again.log_odds[:, -1]
-    np.testing.assert_allclose(last, told, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(last, log_odds, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("decay", "shares"), [(0.5, (1, 0.5, 0.25)), ("cosine", (1, 0.75, 0.25))])
@@ -70,6 +70,6 @@ def test_a_run_without_privacy_takes_the_steps_of_a_torch_loop(
         gradients = torch.autograd.grad(loss / len(examples.labels), list(module.parameters()))
         for weights, gradient in zip(module.parameters(), gradients, strict=True):
             weights.data.sub_(0.5 * share * gradient)
-    found = federation.model.layout.flatten(read_run(tmp_path / "run").model(0))
+    computed_model = federation.model.layout.flatten(read_run(tmp_path / "run").model(0))
     truth = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
-    torch.testing.assert_close(found.flatten(), truth, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(computed_model.flatten(), truth, rtol=1e-5, atol=1e-6)

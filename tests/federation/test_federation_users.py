@@ -51,43 +51,54 @@ def plan_of(table: Path, **changes: dict[str, Any]) -> RunPlan:
         "data": hospital_data(table),
         "model": {"name": "logistic"},
         "training": {"rounds": 6, "learning-rate": 0.5},
-        "privacy": {"noise-multiplier": 2.0, "delta": 0.01, "clipping-norm": 1.0, "adjacency": "add-remove-user",
-                    "accountant": "pld"},
+        "privacy": {
+            "noise-multiplier": 2.0,
+            "delta": 0.01,
+            "clipping-norm": 1.0,
+            "adjacency": "add-remove-user",
+            "accountant": "pld",
+        },
         "audit": {"trials": 60, "epsilon-star": False, "membership": False},
         "run": {"seed": 1, "trials-per-batch": 60},
-    }  # fmt: skip
+    }
     merged = {name: section | changes.get(name, {}) for name, section in settings.items()}
     return plan_run(
-        parse_config({name: {k: v for k, v in one.items() if v is not None} for name, one in merged.items()})
+        parse_config(
+            {
+                name: {k: v for k, v in section_values.items() if v is not None}
+                for name, section_values in merged.items()
+            }
+        )
     )
 
 
 def direct_sums(federation: LoadedFederation, model: Tensor, users: np.ndarray) -> Tensor:
     """Return the sum of the clipped gradients of the users in float64, computed from one record after the other."""
-    weight, bias = (one[0].double() for one in federation.model.layout.views(model.unsqueeze(0)).values())
-    found = []
+    weight, bias = (view[0].double() for view in federation.model.layout.views(model.unsqueeze(0)).values())
+    user_gradients = []
     assert federation.user is not None
     for user in users:
         total = torch.zeros(federation.model.layout.size, dtype=torch.float64)
-        for place in np.flatnonzero(federation.user == user):
-            features, label = federation.training.features[place].double(), int(federation.training.labels[place])
+        for position in np.flatnonzero(federation.user == user):
+            features = federation.training.features[position].double()
+            label = int(federation.training.labels[position])
             error = torch.softmax(weight @ features + bias, 0)
             error[label] -= 1
             total += torch.cat([torch.outer(error, features).flatten(), error])
-        found.append(total * min(1.0, federation.public.mechanism.clipping_norm / float(total.norm())))
-    return torch.stack(found)
+        user_gradients.append(total * min(1.0, federation.public.mechanism.clipping_norm / float(total.norm())))
+    return torch.stack(user_gradients)
 
 
 def test_d_holds_whole_users_and_so_does_every_client(table: Path) -> None:
     federation = load_federation(plan_of(table).federation)
     split = split_of(federation.public)
-    parts = [set(one.user.tolist()) for one in (split.inside, split.outside, split.test) if one is not None]
-    assert all(not one & other for place, one in enumerate(parts) for other in parts[:place])
+    user_sets = [set(group.user.tolist()) for group in (split.inside, split.outside, split.test) if group is not None]
+    assert all(not group & other_group for index, group in enumerate(user_sets) for other_group in user_sets[:index])
     assert federation.public.records == len(split.inside) <= 150
-    assert federation.public.users == len(parts[0]) == federation.units
-    held = [set(federation.units_of(client).tolist()) for client in range(3)]
-    assert set.union(*held) == set(range(federation.units))
-    assert sum(map(len, held)) == federation.units
+    assert federation.public.users == len(user_sets[0]) == federation.units
+    client_units = [set(federation.units_of(client).tolist()) for client in range(3)]
+    assert set.union(*client_units) == set(range(federation.units))
+    assert sum(map(len, client_units)) == federation.units
     # What a resolved plan says resolves to itself.
     public = federation.public
     assert (len(split_of(public).inside), len(split_of(public).test)) == (public.records, public.test_records)
@@ -96,20 +107,25 @@ def test_d_holds_whole_users_and_so_does_every_client(table: Path) -> None:
 @pytest.mark.parametrize("rate", [None, 0.3])
 def test_contributions_equal_a_direct_computation(table: Path, rate: float | None) -> None:
     plan = plan_of(table, training={"sampling-rate": rate}, audit={"kind": "membership", "targets": 9})
-    federation, trials = load_federation(plan.federation), range(4)
+    federation = load_federation(plan.federation)
+    trials = range(4)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
     challenger = SeededChallenger(5, federation.public.targets)
-    membership, is_in = challenger.membership(trials), np.ones((4, federation.units), dtype=np.bool_)
+    membership = challenger.membership(trials)
+    is_in = np.ones((4, federation.units), dtype=np.bool_)
     is_in[:, federation.targets] = membership.is_in
     total = torch.zeros_like(models)
     for client in range(3):
-        units, part = federation.units_of(client), None
+        units = federation.units_of(client)
+        record_mask = None
         if rate is not None:
-            drawn = challenger.participation(trials, 1, client, len(units), rate)
-            is_in[:, units] &= drawn
-            part = federation.by_record(client, drawn)
-        own = membership.of_targets(federation.targets_of(client))
-        total += contribute_members(federation, client, LocalTrainingInput(models, RoundContext(1), part), own).total
+            participation = challenger.participation(trials, 1, client, len(units), rate)
+            is_in[:, units] &= participation
+            record_mask = federation.by_record(client, participation)
+        own_membership = membership.of_targets(federation.targets_of(client))
+        total += contribute_members(
+            federation, client, LocalTrainingInput(models, RoundContext(1), record_mask), own_membership
+        ).total
     for trial in trials:
         expected = direct_sums(federation, models[trial], np.flatnonzero(is_in[trial])).sum(0)
         assert (total[trial].double() - expected).norm() < 1e-6 * max(1, federation.units)
@@ -119,14 +135,16 @@ def test_the_victim_adds_all_records_of_the_differing_user_or_none(table: Path) 
     federation = load_federation(plan_of(table).federation)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     membership = SeededChallenger(3).membership(range(2))
-    found, sensitivity = contribute_as_victim(federation, LocalTrainingInput(models, RoundContext(1)), membership)
-    others = [one for one in federation.units_of(federation.victim) if one != federation.target]
+    contribution, sensitivity = contribute_as_victim(
+        federation, LocalTrainingInput(models, RoundContext(1)), membership
+    )
+    other_units = [unit for unit in federation.units_of(federation.victim) if unit != federation.target]
     assert federation.differing.count > 1
     for trial, bit in enumerate(membership.bits):
-        users = np.array([*others, federation.target] if bit else others)
-        assert (found.total[trial].double() - direct_sums(federation, models[trial], users).sum(0)).norm() < 1e-5
-        own = direct_sums(federation, models[trial], np.array([federation.target])).norm()
-        assert sensitivity[trial] == pytest.approx(float(own), rel=1e-5)
+        users = np.array([*other_units, federation.target] if bit else other_units)
+        assert (contribution.total[trial].double() - direct_sums(federation, models[trial], users).sum(0)).norm() < 1e-5
+        target_norm = direct_sums(federation, models[trial], np.array([federation.target])).norm()
+        assert sensitivity[trial] == pytest.approx(float(target_norm), rel=1e-5)
 
 
 MECHANISMS: dict[str, Changes] = {
@@ -154,11 +172,12 @@ MECHANISMS: dict[str, Changes] = {
     "name", [pytest.param(name, marks=[pytest.mark.long] * (n > 1)) for n, name in enumerate(MECHANISMS)]
 )
 def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, table: Path) -> None:
-    found = results_of_run(plan_of(table, **MECHANISMS[name]))
-    tables = found.run.tables
+    contents = results_of_run(plan_of(table, **MECHANISMS[name]))
+    tables = contents.run.tables
     if "membership" in name:
         assert tables.targets is not None
-        squares, rounds = tables.targets["noise_squares"], tables.targets["noise_rounds"]
+        squares = tables.targets["noise_squares"]
+        rounds = tables.targets["noise_rounds"]
         # The noise along the contributions of every target, by the challenger's knowledge of the coins.
         assert float(squares.sum() / rounds.sum()) == pytest.approx(1.0, abs=0.2)
     elif name != "reconstruction":
@@ -170,7 +189,7 @@ def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, tab
             mu = rounds["local_sensitivity"] / rounds["sigma"]
             scores = ((rounds["increment"] - np.where(bits, 1, -1) * mu**2 / 2) / mu).to_numpy()
         assert kstest(scores[~np.isnan(scores)], "norm").pvalue > 0.001
-    assert found.summary["verdict"] != "violated"
+    assert contents.summary["verdict"] != "violated"
 
 
 @pytest.mark.long
@@ -178,8 +197,8 @@ def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, tab
 def test_public_files_alone_give_the_same_log_odds(clipping: str, table: Path, tmp_path: Path) -> None:
     plan = plan_of(table, audit={"trials": 6}, privacy={"clipping": clipping})
     run_locally(plan, tmp_path / "run")  # releases of 4 of 6 trials are kept
-    found = replay(tmp_path / "run")
-    match = found.agreement(tmp_path / "run")
+    replay_result = replay(tmp_path / "run")
+    match = replay_result.agreement(tmp_path / "run")
     assert match is not None
     assert match.difference < 1e-6
 
@@ -207,49 +226,62 @@ def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
     return contributed
 
 
-def _first_records(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> ContributionByTrial:
+def _first_records(
+    federation: LoadedFederation, client: int, examples: Examples, *arguments: Any
+) -> ContributionByTrial:
     assert examples.user is not None
     _, first = np.unique(examples.user.numpy(), return_index=True)
-    part = more[2] if len(more) > 2 else None
-    return HONEST(federation, client, examples.take(first), *more[:2], part if part is None else part[:, first])
+    record_mask = arguments[2] if len(arguments) > 2 else None
+    return HONEST(
+        federation,
+        client,
+        examples.take(first),
+        *arguments[:2],
+        record_mask if record_mask is None else record_mask[:, first],
+    )
 
 
-def _times(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> ContributionByTrial:
+def _times(federation: LoadedFederation, client: int, examples: Examples, *arguments: Any) -> ContributionByTrial:
     """Count every record of a user instead of the user."""
     assert examples.user is not None
-    found = HONEST(federation, client, examples, *more)
-    return ContributionByTrial(found.total * (len(examples.user) / len(examples.user.unique())))
+    contribution = HONEST(federation, client, examples, *arguments)
+    return ContributionByTrial(contribution.total * (len(examples.user) / len(examples.user.unique())))
 
 
 def _sampled_by_record(
-    federation: LoadedFederation, client: int, examples: Examples, *more: Any
+    federation: LoadedFederation, client: int, examples: Examples, *arguments: Any
 ) -> ContributionByTrial:
-    models, moment = more[:2]
-    drawn = torch.from_numpy(np.random.default_rng((client, moment.number)).random((len(models), examples.count)) < 0.4)
-    return HONEST(federation, client, examples, models, moment, drawn)
+    models, moment = arguments[:2]
+    participation = torch.from_numpy(
+        np.random.default_rng((client, moment.number)).random((len(models), examples.count)) < 0.4
+    )
+    return HONEST(federation, client, examples, models, moment, participation)
 
 
-def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> ContributionByTrial:
+def _any_record_drawn(
+    federation: LoadedFederation, client: int, examples: Examples, *arguments: Any
+) -> ContributionByTrial:
     """Let a user participate if any of its records is drawn, so that users with many records do so too often."""
     assert examples.user is not None
-    models, moment = more[:2]
+    models, moment = arguments[:2]
     draw = np.random.default_rng((client, moment.number)).random((len(models), examples.count)) < 0.4
     users = examples.user.numpy()
-    drawn = np.stack([draw[:, users == one].any(axis=1) for one in users], axis=1)
-    return HONEST(federation, client, examples, models, moment, torch.from_numpy(drawn))
+    participation = np.stack([draw[:, users == user].any(axis=1) for user in users], axis=1)
+    return HONEST(federation, client, examples, models, moment, torch.from_numpy(participation))
 
 
 def _pair(change: Callable[..., tuple[ContributionByTrial, ContributionByTrial]]) -> Any:
     """Change the contributions of the differing user and its replacement, given the contributions of its parts."""
 
     def contributions(
-        federation: LoadedFederation, models: Tensor, moment: RoundContext, told: Any = None
+        federation: LoadedFederation, models: Tensor, moment: RoundContext, randomised_records: Any = None
     ) -> tuple[ContributionByTrial, ContributionByTrial]:
-        parts = np.split(np.arange(federation.differing.count), [1])
-        given = [
-            HONEST(federation, federation.victim, federation.differing.take(part), models, moment) for part in parts
+        index_groups = np.split(np.arange(federation.differing.count), [1])
+        part_contributions = [
+            HONEST(federation, federation.victim, federation.differing.take(indices), models, moment)
+            for indices in index_groups
         ]
-        return change(*PAIR(federation, models, moment, told), *given)
+        return change(*PAIR(federation, models, moment, randomised_records), *part_contributions)
 
     return contributions
 
@@ -263,29 +295,41 @@ BREACHES: dict[str, tuple[str, Any, Changes]] = {
     "only the first record of a user is used": ("contributed", _first_records, {}),
     "two users are clipped as one": ("contributed", _by(lambda users: users // 2), {}),
     "the two halves of a user are clipped apart": (
-        "contributed", _by(lambda users: users * 2 + torch.arange(len(users)) % 2), {}
+        "contributed",
+        _by(lambda users: users * 2 + torch.arange(len(users)) % 2),
+        {},
     ),
     "one record is kept in both trials": (
-        "differing_contributions", _pair(lambda present, absent, one, rest: (present, one)), {}
+        "differing_contributions",
+        _pair(lambda present, absent, first_contribution, remaining_contribution: (present, first_contribution)),
+        {},
     ),
     "only one record is taken out": (
         "differing_contributions",
-        _pair(lambda present, absent, one, rest: (present, rest)), {},
+        _pair(lambda present, absent, first_contribution, remaining_contribution: (present, remaining_contribution)),
+        {},
     ),
     "the user is there twice": (
         "differing_contributions",
-        _pair(lambda present, absent, one, rest: (ContributionByTrial(2 * present.total), absent)), {},
+        _pair(
+            lambda present, absent, first_contribution, remaining_contribution: (
+                ContributionByTrial(2 * present.total),
+                absent,
+            )
+        ),
+        {},
     ),
     "the records of the user are clipped one by one": (
         "differing_contributions",
         lambda federation, models, moment, randomised=None: (
-            _by(lambda users: torch.arange(len(users)))(federation, federation.victim, federation.differing, models,
-                moment),
+            _by(lambda users: torch.arange(len(users)))(
+                federation, federation.victim, federation.differing, models, moment
+            ),
             PAIR(federation, models, moment, randomised)[1],
         ),
         {},
     ),
-}  # fmt: skip
+}
 """Dishonest replacements in a federation: the name of the function at the clients, and another one."""
 
 
@@ -347,8 +391,8 @@ def test_users_at_several_clients_are_refused_with_their_number_or_given_to_the_
     assert 1 < int(number) <= int(users)
     for remedy in (*refused.value.remedies, *refused.value.choices):
         fixed = load_federation(plan_of(table, data=apart | {remedy.key: remedy.value}).federation)
-        held = [set(fixed.units_of(client).tolist()) for client in range(3)]
-        assert sum(map(len, held)) == fixed.units
+        client_units = [set(fixed.units_of(client).tolist()) for client in range(3)]
+        assert sum(map(len, client_units)) == fixed.units
     first = load_federation(plan_of(table, data=apart | {"user-across-clients": "first"}).federation)
     records = load_federation(plan_of(table, data=apart | {"user-across-clients": "first"}).federation).training
     assert records.count == first.public.records
@@ -360,27 +404,31 @@ def test_the_first_records_of_each_user_are_read_and_no_more(table: Path) -> Non
     assert federation.user is not None
     assert np.bincount(federation.user).max() == 3
     frame = pd.read_csv(table)
-    kept = frame[frame.groupby("patient_id").cumcount() < 3]
-    assert len(load_source(plan.federation.data).pool) == len(kept)
+    first_rows = frame[frame.groupby("patient_id").cumcount() < 3]
+    assert len(load_source(plan.federation.data).pool) == len(first_rows)
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"data": {"user": None, "drop": ["hospital", "patient_id"]}}, "whose each record"),
-    ({"data": {"user": "pat_id"}}, r"column 'pat_id': .*'patient_id'"),
-    ({"data": {"user": "readmitted"}}, "the label column"),
-    ({"data": {"records": 1}}, "first user"),
-    ({"training": {"strategy": "dp-fedavg"}}, r"contributions .*accepted are add-remove-client"),
-    ({"audit": {"kind": "membership", "attacks": ["white-box"]}}, "are loss, lira and rmia"),
-    ({"privacy": {"adjacency": "add-remove-record"}, "data": {"users": 5}}, "leave users out"),
-    ({"audit": {"kind": "canaries", "canaries": 3}}, r"adjacencies .*records and clients"),
-])  # fmt: skip
-def test_what_does_not_go_with_users_is_refused(table: Path, changes: Changes, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+@pytest.mark.parametrize(
+    ("changes", "expected_message"),
+    [
+        ({"data": {"user": None, "drop": ["hospital", "patient_id"]}}, "whose each record"),
+        ({"data": {"user": "pat_id"}}, r"column 'pat_id': .*'patient_id'"),
+        ({"data": {"user": "readmitted"}}, "the label column"),
+        ({"data": {"records": 1}}, "first user"),
+        ({"training": {"strategy": "dp-fedavg"}}, r"contributions .*accepted are add-remove-client"),
+        ({"audit": {"kind": "membership", "attacks": ["white-box"]}}, "are loss, lira and rmia"),
+        ({"privacy": {"adjacency": "add-remove-record"}, "data": {"users": 5}}, "leave users out"),
+        ({"audit": {"kind": "canaries", "canaries": 3}}, r"adjacencies .*records and clients"),
+    ],
+)
+def test_what_does_not_go_with_users_is_refused(table: Path, changes: Changes, expected_message: str) -> None:
+    with pytest.raises(InputError, match=expected_message):
         plan_of(table, **changes)
 
 
 def test_owners_of_a_data_set_can_be_its_users(tmp_path: Path) -> None:
-    images, owners = np.zeros((6, 28, 28), np.uint8), np.array(["a", "b", "a", "c", "b", "a"])
+    images = np.zeros((6, 28, 28), np.uint8)
+    owners = np.array(["a", "b", "a", "c", "b", "a"])
     np.savez(tmp_path / "femnist_digits_12clients.npz", x=images, y=np.array([0, 1, 2, 3, 4, 5]), client=owners)
     pool = load_source(DataSpec("femnist", str(tmp_path), (("user", "owner"), ("records-per-user", 2)))).pool
     assert pool.users == pool.owners == ("a", "b", "c")

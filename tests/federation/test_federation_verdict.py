@@ -44,21 +44,22 @@ def test_two_thousand_trials_tell_an_honest_server_from_one_that_halves_its_nois
     strategy: type[TrialBatchStrategy], verdict: str, honest: ReportContents, tmp_path: Path
 ) -> None:
     contents = honest if strategy is TrialBatchStrategy else play(tmp_path, strategy)
-    found = contents.summary["empirical_epsilon"]
+    empirical_epsilon = contents.summary["empirical_epsilon"]
     assert contents.summary["verdict"] == verdict
     assert contents.summary["innovations"]["holds"] is (verdict == "consistent")
     guarantee = contents.summary["guarantee"]
-    assert (found["lower_bound_at_violation_level"] > guarantee["epsilon"]) is (verdict == "violated")
+    assert (empirical_epsilon["lower_bound_at_violation_level"] > guarantee["epsilon"]) is (verdict == "violated")
     # 60,000 innovations find noise that is 1 % too small; the accountant of the guarantee leaves more room than that.
     exact = gdp_epsilon(0.001, gaussian_mu(guarantee["noise_multiplier"], 30))
-    assert exact < found["limit_of_detection"] < 1.03 * exact
+    assert exact < empirical_epsilon["limit_of_detection"] < 1.03 * exact
 
 
 def test_one_trial_is_inconclusive(tmp_path: Path) -> None:
     contents = run_locally(small_plan(audit={"trials": 1}), tmp_path / "run")
     assert contents.summary["verdict"] == "inconclusive"
-    found, claimed = contents.summary["empirical_epsilon"], contents.summary["guarantee"]["epsilon"]
-    assert found["lower_bound"] < 1.5 * claimed < found["limit_of_detection"]
+    empirical_epsilon = contents.summary["empirical_epsilon"]
+    claimed = contents.summary["guarantee"]["epsilon"]
+    assert empirical_epsilon["lower_bound"] < 1.5 * claimed < empirical_epsilon["limit_of_detection"]
     assert "too little to" in contents.summary["scope"]
 
 

@@ -31,8 +31,8 @@ def plan_of(trials: int = 60, **sections: dict[str, Any]) -> RunPlan:
 
 def summary_of(plan: RunPlan, directory: Path, engine: Engine = Engine.LOCAL) -> dict[str, Any]:
     run_audit(plan, directory, engine, with_report=False)
-    found: dict[str, Any] = json.loads((directory / "summary.json").read_text())
-    return found
+    summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
+    return summary
 
 
 def violated(summary: dict[str, Any]) -> set[str]:

@@ -42,16 +42,19 @@ def settings_of(directory: Path, adjacency: str, **audit: object) -> dict[str, d
 @pytest.mark.parametrize("adjacency", ["add-remove-user", "replace-user"])
 def test_losses_and_accuracy_of_users_equal_a_direct_computation(tmp_path: Path, adjacency: str) -> None:
     public = plan_run(parse_config(settings_of(tmp_path, adjacency))).federation
-    federation, trials = load_federation(public), range(3)
+    federation = load_federation(public)
+    trials = range(3)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
     challengers = (SeededChallenger(seed, federation.public.targets) for seed in range(50))
-    drawn = (challenger.membership(trials) for challenger in challengers)
-    membership = next(one for one in drawn if 0 < one.bits.sum() < 3)
+    memberships = (challenger.membership(trials) for challenger in challengers)
+    membership = next(candidate for candidate in memberships if 0 < candidate.bits.sum() < 3)
     assert 0 < membership.bits.sum() < 3, "both data sets are used"
     release = ReleaseWithOutputs(federation, TrialBatch(0, 0, 3), 2, models, membership)
-    found = of_users(STAR, release).trials
-    split, instead = split_of(public), federation.replacement
-    inside, others = federation.losses(models, federation.training), federation.losses(models, federation.population)
+    trial_metrics = of_users(STAR, release).trials
+    split = split_of(public)
+    instead = federation.replacement
+    inside = federation.losses(models, federation.training)
+    population_losses = federation.losses(models, federation.population)
     for trial in range(3):
         members = pd.Series(inside[trial]).groupby(split.inside.user).mean()
         target = split.inside.user[federation.target_records[0]]
@@ -59,17 +62,18 @@ def test_losses_and_accuracy_of_users_equal_a_direct_computation(tmp_path: Path,
             members = members.drop(target)
             if instead is not None:
                 members[-1] = federation.losses(models, instead)[trial].mean()
-        population = pd.Series(others[trial]).groupby(federation.population_records.user).mean()
-        wanted = parametric_epsilon_star(members.to_numpy(), population.to_numpy(), STAR.delta, cut=STAR.cut)
-        assert found["epsilon_star_user"][trial] == pytest.approx(float(wanted), rel=1e-5)
+        population = pd.Series(population_losses[trial]).groupby(federation.population_records.user).mean()
+        expected_star = parametric_epsilon_star(members.to_numpy(), population.to_numpy(), STAR.delta, cut=STAR.cut)
+        assert trial_metrics["epsilon_star_user"][trial] == pytest.approx(float(expected_star), rel=1e-5)
         right = (release.logits[trial].argmax(dim=1) == federation.test.labels).numpy()
         by_user = pd.Series(right.astype(float)).groupby(federation.test_records.user).mean()
-        assert found["test_accuracy_user"][trial] == pytest.approx(by_user.mean())
+        assert trial_metrics["test_accuracy_user"][trial] == pytest.approx(by_user.mean())
 
 
 def test_epsilon_star_of_users_is_that_of_the_distribution_of_their_means() -> None:
     """Records vary around their user. Users in D differ by 0.8 standard deviations, their records by far less."""
-    draw, users = np.random.default_rng(4), 40_000
+    draw = np.random.default_rng(4)
+    users = 40_000
     sizes = draw.integers(1, 8, users)
     whose = np.repeat(np.arange(users), sizes)
 
@@ -78,9 +82,9 @@ def test_epsilon_star_of_users_is_that_of_the_distribution_of_their_means() -> N
         around -= means_by_unit(around, whose)[whose]
         return means_by_unit((draw.normal(shift, 1, users) + 20)[whose] + around, whose)
 
-    found = empirical_epsilon_star(means(-0.8), means(0), 1e-3, 0.01)
+    computed_star = empirical_epsilon_star(means(-0.8), means(0), 1e-3, 0.01)
     truth = epsilon_star_gaussian(-0.8, 1, 0, 1, 1e-3, 0.01)
-    assert float(found) == pytest.approx(float(truth), abs=0.15)
+    assert float(computed_star) == pytest.approx(float(truth), abs=0.15)
 
 
 def test_a_test_set_without_users_leaves_their_accuracy_open() -> None:
@@ -90,27 +94,27 @@ def test_a_test_set_without_users_leaves_their_accuracy_open() -> None:
 
 def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> None:
     contents = results_of_run(settings_of(tmp_path, "add-remove-user"))
-    told = contents.summary
-    found = told["of_users"]
-    assert np.isfinite([found["epsilon_star"]["mean"], found["epsilon_star"]["untrained_mean"]]).all()
-    assert 0 < found["test_accuracy"] < 1
-    (few,) = [one for one in told["look_at"] if one.startswith("Epsilon* of users")]
-    assert str(FEWEST) in few, "some 30 users are too few, and the number that is needed is named"
+    summary = contents.summary
+    user_summary = summary["of_users"]
+    assert np.isfinite([user_summary["epsilon_star"]["mean"], user_summary["epsilon_star"]["untrained_mean"]]).all()
+    assert 0 < user_summary["test_accuracy"] < 1
+    (caution,) = [line for line in summary["look_at"] if line.startswith("Epsilon* of users")]
+    assert str(FEWEST) in caution, "some 30 users are too few, and the number that is needed is named"
     outside = len(np.unique(load_federation(contents.plan.federation).population_records.user))
-    assert f"{outside} outside it" in few
-    many = replace(contents.plan.federation, users=5 * FEWEST)
+    assert f"{outside} outside it" in caution
+    large_federation = replace(contents.plan.federation, users=5 * FEWEST)
     for count, is_said in ((FEWEST - 1, True), (FEWEST, False)):
         sizes = replace(contents.run.group_sizes, users_outside=count)
-        of_many = replace(contents.run, plan=replace(contents.plan, federation=many), group_sizes=sizes)
+        of_many = replace(contents.run, plan=replace(contents.plan, federation=large_federation), group_sizes=sizes)
         lines = cautions_for_reader(replace(contents, run=of_many))
-        assert any(one.startswith("Epsilon* of users") for one in lines) is is_said, "few users outside D are too few"
+        assert any(line.startswith("Epsilon* of users") for line in lines) is is_said, "few users outside D are too few"
     apart = results_of_run(settings_of(tmp_path, "add-remove-user", **{"epsilon-star-losses": "federated"})).summary[
         "of_users"
     ]
     assert apart["epsilon_star"] is None, "the losses stay with their owners"
     of_records = results_of_run(settings_of(tmp_path, "add-remove-record")).summary
     assert of_records["of_users"] is None
-    assert not any(one.startswith("Epsilon* of users") for one in of_records["look_at"])
+    assert not any(line.startswith("Epsilon* of users") for line in of_records["look_at"])
 
 
 def test_test_records_that_are_the_population_pass_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,8 +130,11 @@ def test_test_records_that_are_the_population_pass_once(monkeypatch: pytest.Monk
     expected = federation.losses(models, federation.population)
     membership = SeededChallenger(0, federation.public.targets).membership(range(2))
     release = ReleaseWithOutputs(federation, TrialBatch(0, 0, 2), 2, models, membership)
-    passed, way = list[int](), federation.model.logits
-    monkeypatch.setattr(federation.model, "logits", lambda *given: passed.append(len(given[1])) or way(*given))  # type: ignore[func-returns-value]
+    passed = list[int]()
+    logits_function = federation.model.logits
+    monkeypatch.setattr(
+        federation.model, "logits", lambda *arguments: passed.append(len(arguments[1])) or logits_function(*arguments)
+    )  # type: ignore[func-returns-value]
     release_metrics(("accuracy",), None, release)
     assert np.array_equal(release.population_losses, expected)
     assert passed == [359]

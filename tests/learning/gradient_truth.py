@@ -19,18 +19,19 @@ def _in_double(template: nn.Module) -> nn.Module:
 def example_gradients(template: nn.Module, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Return every example's gradient in every trial, float64 (trials, n, parameters)."""
     module = _in_double(template)
-    parameters, features = list(module.parameters()), features.double()
+    parameters = list(module.parameters())
+    features = features.double()
     rows = torch.zeros(len(models), len(labels), models.shape[1], dtype=torch.float64)
     for trial, model in enumerate(models):
         nn.utils.vector_to_parameters(model.double(), parameters)
         for index in range(len(labels)):
             logits = module(features[index : index + 1])
             loss = -F.log_softmax(logits, dim=1)[0, labels[index]]
-            found = torch.autograd.grad(loss, parameters, allow_unused=True)
+            parameter_gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
             rows[trial, index] = torch.cat(
                 [
                     (torch.zeros_like(value) if gradient is None else gradient).reshape(-1)
-                    for gradient, value in zip(found, parameters, strict=True)
+                    for gradient, value in zip(parameter_gradients, parameters, strict=True)
                 ]
             )
     return rows
@@ -71,8 +72,8 @@ def clip_and_sum(gradients: Tensor, clipping_norm: float) -> Tensor:
     return total
 
 
-def assert_close(found: Tensor, truth: Tensor, least: float = 1.0) -> None:
+def assert_close(computed_sum: Tensor, truth: Tensor, smallest_scale: float = 1.0) -> None:
     """Float32 sums agree with float64 ones to 2e-5 of the largest entry, or of `least` where that is larger."""
-    assert found.dtype == torch.float32
-    assert found.shape == truth.shape
-    assert float((found.double() - truth).abs().max()) <= 2e-5 * max(least, float(truth.abs().max()))
+    assert computed_sum.dtype == torch.float32
+    assert computed_sum.shape == truth.shape
+    assert float((computed_sum.double() - truth).abs().max()) <= 2e-5 * max(smallest_scale, float(truth.abs().max()))

@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from fl_audit.learning.named_inputs import NamedInput
 
-TOKENS, VOCABULARY, CLASSES = 10, 60, 3
+TOKENS = 10
+VOCABULARY = 60
+CLASSES = 3
 INPUTS = (NamedInput("input_ids", (TOKENS,), True, VOCABULARY), NamedInput("attention_mask", (TOKENS,), True))
 _SIZES: dict[str, Any] = {
     "hidden_size": 16,
@@ -89,9 +91,16 @@ class EncoderWithHead(nn.Module):
         from transformers import T5Config, T5EncoderModel
 
         config = T5Config(
-            vocab_size=VOCABULARY, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, dropout_rate=0.0,
-            pad_token_id=0, decoder_start_token_id=0,
-        )  # fmt: skip
+            vocab_size=VOCABULARY,
+            d_model=16,
+            d_kv=8,
+            d_ff=32,
+            num_layers=2,
+            num_heads=2,
+            dropout_rate=0.0,
+            pad_token_id=0,
+            decoder_start_token_id=0,
+        )
         self.encoder, self.head = T5EncoderModel(config), nn.Linear(16, classes)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -108,9 +117,9 @@ def _lora(model: nn.Module, *targets: str) -> nn.Module:
     from peft import LoraConfig, TaskType, get_peft_model
 
     adapted = get_peft_model(model, LoraConfig(task_type=TaskType.SEQ_CLS, r=2, target_modules=list(targets)))
-    for name, part in adapted.named_parameters():
+    for name, parameter in adapted.named_parameters():
         if "lora_B" in name:  # which begins at zero, where the other factor has no gradient
-            nn.init.normal_(part, std=0.1)
+            nn.init.normal_(parameter, std=0.1)
     return adapted
 
 

@@ -23,7 +23,8 @@ from tests.builders.runs import small_plan
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    products = torch.backends.cuda.matmul
+    convolutions = torch.backends.cudnn
     before = products.allow_tf32, convolutions.allow_tf32
     yield
     products.allow_tf32, convolutions.allow_tf32 = before
@@ -63,8 +64,10 @@ ELSEWHERE = torch.device("meta")
 @pytest.mark.parametrize("records", [8, 300], ids=["one stretch", "several stretches"])
 @pytest.mark.parametrize("name", ["dense-128", "logistic"])
 def test_local_training_stays_on_the_device_of_the_models(name: str, records: int) -> None:
-    spec, schedule = ModelSpec(name, (5,), 3), LocalSchedule(0.1, 4, epochs=2)
-    model, batches = StackedModel.of(spec), local_batches(records, schedule, np.random.default_rng(0))
+    spec = ModelSpec(name, (5,), 3)
+    schedule = LocalSchedule(0.1, 4, epochs=2)
+    model = StackedModel.of(spec)
+    batches = local_batches(records, schedule, np.random.default_rng(0))
     models = initial_models(spec, 0, range(2)).to(ELSEWHERE)
     features = torch.zeros(records, 5, device=ELSEWHERE)
     labels = torch.zeros(records, dtype=torch.int64, device=ELSEWHERE)
@@ -76,8 +79,8 @@ def test_bits_and_missing_contributions_lie_where_the_models_are() -> None:
     models = torch.zeros(2, 4, device=ELSEWHERE)
     absent = zero_contribution(models, is_adaptive=True)
     assert absent.within is not None
-    found = (absent.total, absent.within, absent.centred_bits, ContributionByTrial(models).centred_bits)
-    assert {one.device for one in found} == {ELSEWHERE}
+    tensors = (absent.total, absent.within, absent.centred_bits, ContributionByTrial(models).centred_bits)
+    assert {tensor.device for tensor in tensors} == {ELSEWHERE}
     rows = torch.zeros(2, dtype=torch.int64, device=ELSEWHERE)
     moment = RoundContext(1, torch.ones(2, dtype=torch.float64, device=ELSEWHERE)).rows(rows)
     assert moment.norms is not None
@@ -106,9 +109,11 @@ def test_arrays_go_to_a_card_and_back_through_page_locked_memory(monkeypatch: py
     sent.flags.writeable = False
     meant = torch_device.to_device(sent, Device.CPU)
     assert staged == []
-    monkeypatch.setattr(torch.Tensor, "to", lambda one, device, non_blocking: (one, device, non_blocking))
-    held, device, at_once = torch_device.to_device(sent, Device.CUDA)  # type: ignore[misc]
+    monkeypatch.setattr(
+        torch.Tensor, "to", lambda source_tensor, device, non_blocking: (source_tensor, device, non_blocking)
+    )
+    received_tensor, device, at_once = torch_device.to_device(sent, Device.CUDA)  # type: ignore[misc]
     assert (staged, device, at_once) == ([(2, 3)], "cuda", True)
-    assert torch.equal(held, meant)
-    assert held.data_ptr() != sent.ctypes.data
+    assert torch.equal(received_tensor, meant)
+    assert received_tensor.data_ptr() != sent.ctypes.data
     assert np.shares_memory(torch_device.to_numpy(meant), meant.numpy())

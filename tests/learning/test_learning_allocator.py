@@ -19,12 +19,13 @@ def _resident() -> int:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator")
 def test_holes_are_given_back() -> None:
     keep_freed_memory()
-    blocks, pins = [], []
+    blocks = []
+    pins = []
     for _ in range(64):
         blocks.append(torch.ones(_BLOCK // 4))
         pins.append(torch.ones(4096))
     blocks.clear()
-    kept = _resident()
+    resident_bytes = _resident()
     give_back_freed_memory()
-    assert kept - _resident() > 32 * _BLOCK
+    assert resident_bytes - _resident() > 32 * _BLOCK
     assert all(bool((pin == 1).all()) for pin in pins)

@@ -8,7 +8,8 @@ from fl_audit.learning.frozen_backbones import frozen_backbone, passed_through
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 
-SHAPE, CLASSES = (4, 5), 3
+SHAPE = (4, 5)
+CLASSES = 3
 
 
 class Headed(nn.Module):
@@ -21,8 +22,8 @@ class Headed(nn.Module):
         self._skips = skips
 
     def forward(self, x: Tensor) -> Tensor:
-        more = x.flatten(1)[:, :CLASSES] if self._skips else 0.0
-        return self.head(self.backbone(x)) + more  # type: ignore[no-any-return]
+        skip_term = x.flatten(1)[:, :CLASSES] if self._skips else 0.0
+        return self.head(self.backbone(x)) + skip_term  # type: ignore[no-any-return]
 
 
 def test_a_head_on_a_backbone_gives_the_logits_and_gradients_of_the_whole() -> None:
@@ -30,7 +31,8 @@ def test_a_head_on_a_backbone_gives_the_logits_and_gradients_of_the_whole() -> N
     model = StackedModel.of(spec)
     assert model.backbone is not None
     assert (model.record_shape, model.feature_shape) == (SHAPE, (7,))
-    records, labels = torch.randn(40, *SHAPE), torch.arange(40) % CLASSES
+    records = torch.randn(40, *SHAPE)
+    labels = torch.arange(40) % CLASSES
     weights = torch.randn(1, model.layout.size)
     parameters = model.layout.of_one(weights[0])
     whole = Headed()

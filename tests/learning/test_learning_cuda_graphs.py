@@ -20,18 +20,18 @@ class CountedCaptures:
 
     def __call__(self, compute, inputs) -> CapturedCall:  # type: ignore[no-untyped-def]
         self.captured += 1
-        held = tuple(None if one is None else one.clone() for one in inputs)
-        output = compute(*held)
+        input_buffers = tuple(None if tensor is None else tensor.clone() for tensor in inputs)
+        output = compute(*input_buffers)
 
         def launch() -> None:
             self.launched += 1
-            output.copy_(compute(*held))
+            output.copy_(compute(*input_buffers))
 
-        return CapturedCall(held, launch, output)
+        return CapturedCall(input_buffers, launch, output)
 
 
-def _sum(left: Tensor, right: Tensor | None) -> Tensor:
-    return left + (0 if right is None else right)
+def _sum(first_term: Tensor, second_term: Tensor | None) -> Tensor:
+    return first_term + (0 if second_term is None else second_term)
 
 
 def test_calls_of_equal_shapes_are_captured_once_and_give_the_same_values() -> None:
@@ -45,12 +45,13 @@ def test_calls_of_equal_shapes_are_captured_once_and_give_the_same_values() -> N
 
 def test_another_shape_name_or_missing_input_is_another_call() -> None:
     capture = CountedCaptures()
-    calls, kinds = GraphedCalls(capture), 4
+    calls = GraphedCalls(capture)
+    kinds = 4
     for _ in range(3):
         assert calls("sum", _sum, (torch.ones(2), None)).tolist() == [1.0, 1.0]
         assert calls("sum", _sum, (torch.ones(3), None)).tolist() == [1.0, 1.0, 1.0]
         assert calls("sum", _sum, (torch.ones(2), torch.ones(2))).tolist() == [2.0, 2.0]
-        assert calls("twice", lambda one: 2 * one, (torch.ones(2),)).tolist() == [2.0, 2.0]
+        assert calls("twice", lambda tensor: 2 * tensor, (torch.ones(2),)).tolist() == [2.0, 2.0]
     assert capture.captured == kinds
 
 
@@ -77,20 +78,24 @@ def test_shapes_that_never_come_again_are_not_counted_for_ever() -> None:
 def test_clipped_sums_by_graphs_are_those_of_plain_passes(name: str, clipping_norm: float | None) -> None:
     """Round after round, with other models, other records and other samples."""
     shape = (1, 12, 12) if name == "mnist-cnn" else (9,)
-    spec, capture = ModelSpec(name, shape, 3), CountedCaptures()
-    plain, graphed = StackedModel.of(spec), StackedModel.of(spec).sized_for_device(Device.CUDA)
+    spec = ModelSpec(name, shape, 3)
+    capture = CountedCaptures()
+    plain = StackedModel.of(spec)
+    graphed = StackedModel.of(spec).sized_for_device(Device.CUDA)
     graphed.parts.graphs = GraphedCalls(capture)
     source = torch.Generator().manual_seed(0)
     for number in range(6):
         models = initial_models(spec, number, range(4))
-        features, labels = torch.rand(7, *shape, generator=source), torch.arange(7) % 3
-        counted = None if number % 2 else torch.rand(4, 7, generator=source) < 0.8
-        microbatch = ClippedSumInputs(features, labels, None if counted is None else counted.float())
-        found, wanted = torch.empty_like(models), torch.empty_like(models)
+        features = torch.rand(7, *shape, generator=source)
+        labels = torch.arange(7) % 3
+        sample_mask = None if number % 2 else torch.rand(4, 7, generator=source) < 0.8
+        microbatch = ClippedSumInputs(features, labels, None if sample_mask is None else sample_mask.float())
+        graphed_sum = torch.empty_like(models)
+        plain_sum = torch.empty_like(models)
         whole = microbatch.microbatch(slice(0, 4), slice(0, 7))
-        graphed.clipped_sum_graphed(ClippedSumPass(models, whole, clipping_norm), found)
-        plain.clipped_sum_fast(ClippedSumPass(models, whole, clipping_norm), wanted)
-        assert torch.equal(found, wanted)
+        graphed.clipped_sum_graphed(ClippedSumPass(models, whole, clipping_norm), graphed_sum)
+        plain.clipped_sum_fast(ClippedSumPass(models, whole, clipping_norm), plain_sum)
+        assert torch.equal(graphed_sum, plain_sum)
     assert capture.captured == 2
 
 
@@ -100,10 +105,8 @@ def test_passes_on_a_card_are_larger_and_give_the_same_sums() -> None:
     on_card = on_cpu.sized_for_device(Device.CUDA)
     assert on_card.trials_per_pass(1000) == 32 * 2**21 // (1000 * on_cpu.activations)
     assert on_cpu.sized_for_device(Device.CPU).trials_per_pass(1000) == on_cpu.trials_per_pass(1000)
-    models, features = (
-        initial_models(spec, 0, range(40)),
-        torch.rand(1000, 9, generator=torch.Generator().manual_seed(1)),
-    )
+    models = initial_models(spec, 0, range(40))
+    features = torch.rand(1000, 9, generator=torch.Generator().manual_seed(1))
     labels = torch.arange(1000) % 3
     sums = [model.clipped_sum(models, features, labels, 1.0) for model in (on_cpu, on_card)]
     assert torch.allclose(*sums, rtol=1e-5, atol=1e-6)
@@ -112,10 +115,12 @@ def test_passes_on_a_card_are_larger_and_give_the_same_sums() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no graphics card")
 def test_graphs_of_a_card_follow_their_inputs() -> None:
     spec = ModelSpec("dense-128", (9,), 3)
-    model, source = StackedModel.of(spec).sized_for_device(Device.CUDA), torch.Generator().manual_seed(0)
+    model = StackedModel.of(spec).sized_for_device(Device.CUDA)
+    source = torch.Generator().manual_seed(0)
     for number in range(8):
-        models, features = initial_models(spec, number, range(4)), torch.rand(7, 9, generator=source)
+        models = initial_models(spec, number, range(4))
+        features = torch.rand(7, 9, generator=source)
         labels = torch.arange(7) % 3
-        found = model.clipped_sum(models.cuda(), features.cuda(), labels.cuda(), 0.5)
-        wanted = StackedModel.of(spec).clipped_sum(models, features, labels, 0.5)
-        assert torch.allclose(found.cpu(), wanted, rtol=1e-4, atol=1e-6)
+        card_sum = model.clipped_sum(models.cuda(), features.cuda(), labels.cuda(), 0.5)
+        cpu_sum = StackedModel.of(spec).clipped_sum(models, features, labels, 0.5)
+        assert torch.allclose(card_sum.cpu(), cpu_sum, rtol=1e-4, atol=1e-6)

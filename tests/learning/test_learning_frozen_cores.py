@@ -18,8 +18,8 @@ from tests.builders.refusals import assert_refused
 PLACES = (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28)
 CHANNELS = (3, 64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512)
 PUBLISHED = {
-    f"features.{place}.{kind}": (outputs, inputs, 3, 3) if kind == "weight" else (outputs,)
-    for place, inputs, outputs in zip(PLACES, CHANNELS[:-1], CHANNELS[1:], strict=True)
+    f"features.{layer_index}.{kind}": (outputs, inputs, 3, 3) if kind == "weight" else (outputs,)
+    for layer_index, inputs, outputs in zip(PLACES, CHANNELS[:-1], CHANNELS[1:], strict=True)
     for kind in ("weight", "bias")
 }
 """The names and shapes of torchvision's vgg16."""
@@ -31,11 +31,11 @@ POOLED_AFTER = (2, 7, 14, 21, 28)
 def tensors() -> dict[str, Tensor]:
     """Random weights that keep activations at about the same size, in half the digits to keep files small."""
     draw = torch.Generator().manual_seed(0)
-    found = {}
+    weights = {}
     for name, shape in PUBLISHED.items():
         spread = (2 / (shape[1] * 9)) ** 0.5 if len(shape) == 4 else 0.1
-        found[name] = (spread * torch.randn(shape, generator=draw)).half()
-    return found
+        weights[name] = (spread * torch.randn(shape, generator=draw)).half()
+    return weights
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,8 @@ def test_torchvision_says_the_same(tensors: dict[str, Tensor], file: Path) -> No
 
 def test_it_computes_13_convolutions_and_5_poolings(tensors: dict[str, Tensor], file: Path) -> None:
     images = torch.rand(2, 1, 32, 32, generator=torch.Generator().manual_seed(2))
-    found = load(file)(images)
-    for image, activations in zip(images, found, strict=True):
+    batch_activations = load(file)(images)
+    for image, activations in zip(images, batch_activations, strict=True):
         expected = by_the_formulas(tensors, image.double().numpy())
         assert activations.shape == core_shape("vgg16", (1, 32, 32)) == (512, 1, 1)
         np.testing.assert_allclose(activations.numpy(), expected, atol=1e-5 * np.abs(expected).max())
@@ -83,20 +83,22 @@ def test_it_computes_13_convolutions_and_5_poolings(tensors: dict[str, Tensor], 
 
 def by_the_formulas(tensors: dict[str, Tensor], grey: np.ndarray) -> np.ndarray:
     """Return the activations of one grey image in float64, by products with windows."""
-    means, spreads = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    means = np.array([0.485, 0.456, 0.406])
+    spreads = np.array([0.229, 0.224, 0.225])
     image = (np.repeat(grey, 3, axis=0) - means[:, None, None]) / spreads[:, None, None]
-    for place in PLACES:
-        weight, bias = (tensors[f"features.{place}.{kind}"].double().numpy() for kind in ("weight", "bias"))
+    for layer_index in PLACES:
+        weight, bias = (tensors[f"features.{layer_index}.{kind}"].double().numpy() for kind in ("weight", "bias"))
         windows = np.lib.stride_tricks.sliding_window_view(np.pad(image, ((0, 0), (1, 1), (1, 1))), (3, 3), (1, 2))
         image = np.maximum(np.tensordot(weight, windows, axes=([1, 2, 3], [0, 3, 4])) + bias[:, None, None], 0)
-        if place in POOLED_AFTER:
+        if layer_index in POOLED_AFTER:
             channels, height, width = image.shape
             image = image.reshape(channels, height // 2, 2, width // 2, 2).max(axis=(2, 4))
     return image
 
 
 def test_an_image_is_seen_alike_in_any_company(file: Path) -> None:
-    core, images = load(file), torch.rand(17, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+    core = load(file)
+    images = torch.rand(17, 3, 32, 32, generator=torch.Generator().manual_seed(3))
     torch.testing.assert_close(core(images[14:]), core(images)[14:], rtol=1e-4, atol=1e-5)
 
 
@@ -104,7 +106,8 @@ def test_an_image_is_seen_alike_in_any_company(file: Path) -> None:
 @pytest.mark.parametrize("name", ["vgg16.pt", "vgg16.pth"])
 def test_state_dicts_of_torch_are_read(name: str, tensors: dict[str, Tensor], file: Path, tmp_path: Path) -> None:
     torch.save(tensors, tmp_path / name)
-    mine, theirs = load(tmp_path / name).state_dict(), load(file).state_dict()
+    mine = load(tmp_path / name).state_dict()
+    theirs = load(file).state_dict()
     assert all(torch.equal(mine[key], theirs[key]) for key in theirs)
     assert all(torch.equal(mine[key], tensors[key].float()) for key in tensors)
 
@@ -135,7 +138,7 @@ def test_no_code_of_a_file_is_run(tensors: dict[str, Tensor], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected_message"),
     [
         ({"features.28.bias": None}, r"nothing under features\.28\.bias"),
         ({"features.0.weight": torch.zeros(64, 1, 3, 3)}, r"has \(64, 1, 3, 3\) under features\.0\.weight"),
@@ -143,11 +146,11 @@ def test_no_code_of_a_file_is_run(tensors: dict[str, Tensor], tmp_path: Path) ->
     ],
 )
 def test_other_tensors_are_refused(
-    change: dict[str, Tensor | None], said: str, tensors: dict[str, Tensor], tmp_path: Path
+    change: dict[str, Tensor | None], expected_message: str, tensors: dict[str, Tensor], tmp_path: Path
 ) -> None:
     changed = {name: tensor for name, tensor in (tensors | change).items() if tensor is not None}
     save_file(changed, tmp_path / "vgg16.safetensors")
-    assert_refused(said, load, tmp_path / "vgg16.safetensors")
+    assert_refused(expected_message, load, tmp_path / "vgg16.safetensors")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -182,5 +185,9 @@ def test_the_head_reads_what_the_core_gives() -> None:
     assert model.fast
     assert model.chain is not None
     assert core_shape("vgg16", (3, 250, 224)) == (512, 7, 7)
-    for records, said in (((64,), r"shape \(64,\)"), ((2, 64, 64), r"shape \(2, 64, 64\)"), ((1, 31, 64), "31x64")):
-        assert_refused(f"vgg16: .*{said}", core_shape, "vgg16", records)
+    for records, expected_message in (
+        ((64,), r"shape \(64,\)"),
+        ((2, 64, 64), r"shape \(2, 64, 64\)"),
+        ((1, 31, 64), "31x64"),
+    ):
+        assert_refused(f"vgg16: .*{expected_message}", core_shape, "vgg16", records)

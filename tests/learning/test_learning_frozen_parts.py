@@ -22,8 +22,8 @@ CLASSES = 3
 RECORDS = torch.randn(20, 6, generator=torch.Generator().manual_seed(2))
 
 
-def built(made: Callable[[], nn.Module], records: Tensor = RECORDS) -> StackedModel:
-    return built_model(made, records, CLASSES)
+def built(factory: Callable[[], nn.Module], records: Tensor = RECORDS) -> StackedModel:
+    return built_model(factory, records, CLASSES)
 
 
 class Whole(nn.Module):
@@ -45,7 +45,8 @@ class Narrow(nn.Module):
     def __init__(self, turns: bool, is_first: bool = True) -> None:
         super().__init__()
         self.core = nn.Linear(6, 6).requires_grad_(False).to(torch.bfloat16)
-        self.turns, self.is_first = turns, is_first
+        self.turns = turns
+        self.is_first = is_first
         self.first, self.head = nn.Linear(6, 6), nn.Linear(6, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -55,16 +56,16 @@ class Narrow(nn.Module):
         return self.head(torch.tanh(x if not self.is_first else self.first(x)))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("made", [Whole, lambda: Narrow(turns=False), lambda: Narrow(turns=False, is_first=False)])
-def test_a_frozen_part_of_fewer_bits_is_taken_and_gradients_are_exact(made: Callable[[], nn.Module]) -> None:
+@pytest.mark.parametrize("factory", [Whole, lambda: Narrow(turns=False), lambda: Narrow(turns=False, is_first=False)])
+def test_a_frozen_part_of_fewer_bits_is_taken_and_gradients_are_exact(factory: Callable[[], nn.Module]) -> None:
     torch.manual_seed(1)
-    module = made()
+    module = factory()
     model = built(lambda: module)
-    flat = torch.cat([one.detach().flatten() for one in module.parameters() if one.requires_grad])
+    flat = torch.cat([parameter.detach().flatten() for parameter in module.parameters() if parameter.requires_grad])
     labels = torch.arange(len(RECORDS)) % CLASSES
-    found = model.clipped_sum(flat.unsqueeze(0), RECORDS, labels, 0.5)[0]
+    computed_sum = model.clipped_sum(flat.unsqueeze(0), RECORDS, labels, 0.5)[0]
     (expected,) = clip_and_sum(record_gradients(module, RECORDS, labels).unsqueeze(0), 0.5)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(computed_sum.double(), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -93,29 +94,32 @@ def test_threads_hold_one_frozen_part() -> None:
         return int(model.template.get_submodule("0").weight.data_ptr())  # type: ignore[operator, union-attr]
 
     with ThreadPoolExecutor(3) as threads:
-        places = set(threads.map(place, range(3)))
-    assert places == {core.weight.data_ptr()}
+        addresses = set(threads.map(place, range(3)))
+    assert addresses == {core.weight.data_ptr()}
 
 
 @pytest.mark.long
 def test_a_large_frozen_part_is_held_at_most_twice_while_a_run_is_set_up() -> None:
-    size, process = 4 * 2_000_000 * 8, psutil.Process()
+    size = 4 * 2_000_000 * 8
+    process = psutil.Process()
     records = torch.randint(0, 2_000_000, (20, 6)).float()
     # The first gradients by torch.func import torch's compiler, which takes as much memory as a copy.
     small = nn.EmbeddingBag(2_000_000, 1)
     built(lambda: nn.Sequential(nn.Sequential(Ids(), small.requires_grad_(False)), nn.Linear(1, CLASSES)), records)
-    before, most, is_done = process.memory_info().rss, [0], threading.Event()
+    before = process.memory_info().rss
+    peak_bytes = [0]
+    is_done = threading.Event()
 
     def watch() -> None:
         while not is_done.wait(0.002):
-            most[0] = max(most[0], process.memory_info().rss)
+            peak_bytes[0] = max(peak_bytes[0], process.memory_info().rss)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    held = built(large, records)
+    large_model = built(large, records)
     with mock.patch.object(models, "import_factory", return_value=large):
         initial_models(ModelSpec("theirs:build", (6,), CLASSES), 0, range(3))
     is_done.set()
     watcher.join()
-    assert held.layout.size == 27
-    assert most[0] - before < 2.2 * size
+    assert large_model.layout.size == 27
+    assert peak_bytes[0] - before < 2.2 * size

@@ -20,14 +20,15 @@ whose class is so probable that its gradient is the difference of nearly equal n
 
 def _assert_right(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor) -> None:
     gradients = example_gradients(model.template, models, features, labels)
-    norms, lengths = gradients.norm(dim=2), vectors.double().norm(dim=1, keepdim=True)
+    norms = gradients.norm(dim=2)
+    lengths = vectors.double().norm(dim=1, keepdim=True)
     products = torch.einsum("wnp,wp->wn", gradients, vectors.double())
-    both = gradient_norms_and_products(model, models, features, labels, vectors)
-    for found in (both.norms, gradient_norms_and_products(model, models, features, labels).norms):
-        assert found.dtype == torch.float32
-        assert float(((found - norms).abs() / norms).max()) < CLOSE
-    assert both.products.dtype == torch.float32
-    assert float(((both.products - products).abs() / (norms * lengths)).max()) < CLOSE
+    result = gradient_norms_and_products(model, models, features, labels, vectors)
+    for computed_norms in (result.norms, gradient_norms_and_products(model, models, features, labels).norms):
+        assert computed_norms.dtype == torch.float32
+        assert float(((computed_norms - norms).abs() / norms).max()) < CLOSE
+    assert result.products.dtype == torch.float32
+    assert float(((result.products - products).abs() / (norms * lengths)).max()) < CLOSE
 
 
 def _vectors(models: Tensor) -> Tensor:
@@ -37,12 +38,12 @@ def _vectors(models: Tensor) -> Tensor:
 
 
 @pytest.mark.few_cases(10)
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("gradient_method", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)
-def test_they_are_those_of_float64_backward_passes(name: str, way: str) -> None:
+def test_they_are_those_of_float64_backward_passes(name: str, gradient_method: str) -> None:
     model, models, features, labels = _setting(name)
     assert model.fast
-    model.fast = way == "fast"
+    model.fast = gradient_method == "fast"
     _assert_right(model, models, features, labels, _vectors(models))
 
 
@@ -60,12 +61,14 @@ def test_they_are_right_for_every_module_that_is_accepted(name: str) -> None:
 
 
 @pytest.mark.few_cases(4)
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("gradient_method", ["fast", "generic"])
 @pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn"])
 @pytest.mark.parametrize("budget", ["trials", "examples", "gradients"])
-def test_passes_of_any_size_find_the_same(name: str, way: str, budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_of_any_size_find_the_same(
+    name: str, gradient_method: str, budget: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, models, features, labels = _setting(name, trials=7)
-    model.fast = way == "fast"
+    model.fast = gradient_method == "fast"
     vectors = _vectors(models)
     match budget:
         case "trials":
@@ -78,7 +81,7 @@ def test_passes_of_any_size_find_the_same(name: str, way: str, budget: str, monk
     sizes = _noted_sizes(monkeypatch, model)
     _assert_right(model, models, features, labels, vectors)
     once = {"trials": [(3, 5), (3, 5), (1, 5)], "examples": [(7, 2), (7, 2), (7, 1)], "gradients": [(7, 5)]}[budget]
-    if budget == "gradients" and way == "generic":
+    if budget == "gradients" and gradient_method == "generic":
         once = [(7, 2), (7, 2), (7, 1)]
     assert sizes == 2 * once
 
@@ -99,8 +102,8 @@ def _noted_sizes(monkeypatch: pytest.MonkeyPatch, model: StackedModel) -> list[t
 
 def test_no_record_needs_no_pass() -> None:
     model, models, features, labels = _setting("adult-mlp")
-    found = gradient_norms_and_products(model, models, features[:0], labels[:0], models)
-    assert found.norms.shape == found.products.shape == (3, 0)
+    result = gradient_norms_and_products(model, models, features[:0], labels[:0], models)
+    assert result.norms.shape == result.products.shape == (3, 0)
 
 
 def test_a_clipped_sum_follows_from_them() -> None:
@@ -118,15 +121,15 @@ def test_a_computation_before_or_after_changes_nothing() -> None:
     model, models, features, labels = _setting("mnist-cnn")
     vectors = _vectors(models)
     total = model.clipped_sum(models, features, labels, 1.0)
-    found = gradient_norms_and_products(model, models, features, labels, vectors)
+    result = gradient_norms_and_products(model, models, features, labels, vectors)
     assert torch.equal(model.clipped_sum(models, features, labels, 1.0), total)
     before = features.clone()
     features += 0.5
     assert not torch.equal(
-        gradient_norms_and_products(model, models, features, labels, vectors).products, found.products
+        gradient_norms_and_products(model, models, features, labels, vectors).products, result.products
     )
     features.copy_(before)
-    assert torch.equal(gradient_norms_and_products(model, models, features, labels, vectors).products, found.products)
+    assert torch.equal(gradient_norms_and_products(model, models, features, labels, vectors).products, result.products)
 
 
 @pytest.mark.parametrize(
@@ -139,5 +142,5 @@ def test_a_computation_before_or_after_changes_nothing() -> None:
 )
 def test_what_does_not_fit_is_refused(change: dict[str, Tensor], message: str) -> None:
     model, models, features, labels = _setting("adult-mlp")
-    given = {"models": models, "features": features, "labels": labels, "vectors": models} | change
-    assert_refused(message, gradient_norms_and_products, model, **given)
+    arguments = {"models": models, "features": features, "labels": labels, "vectors": models} | change
+    assert_refused(message, gradient_norms_and_products, model, **arguments)

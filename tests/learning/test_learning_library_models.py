@@ -31,26 +31,26 @@ _MOST_APART = 1e-5
 
 
 def built(
-    made: Callable[..., nn.Module], records: Tensor, inputs: tuple[NamedInput, ...] = library.INPUTS
+    factory: Callable[..., nn.Module], records: Tensor, inputs: tuple[NamedInput, ...] = library.INPUTS
 ) -> StackedModel:
-    return built_model(made, records, library.CLASSES, inputs)
+    return built_model(factory, records, library.CLASSES, inputs)
 
 
-def drawn(made: Callable[..., nn.Module]) -> nn.Module:
+def seeded_module(factory: Callable[..., nn.Module]) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
-        return made()
+        return factory()
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
-    return [one for one in module.parameters() if one.requires_grad]
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def of_text(module: nn.Module, record: Tensor) -> Tensor:
     """As the library's users call it: ids and a mask of whole numbers, in two axes."""
     ids, mask = record.long().split(library.TOKENS, dim=1)
-    found = module(input_ids=ids, attention_mask=mask)
-    return found if isinstance(found, Tensor) else found.logits  # type: ignore[no-any-return]
+    output = module(input_ids=ids, attention_mask=mask)
+    return output if isinstance(output, Tensor) else output.logits  # type: ignore[no-any-return]
 
 
 def of_pictures(module: nn.Module, record: Tensor) -> Tensor:
@@ -58,17 +58,18 @@ def of_pictures(module: nn.Module, record: Tensor) -> Tensor:
 
 
 def require_exact(
-    made: Callable[..., nn.Module], records: Tensor, call: Callable[..., Tensor], inputs: tuple[NamedInput, ...]
+    factory: Callable[..., nn.Module], records: Tensor, call: Callable[..., Tensor], inputs: tuple[NamedInput, ...]
 ) -> None:
-    module, labels = drawn(made), torch.arange(len(records)) % library.CLASSES
+    module = seeded_module(factory)
+    labels = torch.arange(len(records)) % library.CLASSES
     model = built(lambda: copy.deepcopy(module), records, inputs)
     gradients = record_gradients(module, records, labels, call=call)
     norm = float(gradients.norm(dim=1).median())
-    flat = torch.cat([one.detach().flatten() for one in trained(module)])
-    found = model.clipped_sum(flat.unsqueeze(0), records, labels, norm)[0]
+    flat = torch.cat([parameter.detach().flatten() for parameter in trained(module)])
+    computed_sum = model.clipped_sum(flat.unsqueeze(0), records, labels, norm)[0]
     expected = (gradients * (norm / gradients.norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(0)
     assert gradients.norm(dim=1).min() > 0
-    assert float((found.double() - expected).norm() / expected.norm()) < _MOST_APART
+    assert float((computed_sum.double() - expected).norm() / expected.norm()) < _MOST_APART
     mean = model.mean_gradients(flat.unsqueeze(0), records, labels)[0]
     assert float((mean.double() - gradients.mean(0)).norm() / gradients.mean(0).norm()) < _MOST_APART
 
@@ -90,10 +91,10 @@ def test_a_text_stands_for_itself_however_much_others_are_padded() -> None:
     together = model.logits(flat, records)[0]
     alone = torch.cat([model.logits(flat, record.unsqueeze(0))[0] for record in records])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
-    others = records.clone()
-    padded = others[:, library.TOKENS :] == 0
-    others[:, : library.TOKENS][padded] = 7.0  # what stands behind the end of a text is not read
-    torch.testing.assert_close(model.logits(flat, others)[0], together, rtol=1e-4, atol=1e-5)
+    altered_records = records.clone()
+    padded = altered_records[:, library.TOKENS :] == 0
+    altered_records[:, : library.TOKENS][padded] = 7.0  # what stands behind the end of a text is not read
+    torch.testing.assert_close(model.logits(flat, altered_records)[0], together, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bert with LoRA"])
@@ -105,26 +106,27 @@ def test_private_clients_train_it_on_the_same_gradients(name: str) -> None:
     steps = LocalDPSGDSettings(
         LocalSchedule(learning_rate=1.0, batch=8, steps=1), clipping_norm=0.5, noise_multiplier=0.0
     )
-    found = private_updates(model, flat, records, labels, steps, [np.random.default_rng(0)]).updates
+    updates = private_updates(model, flat, records, labels, steps, [np.random.default_rng(0)]).updates
     expected = model.clipped_sum(flat, records, labels, 0.5) / 8
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(updates, expected, rtol=1e-3, atol=1e-6)
 
 
 def frozen_bias(classes: int = 3) -> nn.Module:
     model: nn.Module = library.t5(classes)
-    for name, part in model.named_parameters():
-        part.requires_grad_("relative_attention_bias" not in name)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("relative_attention_bias" not in name)
     return model
 
 
 def test_what_opacus_cannot_form_is_refused_with_a_remedy_that_works() -> None:
-    records, labels = library.texts(8), torch.arange(8) % library.CLASSES
+    records = library.texts(8)
+    labels = torch.arange(8) % library.CLASSES
     steps = LocalDPSGDSettings(
         LocalSchedule(learning_rate=1.0, batch=8, steps=1), clipping_norm=0.5, noise_multiplier=1.0
     )
 
-    def train(made: Callable[..., nn.Module]) -> Tensor:
-        model = built(made, records)
+    def train(factory: Callable[..., nn.Module]) -> Tensor:
+        model = built(factory, records)
         flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
         return private_updates(model, flat, records, labels, steps, [np.random.default_rng(0)]).updates
 
@@ -134,20 +136,23 @@ def test_what_opacus_cannot_form_is_refused_with_a_remedy_that_works() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said", "right"),
+    ("wrong", "expected_message", "right"),
     [
         ("with_random_masks", r"hidden_dropout_prob=0, attention_probs_dropout_prob=0", "bert"),
         ("without_head", r"no logits: .*ForSequenceClassification with num_labels=3", "bert"),
         ("without_padding_id", r"pad_token_id=0", "gpt2"),
     ],
 )
-def test_a_model_of_a_library_that_cannot_be_used_is_told_what_fixes_it(wrong: str, said: str, right: str) -> None:
-    assert_refused(said, lambda: built(getattr(library, wrong), library.texts()))
+def test_a_model_of_a_library_that_cannot_be_used_is_told_what_fixes_it(
+    wrong: str, expected_message: str, right: str
+) -> None:
+    assert_refused(expected_message, lambda: built(getattr(library, wrong), library.texts()))
     assert built(getattr(library, right), library.texts()).cautions == ()
 
 
 def test_the_size_of_a_pass_follows_what_a_model_keeps_and_not_what_it_trains() -> None:
-    whole, adapted = built(library.bert, library.texts()), built(library.bert_lora, library.texts())
+    whole = built(library.bert, library.texts())
+    adapted = built(library.bert_lora, library.texts())
     assert adapted.layout.size < 0.05 * whole.layout.size
     # Ten tokens, 16 wide: beside three hundred weights it keeps the inputs of some twenty layers.
     assert adapted.activations > 5 * adapted.layout.size
@@ -162,17 +167,21 @@ def long_texts(count: int, tokens: int) -> Tensor:
 
 @pytest.mark.parametrize("count", [400, 1200])
 def test_an_adapter_on_a_large_model_needs_no_more_memory_for_more_records(count: int) -> None:
-    tokens, records = 64, long_texts(count, 64)
-    inputs = tuple(replace(one, shape=(tokens,)) for one in library.INPUTS)
+    tokens = 64
+    records = long_texts(count, 64)
+    inputs = tuple(replace(named_input, shape=(tokens,)) for named_input in library.INPUTS)
     model = built(lambda: library.bert_lora(wide=True), records[:20], inputs)
     flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
-    labels, process = torch.zeros(count, dtype=torch.int64), psutil.Process()
+    labels = torch.zeros(count, dtype=torch.int64)
+    process = psutil.Process()
     model.clipped_sum(flat, records[:20], labels[:20], 1.0)
-    before, most, is_done = process.memory_info().rss, [0], threading.Event()
+    before = process.memory_info().rss
+    peak_bytes = [0]
+    is_done = threading.Event()
 
     def watch() -> None:
         while not is_done.wait(0.005):
-            most[0] = max(most[0], process.memory_info().rss)
+            peak_bytes[0] = max(peak_bytes[0], process.memory_info().rss)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -180,7 +189,7 @@ def test_an_adapter_on_a_large_model_needs_no_more_memory_for_more_records(count
     is_done.set()
     watcher.join()
     # All records at once would keep some 100,000 scalars for each of them: 160 MB, or half a gigabyte.
-    assert 0 < most[0] - before < 60 * 2**20
+    assert 0 < peak_bytes[0] - before < 60 * 2**20
 
 
 def test_a_vocabulary_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
@@ -190,6 +199,7 @@ def test_a_vocabulary_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
     words += ["cafe", "日", "5", "##0", "$", "a"]
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(words) + "\n", encoding="utf-8")
-    theirs, ours = BertTokenizer(str(path)), read_vocabulary(path)
+    theirs = BertTokenizer(str(path))
+    ours = read_vocabulary(path)
     for text in ("The food's UNHAPPINESS!", "café - 日本 500 $", "a\tthe\n\nzebra-food", "", "un happi ness_the"):
         assert ours.within_ends(ours.pieces(text)) == theirs(text)["input_ids"]

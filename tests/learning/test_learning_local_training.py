@@ -84,9 +84,10 @@ def _torch_loop(
 def test_updates_are_those_of_a_torch_loop(name: str, trials: int) -> None:
     model, models, features, labels = _setting(name, trials, 11)
     schedule = LocalSchedule(0.1, batch=4, epochs=2)
-    batches, start = _batches(11, schedule), models.clone()
-    found = local_updates(model, models, features, labels, schedule, batches)
-    assert_close(found, _torch_loop(model, models, features, labels, 0.1, batches), least=0.0)
+    batches = _batches(11, schedule)
+    start = models.clone()
+    updates = local_updates(model, models, features, labels, schedule, batches)
+    assert_close(updates, _torch_loop(model, models, features, labels, 0.1, batches), smallest_scale=0.0)
     assert torch.equal(models, start)
 
 
@@ -99,8 +100,8 @@ def test_stretches_of_any_length_give_the_same(name: str, stretch: int, monkeypa
     monkeypatch.setattr(dense_chain_training, "_STRETCH", stretch)
     for schedule in (LocalSchedule(0.1, batch=4, epochs=3), LocalSchedule(0.1, batch=2, steps=3)):
         batches = _batches(11, schedule)
-        found = local_updates(model, models, features, labels, schedule, batches)
-        assert_close(found, _torch_loop(model, models, features, labels, 0.1, batches), least=0.0)
+        updates = local_updates(model, models, features, labels, schedule, batches)
+        assert_close(updates, _torch_loop(model, models, features, labels, 0.1, batches), smallest_scale=0.0)
 
 
 @pytest.mark.few_cases(8)
@@ -111,11 +112,11 @@ def test_a_proximal_term_is_that_of_a_loss_with_it(name: str, stretch: int, monk
     monkeypatch.setattr(dense_chain_training, "_STRETCH", stretch)
     schedule = LocalSchedule(0.1, batch=4, epochs=3, proximal=2.0)
     batches = _batches(11, schedule)
-    found = local_updates(model, models, features, labels, schedule, batches)
-    assert_close(found, _torch_loop(model, models, features, labels, 0.1, batches, proximal=2.0), least=0.0)
-    others = [np.tile(batch, (3, 1)) for batch in batches]
-    by_trial = member_updates(model, models, features, labels, schedule, others)
-    torch.testing.assert_close(by_trial, found, rtol=1e-3, atol=1e-5)
+    updates = local_updates(model, models, features, labels, schedule, batches)
+    assert_close(updates, _torch_loop(model, models, features, labels, 0.1, batches, proximal=2.0), smallest_scale=0.0)
+    tiled_batches = [np.tile(batch, (3, 1)) for batch in batches]
+    by_trial = member_updates(model, models, features, labels, schedule, tiled_batches)
+    torch.testing.assert_close(by_trial, updates, rtol=1e-3, atol=1e-5)
     with pytest.raises(InputError, match=r"proximal weight is -1\.0: accepted are numbers from 0"):
         LocalSchedule(0.1, batch=4, epochs=3, proximal=-1.0)
 
@@ -126,10 +127,10 @@ def test_a_proximal_term_is_that_of_a_loss_with_it(name: str, stretch: int, monk
 def test_one_step_on_all_records_is_the_mean_gradient(name: str, trials: int, records: int, rate: float) -> None:
     model, models, features, labels = _setting(name, trials, records)
     schedule = LocalSchedule(rate, batch=records, steps=1)
-    found = local_updates(model, models, features, labels, schedule, _batches(records, schedule))
+    updates = local_updates(model, models, features, labels, schedule, _batches(records, schedule))
     expected = rate * model.clipped_sum(models, features, labels, None) / records
     # The difference of two weights is rounded as these weights are.
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(updates, expected, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(model.mean_gradients(models, features, labels), expected / rate, rtol=1e-4, atol=1e-6)
 
 
@@ -140,8 +141,8 @@ def test_trials_do_not_see_one_another(name: str) -> None:
     batches = _batches(9, schedule)
     together = local_updates(model, models, features, labels, schedule, batches)
     assert torch.equal(together, local_updates(model, models, features, labels, schedule, batches))
-    others = torch.cat([models[:1], torch.randn_like(models[1:])])
-    beside_others = local_updates(model, others, features, labels, schedule, batches)
+    other_models = torch.cat([models[:1], torch.randn_like(models[1:])])
+    beside_others = local_updates(model, other_models, features, labels, schedule, batches)
     torch.testing.assert_close(together[0], beside_others[0], rtol=1e-4, atol=1e-6)
     alone = [local_updates(model, models[w : w + 1], features, labels, schedule, batches) for w in range(4)]
     torch.testing.assert_close(together, torch.cat(alone), rtol=1e-4, atol=1e-6)
@@ -152,36 +153,36 @@ def test_no_records_move_nothing(name: str) -> None:
     model, models, features, labels = _setting(name, 2, 0)
     schedule = LocalSchedule(0.1, batch=4, steps=3)
     assert _batches(0, schedule) == ()
-    found = local_updates(model, models, features, labels, schedule, ())
-    assert torch.equal(found, torch.zeros_like(models))
+    updates = local_updates(model, models, features, labels, schedule, ())
+    assert torch.equal(updates, torch.zeros_like(models))
 
 
 def test_trials_beyond_the_cache_wait_for_the_next_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     model, models, features, labels = _setting("dense-128", 5, 9)
     schedule = LocalSchedule(0.1, batch=4, epochs=2)
     monkeypatch.setattr(model, "trials_per_pass", lambda examples: 2)
-    found = local_updates(model, models, features, labels, schedule, _batches(9, schedule))
-    assert_close(found, _torch_loop(model, models, features, labels, 0.1, _batches(9, schedule)), least=0.0)
+    updates = local_updates(model, models, features, labels, schedule, _batches(9, schedule))
+    assert_close(updates, _torch_loop(model, models, features, labels, 0.1, _batches(9, schedule)), smallest_scale=0.0)
 
 
 @given(records=st.integers(1, 40), batch=st.integers(1, 50), epochs=st.integers(1, 4))
 def test_an_epoch_takes_every_record_once(records: int, batch: int, epochs: int) -> None:
     batches = _batches(records, LocalSchedule(0.1, batch, epochs=epochs))
-    each = math.ceil(records / batch)
-    assert len(batches) == epochs * each
+    batch_count = math.ceil(records / batch)
+    assert len(batches) == epochs * batch_count
     for epoch in range(epochs):
-        taken = np.concatenate(batches[epoch * each : (epoch + 1) * each])
-        assert taken.dtype == np.int64
-        assert sorted(taken) == list(range(records))
-    assert all(len(each) <= batch for each in batches)
+        epoch_records = np.concatenate(batches[epoch * batch_count : (epoch + 1) * batch_count])
+        assert epoch_records.dtype == np.int64
+        assert sorted(epoch_records) == list(range(records))
+    assert all(len(batch_count) <= batch for batch_count in batches)
 
 
 @given(records=st.integers(1, 40), batch=st.integers(1, 50), steps=st.integers(1, 30))
 def test_steps_are_the_first_of_enough_epochs(records: int, batch: int, steps: int) -> None:
-    found = _batches(records, LocalSchedule(0.1, batch, steps=steps))
+    batches = _batches(records, LocalSchedule(0.1, batch, steps=steps))
     epochs = _batches(records, LocalSchedule(0.1, batch, epochs=steps))
-    assert len(found) == steps
-    assert all(np.array_equal(step, other) for step, other in zip(found, epochs, strict=False))
+    assert len(batches) == steps
+    assert all(np.array_equal(step, epoch_batch) for step, epoch_batch in zip(batches, epochs, strict=False))
 
 
 def test_rounds_and_epochs_have_orders_of_their_own() -> None:

@@ -55,10 +55,10 @@ def test_every_trial_ends_where_a_plain_loop_ends(net: str, optimizer: LocalOpti
     batches = member_batches(present, schedule, np.random.default_rng(3))
     moved = member_updates(model, models, *data, schedule, batches)
     for trial in range(4):
-        own = [torch.from_numpy(batch[trial][batch[trial] >= 0]) for batch in batches]
-        own = [batch for batch in own if len(batch)]
-        assert sorted(torch.cat(own).tolist()) == sorted(np.flatnonzero(present[trial]).tolist() * 3)
-        end = _loop(model, models[trial], own, schedule, data)
+        trial_batches = [torch.from_numpy(batch[trial][batch[trial] >= 0]) for batch in batches]
+        trial_batches = [batch for batch in trial_batches if len(batch)]
+        assert sorted(torch.cat(trial_batches).tolist()) == sorted(np.flatnonzero(present[trial]).tolist() * 3)
+        end = _loop(model, models[trial], trial_batches, schedule, data)
         assert torch.allclose(models[trial] - moved[trial], end, rtol=1e-4, atol=1e-5)
 
 
@@ -66,10 +66,14 @@ def test_with_all_records_sgd_is_that_of_clients() -> None:
     model = StackedModel(_NETS["chain"](), (5,))
     source = torch.Generator().manual_seed(1)
     data = torch.randn(11, 5, generator=source), torch.randint(3, (11,), generator=source)
-    models, schedule = torch.randn(2, model.layout.size, generator=source), LocalSchedule(0.1, 4, epochs=2)
+    models = torch.randn(2, model.layout.size, generator=source)
+    schedule = LocalSchedule(0.1, 4, epochs=2)
     batches = member_batches(np.ones((2, 11), dtype=np.bool_), schedule, np.random.default_rng(5))
     alone = local_batches(11, schedule, np.random.default_rng(5))
-    assert all(np.array_equal(one[0][one[0] >= 0], other) for one, other in zip(batches, alone, strict=True))
+    assert all(
+        np.array_equal(member_batch[0][member_batch[0] >= 0], batch)
+        for member_batch, batch in zip(batches, alone, strict=True)
+    )
     expected = local_updates(model, models, *data, schedule, alone)
     assert torch.allclose(member_updates(model, models, *data, schedule, batches), expected, rtol=1e-4, atol=1e-6)
 
@@ -80,9 +84,13 @@ def test_an_epoch_takes_every_member_once(records: int, trials: int, batch: int,
     present = source.random((trials, records)) < source.random()
     batches = member_batches(present, LocalSchedule(0.1, batch, epochs=epochs), source)
     for trial in range(trials):
-        taken = np.concatenate([one[trial] for one in batches]) if batches else np.empty(0, dtype=np.int64)
-        assert np.array_equal(np.bincount(taken[taken >= 0], minlength=records), epochs * present[trial])
-    assert all(one.shape == (trials, batch) for one in batches)
+        positions = (
+            np.concatenate([member_batch[trial] for member_batch in batches])
+            if batches
+            else np.empty(0, dtype=np.int64)
+        )
+        assert np.array_equal(np.bincount(positions[positions >= 0], minlength=records), epochs * present[trial])
+    assert all(member_batch.shape == (trials, batch) for member_batch in batches)
 
 
 def test_trials_do_not_depend_on_those_beside_them() -> None:
@@ -96,8 +104,8 @@ def test_trials_do_not_depend_on_those_beside_them() -> None:
         model, models, *data, schedule, member_batches(present, schedule, np.random.default_rng(3))
     )
     for trial in range(6):
-        one = member_batches(present[[trial]], schedule, np.random.default_rng(3))
-        alone = member_updates(model, models[[trial]], *data, schedule, one)
+        trial_batches = member_batches(present[[trial]], schedule, np.random.default_rng(3))
+        alone = member_updates(model, models[[trial]], *data, schedule, trial_batches)
         assert torch.allclose(alone[0], together[trial], rtol=1e-4, atol=1e-5)
 
 
@@ -113,6 +121,6 @@ def test_trials_with_records_of_their_own_train_on_them(net: str) -> None:
     batches = member_batches(present, schedule, np.random.default_rng(3))
     moved = member_updates(model, models, features, labels, schedule, batches)
     for trial in range(4):
-        one = tuple(batch[[trial]] for batch in batches)
-        alone = member_updates(model, models[[trial]], features[trial].float(), labels[trial], schedule, one)
+        trial_batches = tuple(batch[[trial]] for batch in batches)
+        alone = member_updates(model, models[[trial]], features[trial].float(), labels[trial], schedule, trial_batches)
         assert torch.allclose(moved[trial], alone[0], rtol=1e-4, atol=1e-6)

@@ -32,7 +32,7 @@ def expected(metric: Metric, scores: np.ndarray, labels: np.ndarray) -> float:
         case Metric.ACCURACY:
             return float(reference.accuracy_score(labels, scores.argmax(axis=1)))
         case Metric.BALANCED_ACCURACY:
-            return float(np.mean([np.mean(scores.argmax(axis=1)[labels == one] == one) for one in set(labels)]))
+            return float(np.mean([np.mean(scores.argmax(axis=1)[labels == label] == label) for label in set(labels)]))
         case Metric.LOSS:
             shares = np.exp(scores - scores.max(axis=1, keepdims=True))
             shares /= shares.sum(axis=1, keepdims=True)
@@ -49,17 +49,19 @@ def expected(metric: Metric, scores: np.ndarray, labels: np.ndarray) -> float:
 def test_each_metric_is_that_of_scikit_learn(seed: int, metric: Metric, classes: int) -> None:
     if not metric.suits(classes):
         return
-    made = outputs(seed, classes)
-    scores, labels = made.logits.double().numpy(), made.labels.numpy()
-    found = metric_function(metric)(made)
-    np.testing.assert_allclose(found, [expected(metric, of_one, labels) for of_one in scores], atol=1e-6)
+    test_outputs = outputs(seed, classes)
+    scores = test_outputs.logits.double().numpy()
+    labels = test_outputs.labels.numpy()
+    values = metric_function(metric)(test_outputs)
+    np.testing.assert_allclose(values, [expected(metric, of_one, labels) for of_one in scores], atol=1e-6)
 
 
 def test_balanced_accuracy_is_that_of_scikit_learn_where_every_class_is_predicted_or_present() -> None:
-    made = outputs(1, 3, records=200)
-    predicted, labels = made.logits.argmax(dim=2).numpy(), made.labels.numpy()
-    wanted = [reference.balanced_accuracy_score(labels, of_one) for of_one in predicted]
-    np.testing.assert_allclose(metric_function(Metric.BALANCED_ACCURACY)(made), wanted)
+    test_outputs = outputs(1, 3, records=200)
+    predicted = test_outputs.logits.argmax(dim=2).numpy()
+    labels = test_outputs.labels.numpy()
+    expected_values = [reference.balanced_accuracy_score(labels, of_one) for of_one in predicted]
+    np.testing.assert_allclose(metric_function(Metric.BALANCED_ACCURACY)(test_outputs), expected_values)
 
 
 def test_the_headline_follows_the_labels() -> None:
@@ -88,14 +90,17 @@ def loss(outputs, labels):
 def test_own_metrics_get_outputs_and_labels_of_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_metrics.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    made = outputs(3, 2)
-    right = made.right.numpy()[:, made.labels.numpy() == 0]
-    found = metric_function("own_metrics:specificity")(made)
-    np.testing.assert_allclose(found, right.mean(axis=1))
+    test_outputs = outputs(3, 2)
+    right = test_outputs.right.numpy()[:, test_outputs.labels.numpy() == 0]
+    values = metric_function("own_metrics:specificity")(test_outputs)
+    np.testing.assert_allclose(values, right.mean(axis=1))
     assert metric_column("own_metrics:specificity") == "test_specificity"
-    for name, said in (("words", "accepted is a number"), ("fails", "no such class")):
-        with pytest.raises(InputError, match=said):
-            metric_function(f"own_metrics:{name}")(made)
-    for chosen, said in ((("loss", "own_metrics:loss"), "test_loss"), (("own_metrics:missing",), "missing")):
-        assert_refused(said, require_metrics, chosen, 2)
+    for name, expected_message in (("words", "accepted is a number"), ("fails", "no such class")):
+        with pytest.raises(InputError, match=expected_message):
+            metric_function(f"own_metrics:{name}")(test_outputs)
+    for chosen, expected_message in (
+        (("loss", "own_metrics:loss"), "test_loss"),
+        (("own_metrics:missing",), "missing"),
+    ):
+        assert_refused(expected_message, require_metrics, chosen, 2)
     assert_refused("accepted are accuracy, balanced-accuracy, loss", require_metrics, ("auroc",), 5)

@@ -19,21 +19,22 @@ ALWAYS = (ModelCheck.COPY, ModelCheck.NO_GRADIENT, ModelCheck.OPACUS, ModelCheck
 @pytest.mark.parametrize("check", ModelCheck)
 def test_texts_name_only_values_of_a_fault(check: ModelCheck) -> None:
     faults = [ModelFault(layer, inputs=torch.zeros(2, 1, dtype=torch.int64)) for layer in LAYERS]
-    known = set().union(*(fault_values(fault) for fault in faults))
+    fault_fields = set().union(*(fault_values(fault) for fault in faults))
     for advice in ADVICE[check]:
         fields = {field for text in advice[1:] for _, field, _, _ in Formatter().parse(text) if field}
-        assert {field.split(".")[0] for field in fields} <= known
+        assert {field.split(".")[0] for field in fields} <= fault_fields
 
 
 @pytest.mark.parametrize("check", ALWAYS)
 def test_a_check_that_refuses_says_what_to_do(check: ModelCheck) -> None:
-    seen, _, remedy = str(refusal(check, ModelFault(nn.Linear(2, 3)))).partition(": ")
-    assert seen
+    symptom, _, remedy = str(refusal(check, ModelFault(nn.Linear(2, 3)))).partition(": ")
+    assert symptom
     assert remedy
 
 
 def test_the_first_row_that_applies_counts() -> None:
-    negative, large = torch.tensor([[-1, 9]]), torch.tensor([[0, 9]])
+    negative = torch.tensor([[-1, 9]])
+    large = torch.tensor([[0, 9]])
     layer = nn.Embedding(4, 2)
     assert str(advise(ModelCheck.FORWARD, ModelFault(layer, inputs=negative, largest=9.0))).endswith(
         "-1: accepted are numbers from 0"

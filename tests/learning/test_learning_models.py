@@ -254,11 +254,11 @@ def test_the_weights_do_not_depend_on_the_global_generators_and_leave_them_alone
     torch.manual_seed(before)
     np.random.seed(before)  # noqa: NPY002  # the global generator is the point
     random.seed(before)
-    kept = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
     models = initial_models(spec, 0, [0, 1])
-    assert torch.equal(torch.get_rng_state(), kept[0])
-    assert np.array_equal(np.random.get_state()[1], kept[1])  # noqa: NPY002
-    assert random.getstate() == kept[2]
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert np.array_equal(np.random.get_state()[1], states[1])  # noqa: NPY002
+    assert random.getstate() == states[2]
     torch.manual_seed(77)
     assert torch.equal(initial_models(spec, 0, [0, 1]), models)
 
@@ -275,8 +275,8 @@ def test_golden_weights() -> None:
         [0.899744689, 0.0749180615, 0.195430771, 0.149620771, 0.0, 0.0],
         [0.0126915723, -0.822409153, -0.031616509, -0.792904258, 0.0, 0.0],
     ]
-    found = initial_models(ModelSpec("logistic", (2,), 2), 0, [0, 1])
-    torch.testing.assert_close(found, torch.tensor(golden), rtol=1e-6, atol=0)
+    models = initial_models(ModelSpec("logistic", (2,), 2), 0, [0, 1])
+    torch.testing.assert_close(models, torch.tensor(golden), rtol=1e-6, atol=0)
 
 
 # Layout
@@ -285,17 +285,17 @@ def test_golden_weights() -> None:
 def test_layout_is_torchs_own_order() -> None:
     module = build_model(ModelSpec("mnist-cnn", (1, 10, 10), 3))
     layout = ParameterLayout.of(module)
-    named = dict(module.named_parameters())
-    flat = layout.flatten(named)
+    parameters = dict(module.named_parameters())
+    flat = layout.flatten(parameters)
     assert torch.equal(flat, nn.utils.parameters_to_vector(module.parameters()))
     assert layout.size == len(flat)
     models = torch.stack([flat, 2 * flat])
     views = layout.views(models)
-    assert list(views) == list(named)
+    assert list(views) == list(parameters)
     for name, view in views.items():
-        assert torch.equal(view, torch.stack([named[name], 2 * named[name]]))
+        assert torch.equal(view, torch.stack([parameters[name], 2 * parameters[name]]))
         assert view.data_ptr() == models[:, layout.slices()[name]].data_ptr()
-    assert [(part.start, part.stop) for part in layout.slices().values()][-1][1] == layout.size
+    assert [(column_slice.start, column_slice.stop) for column_slice in layout.slices().values()][-1][1] == layout.size
 
 
 # Factories of one's own
@@ -311,7 +311,8 @@ def test_a_factory_of_ones_own(factories: None, name: str, parameters: int) -> N
     models = initial_models(spec, 5, [3, 8])
     assert torch.equal(initial_models(spec, 5, [8])[0], models[1])
     assert not torch.equal(models[0], models[1])
-    features, labels = torch.rand(4, 2, 3), torch.tensor([0, 1, 2, 0])
+    features = torch.rand(4, 2, 3)
+    labels = torch.tensor([0, 1, 2, 0])
     truth = clip_and_sum(example_gradients(model.template, models, features, labels), 0.5)
     torch.testing.assert_close(model.clipped_sum(models, features, labels, 0.5).double(), truth, rtol=1e-4, atol=1e-5)
 
@@ -323,7 +324,7 @@ def test_a_factory_of_ones_own(factories: None, name: str, parameters: int) -> N
 def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(InputError, match=f"{name!r} is unknown .nearest: {nearest!r}.") as refusal:
         StackedModel.of(ModelSpec(name, (1, 28, 28), 10))
-    assert all(known in str(refusal.value) for known in ("logistic", "mnist-cnn", "package.module:factory"))
+    assert all(model_name in str(refusal.value) for model_name in ("logistic", "mnist-cnn", "package.module:factory"))
 
 
 # Refusals of modules
@@ -406,15 +407,17 @@ def test_of_a_model_with_a_frozen_part_the_rest_is_trained(
     spec = theirs(name)
     model = StackedModel.of(spec)
     assert (model.layout.size, model.fast, model.chain) == (trained, fast, None)
-    models, features, labels = initial_models(spec, 1, [0, 1]), torch.rand(5, 2, 3), torch.tensor([0, 1, 2, 0, 1])
+    models = initial_models(spec, 1, [0, 1])
+    features = torch.rand(5, 2, 3)
+    labels = torch.tensor([0, 1, 2, 0, 1])
     assert models.shape == (2, trained)
     truth = torch.stack([record_gradients(model_template(spec), features, labels, row) for row in models])
     found = model.clipped_sum(models, features, labels, 0.3).double()
     torch.testing.assert_close(found, clip_and_sum(truth, 0.3), rtol=1e-4, atol=1e-5)
     # What is frozen is the same wherever the model is built: another process draws nothing else.
     torch.manual_seed(3)
-    other = StackedModel(model_template(spec), spec.feature_shape)
-    assert torch.equal(other.logits(models, features), model.logits(models, features))
+    rebuilt_model = StackedModel(model_template(spec), spec.feature_shape)
+    assert torch.equal(rebuilt_model.logits(models, features), model.logits(models, features))
 
 
 @pytest.mark.parametrize("name", ["recurrent", "attentive", "tempered", "softened", "chain_softened"])
@@ -423,12 +426,14 @@ def test_a_strangers_module_runs_without_a_word_of_torch(
 ) -> None:
     spec = theirs(name)
     model = StackedModel.of(spec)
-    models, features, labels = initial_models(spec, 1, [0, 1]), torch.rand(5, 2, 3), torch.tensor([0, 1, 2, 0, 1])
-    found = model.clipped_sum(models, features, labels, 0.3)
+    models = initial_models(spec, 1, [0, 1])
+    features = torch.rand(5, 2, 3)
+    labels = torch.tensor([0, 1, 2, 0, 1])
+    sums = model.clipped_sum(models, features, labels, 0.3)
     model.losses(models, features, labels)
     module = copy.deepcopy(model.template).requires_grad_(True)
     truth = torch.stack([record_gradients(module, features, labels, weights) for weights in models])
-    torch.testing.assert_close(found.double(), clip_and_sum(truth, 0.3), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(sums.double(), clip_and_sum(truth, 0.3), rtol=1e-4, atol=1e-5)
     assert [str(warning.message) for warning in recwarn if issubclass(warning.category, UserWarning)] == []
 
 
@@ -455,14 +460,14 @@ def test_a_factory_gives_every_trial_the_weights_of_a_call_of_its_own(
     models = [StackedModel.of(spec) for _ in range(5)]
     assert all(model is models[0] for model in models)
     calls = sys.modules["counted_models"].CALLS
-    found = initial_models(spec, 5, range(4))
+    weights = initial_models(spec, 5, range(4))
     assert len(calls) == 3 + 4  # two seeds, once more for the frozen layer that torch draws, and four trials
-    for trial, row in enumerate(found):
+    for trial, row in enumerate(weights):
         with drawn_by(generator(5, Purpose.INITIAL_WEIGHTS, trial=trial)):
-            own = sys.modules["counted_models"].build((3,), 2)
-        expected = [one.flatten() for one in own.parameters() if one.requires_grad]
+            trial_model = sys.modules["counted_models"].build((3,), 2)
+        expected = [parameter.flatten() for parameter in trial_model.parameters() if parameter.requires_grad]
         assert torch.equal(row, torch.cat(expected))
-    assert len({row.sum().item() for row in found}) == 4
+    assert len({row.sum().item() for row in weights}) == 4
     StackedModel.of(ModelSpec("counted_models:build", (4,), 2))
     assert len(calls) == 14
     # Weights that a factory seeds itself are the same in all trials.

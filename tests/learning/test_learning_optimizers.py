@@ -22,7 +22,9 @@ from fl_audit.learning.optimizers import (
 from fl_audit.strategies.flower_grids import make_messages_for
 from tests.builders.refusals import assert_refused
 
-ROUNDS, TRIALS, PARAMETERS = 10, 3, 40
+ROUNDS = 10
+TRIALS = 3
+PARAMETERS = 40
 Reference = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
@@ -77,7 +79,8 @@ def test_ten_steps_are_torchs(optimizer: ServerOptimizer, reference: Reference) 
 @pytest.mark.parametrize("kind", list(ServerOptimizerKind))
 def test_a_step_changes_no_input(kind: ServerOptimizerKind) -> None:
     optimizer = ServerOptimizer(kind, 0.1)
-    models, gradients = torch.ones(2, 3), torch.full((2, 3), 0.5)
+    models = torch.ones(2, 3)
+    gradients = torch.full((2, 3), 0.5)
     first, state = step(optimizer, models, gradients, OptimizerState())
     moments = [moment.clone() for moment in state.moments]
     second, _ = step(optimizer, first, gradients, state)
@@ -90,17 +93,18 @@ def test_a_step_changes_no_input(kind: ServerOptimizerKind) -> None:
 
 @pytest.mark.parametrize("kind", list(ServerOptimizerKind))
 def test_a_step_of_many_large_models_is_that_of_each_alone(kind: ServerOptimizerKind) -> None:
-    optimizer, source = ServerOptimizer(kind, 0.1), torch.Generator().manual_seed(6)
+    optimizer = ServerOptimizer(kind, 0.1)
+    source = torch.Generator().manual_seed(6)
     models, first, second = torch.randn(3, 5, 70_000, generator=source)
     moved, state = step(optimizer, models, first, OptimizerState(), denominator=7.0)
     moved, state = step(optimizer, moved, second, state, denominator=7.0)
     for trial in range(5):
         rows = slice(trial, trial + 1)
-        alone, own = step(optimizer, models[rows], first[rows] / 7.0, OptimizerState())
-        alone, own = step(optimizer, alone, second[rows] / 7.0, own)
+        alone, single_state = step(optimizer, models[rows], first[rows] / 7.0, OptimizerState())
+        alone, single_state = step(optimizer, alone, second[rows] / 7.0, single_state)
         assert torch.equal(moved[rows], alone)
-        for whole, part in zip(state.moments, own.moments, strict=True):
-            assert torch.equal(whole[rows], part)
+        for whole, moment in zip(state.moments, single_state.moments, strict=True):
+            assert torch.equal(whole[rows], moment)
 
 
 def test_adam_stands_still_without_gradients() -> None:
@@ -112,16 +116,19 @@ def test_adam_stands_still_without_gradients() -> None:
 @pytest.mark.parametrize("eta", [1e-3, 0.1, 2.0])
 @pytest.mark.parametrize("kind", [ServerOptimizerKind.SGD, ServerOptimizerKind.MOMENTUM])
 def test_the_gradient_is_recovered_within_the_stated_error(kind: ServerOptimizerKind, eta: float) -> None:
-    optimizer, denominator = ServerOptimizer(kind, eta, momentum=0.9), 50
+    optimizer = ServerOptimizer(kind, eta, momentum=0.9)
+    denominator = 50
     gradients = _gradients()
     models = _path(optimizer, gradients)
     for index, gradient in enumerate(gradients):
-        seen = models[: index + 2]
-        recovered = recover_gradient(optimizer, seen[-optimizer.models_to_invert :], index + 1)
+        model_path = models[: index + 2]
+        recovered = recover_gradient(optimizer, model_path[-optimizer.models_to_invert :], index + 1)
         assert recovered.dtype == torch.float64
-        assert torch.equal(recovered, recover_gradient(optimizer, seen, index + 1))
+        assert torch.equal(recovered, recover_gradient(optimizer, model_path, index + 1))
         error = (recovered - gradient.double()).square().mean(dim=1).sqrt() * denominator
-        scale = inversion_error(optimizer, torch.maximum(seen[-1].abs(), seen[-2].abs()), denominator, index + 1)
+        scale = inversion_error(
+            optimizer, torch.maximum(model_path[-1].abs(), model_path[-2].abs()), denominator, index + 1
+        )
         # Two roundings of half an ulp, of the product and of the sum, and twice as many under momentum.
         assert bool((error <= 2 * scale).all())
         if kind is ServerOptimizerKind.SGD and index == 0:
@@ -132,7 +139,8 @@ def test_the_gradient_is_recovered_within_the_stated_error(kind: ServerOptimizer
 def test_momentum_is_inverted_exactly_where_nothing_is_rounded(decay: ExponentialDecay | None) -> None:
     optimizer = ServerOptimizer(ServerOptimizerKind.MOMENTUM, 0.5, momentum=0.5, decay=decay)
     gradients = [torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 0.5]]), torch.tensor([[-1.0, 4.0]])]
-    models, state = [torch.zeros(1, 2)], OptimizerState()
+    models = [torch.zeros(1, 2)]
+    state = OptimizerState()
     for number, gradient in enumerate(gradients, start=1):
         moved, state = step(optimizer, models[-1], gradient, state)
         models.append(moved)
@@ -142,9 +150,9 @@ def test_momentum_is_inverted_exactly_where_nothing_is_rounded(decay: Exponentia
 def test_the_error_is_an_ulp_of_the_weights_in_the_unit_of_the_sum() -> None:
     models = torch.tensor([[1.0, 1.5, -1.0], [2.0, -3.0, 2.5], [0.0, 0.0, 0.0]])
     ulp = 2.0**-23
-    found = inversion_error(ServerOptimizer(ServerOptimizerKind.SGD, 0.25), models, 100, 1)
-    torch.testing.assert_close(found[:2], torch.tensor([ulp, 2 * ulp], dtype=torch.float64) * 400, rtol=1e-12, atol=0)
-    assert 0 <= float(found[2]) < 1e-40
+    errors = inversion_error(ServerOptimizer(ServerOptimizerKind.SGD, 0.25), models, 100, 1)
+    torch.testing.assert_close(errors[:2], torch.tensor([ulp, 2 * ulp], dtype=torch.float64) * 400, rtol=1e-12, atol=0)
+    assert 0 <= float(errors[2]) < 1e-40
 
 
 def test_only_adam_cannot_be_inverted() -> None:
@@ -185,15 +193,15 @@ def _flowers_path(strategy: Strategy, gradients: list[Tensor]) -> list[Tensor]:
 )
 def test_yogi_and_adagrad_are_flowers(kind: ServerOptimizerKind, strategy: Strategy) -> None:
     make_messages_for(1, 1)
-    gradients = [0.1 * one.roll(1, dims=0) for one in _gradients()]
-    found = _path(ServerOptimizer.of_kind(kind, 0.05, 0.9), gradients)
-    for ours, flowers in zip(found, _flowers_path(strategy, gradients), strict=True):
+    gradients = [0.1 * gradient.roll(1, dims=0) for gradient in _gradients()]
+    model_path = _path(ServerOptimizer.of_kind(kind, 0.05, 0.9), gradients)
+    for ours, flowers in zip(model_path, _flowers_path(strategy, gradients), strict=True):
         torch.testing.assert_close(ours[0], flowers.float(), rtol=1e-5, atol=1e-5)
 
 
 def test_adam_is_flowers_but_for_a_bias_correction_that_flower_takes_one_round_late() -> None:
     make_messages_for(1, 1)
-    gradients = [one.roll(1, dims=0) for one in _gradients()]
+    gradients = [gradient.roll(1, dims=0) for gradient in _gradients()]
     beta1, beta2 = 0.9, 0.99
     ours = _path(ServerOptimizer(ServerOptimizerKind.ADAM, 0.05, beta1=beta1, beta2=beta2, epsilon=1e-12), gradients)
     flowers = _flowers_path(FedAdam(eta=0.05, beta_1=beta1, beta_2=beta2, tau=1e-12), gradients)

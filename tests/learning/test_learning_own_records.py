@@ -31,58 +31,58 @@ def _sums(model: StackedModel, models: Tensor, bits: Tensor, labels: Tensor, nor
     """Return clipped sums trial by trial, from gradients of single records."""
     rows = []
     for trial in range(len(models)):
-        held = samples[trial]
-        one = models[trial : trial + 1]
-        gradients = example_gradients(model.template, one, bits[trial, held].float(), labels[trial, held])
+        sample = samples[trial]
+        trial_model = models[trial : trial + 1]
+        gradients = example_gradients(model.template, trial_model, bits[trial, sample].float(), labels[trial, sample])
         rows.append(clip_and_sum(gradients, norm))
     return torch.cat(rows)
 
 
 @pytest.mark.few_cases(8)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("method", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)
-def test_clipped_sums_are_those_of_each_trial_alone(name: str, way: str) -> None:
+def test_clipped_sums_are_those_of_each_trial_alone(name: str, method: str) -> None:
     model, models, bits, labels = _setting(name)
-    model.fast = way == "fast"
+    model.fast = method == "fast"
     everybody = torch.ones(TRIALS, RECORDS, dtype=torch.bool)
     for norm in (1.0, float("inf")):
-        found = model.clipped_sum(models, bits, labels, None if norm == float("inf") else norm)
-        assert_close(found, _sums(model, models, bits, labels, norm, everybody))
+        sums = model.clipped_sum(models, bits, labels, None if norm == float("inf") else norm)
+        assert_close(sums, _sums(model, models, bits, labels, norm, everybody))
 
 
 @pytest.mark.few_cases(4)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("gathered_below", [0.0, 1.0], ids=["weighted", "gathered"])
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("method", ["fast", "generic"])
 @pytest.mark.parametrize("name", ["logistic", "dense-128", "mnist-cnn", "group-norm"])
 def test_sums_over_samples_of_own_records_are_those_of_each_trial_alone(
-    name: str, way: str, gathered_below: float, monkeypatch: pytest.MonkeyPatch
+    name: str, method: str, gathered_below: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(microbatching, "GATHERED_BELOW", gathered_below)
     model, models, bits, labels = _setting(name)
-    model.fast = way == "fast"
-    found = model.clipped_sum(models, bits, labels, 1.0, taking_part=SAMPLES)
-    assert_close(found, _sums(model, models, bits, labels, 1.0, SAMPLES))
-    assert torch.equal(found[0], torch.zeros_like(found[0]))
+    model.fast = method == "fast"
+    sums = model.clipped_sum(models, bits, labels, 1.0, taking_part=SAMPLES)
+    assert_close(sums, _sums(model, models, bits, labels, 1.0, SAMPLES))
+    assert torch.equal(sums[0], torch.zeros_like(sums[0]))
 
 
 @pytest.mark.few_cases(4)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("method", ["fast", "generic"])
 @pytest.mark.parametrize("gathered_below", [0.0, 1.0])
 def test_own_records_may_be_worked_through_in_any_portions(
-    gathered_below: float, way: str, budget: str, monkeypatch: pytest.MonkeyPatch
+    gathered_below: float, method: str, budget: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(microbatching, "GATHERED_BELOW", gathered_below)
     model, models, bits, labels = _setting("mnist-cnn")
-    model.fast = way == "fast"
-    whole = [model.clipped_sum(models, bits, labels, 1.0, taking_part=some) for some in (None, SAMPLES)]
+    model.fast = method == "fast"
+    whole = [model.clipped_sum(models, bits, labels, 1.0, taking_part=sample) for sample in (None, SAMPLES)]
     mean = model.mean_gradients(models, bits, labels)
     monkeypatch.setattr(pass_budgets, budget, 1)
-    for some, expected in zip((None, SAMPLES), whole, strict=True):
-        torch.testing.assert_close(model.clipped_sum(models, bits, labels, 1.0, taking_part=some), expected)
+    for sample, expected in zip((None, SAMPLES), whole, strict=True):
+        torch.testing.assert_close(model.clipped_sum(models, bits, labels, 1.0, taking_part=sample), expected)
     torch.testing.assert_close(model.mean_gradients(models, bits, labels), mean)
 
 
@@ -94,10 +94,10 @@ def test_updates_on_own_records_are_those_of_a_torch_loop(name: str, trials: int
     model, models, bits, labels = _setting(name, trials, 11)
     schedule = LocalSchedule(0.1, batch=4, epochs=2)
     batches = training._batches(11, schedule)
-    found = local_updates(model, models, bits, labels, schedule, batches)
+    updates = local_updates(model, models, bits, labels, schedule, batches)
     for trial in range(trials):
         alone = models[trial : trial + 1], bits[trial].float(), labels[trial]
-        assert_close(found[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
+        assert_close(updates[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
 
 
 @pytest.mark.few_cases(4)
@@ -109,10 +109,10 @@ def test_stretches_of_own_records_give_the_same(stretch: int, together: int, mon
     monkeypatch.setattr(model, "trials_per_pass", lambda examples: together)
     schedule = LocalSchedule(0.1, batch=4, epochs=3)
     batches = training._batches(11, schedule)
-    found = local_updates(model, models, bits, labels, schedule, batches)
+    updates = local_updates(model, models, bits, labels, schedule, batches)
     for trial in range(5):
         alone = models[trial : trial + 1], bits[trial].float(), labels[trial]
-        assert_close(found[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
+        assert_close(updates[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
 
 
 def test_one_trial_is_held_in_float_at_a_time() -> None:

@@ -23,7 +23,8 @@ RECORDS = 12
 
 
 def problem(name: str = "adult-mlp", shape: tuple[int, ...] = (5,), trials: int = 3):  # type: ignore[no-untyped-def]
-    spec, draw = ModelSpec(name, shape, 3), torch.Generator().manual_seed(0)
+    spec = ModelSpec(name, shape, 3)
+    draw = torch.Generator().manual_seed(0)
     features = torch.randn(RECORDS, *shape, generator=draw)
     labels = torch.randint(3, (RECORDS,), generator=draw)
     return StackedModel.of(spec), initial_models(spec, 0, range(trials)), features, labels
@@ -37,10 +38,12 @@ def sources(trials: list[int], seed: int = 1) -> list[np.random.Generator]:
 def test_without_noise_and_clipping_full_batches_are_plain_local_training(name: str, shape: tuple[int, ...]) -> None:
     model, models, features, labels = problem(name, shape)
     schedule = LocalSchedule(0.3, batch=100, steps=3)
-    found = private_updates(model, models, features, labels, LocalDPSGDSettings(schedule, 1e6, 0.0), sources([0, 1, 2]))
+    training_result = private_updates(
+        model, models, features, labels, LocalDPSGDSettings(schedule, 1e6, 0.0), sources([0, 1, 2])
+    )
     batches = local_batches(RECORDS, schedule, np.random.default_rng(0))
     plain = local_updates(model, models, features, labels, schedule, batches)
-    torch.testing.assert_close(found.updates, plain, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(training_result.updates, plain, rtol=1e-4, atol=1e-6)
 
 
 def test_draws_are_those_of_the_trial_alone_and_leave_the_shared_generators_as_they_are() -> None:
@@ -53,8 +56,8 @@ def test_draws_are_those_of_the_trial_alone_and_leave_the_shared_generators_as_t
     torch.manual_seed(5)
     alone = private_updates(model, models[2:], features, labels, steps, sources([2])).updates
     assert torch.equal(together[2:], alone)
-    other = private_updates(model, models[2:], features, labels, steps, sources([2], seed=2)).updates
-    assert not torch.allclose(alone, other, atol=1e-3)
+    other_updates = private_updates(model, models[2:], features, labels, steps, sources([2], seed=2)).updates
+    assert not torch.allclose(alone, other_updates, atol=1e-3)
 
 
 def test_threads_that_train_one_model_at_once_have_the_updates_of_each_alone() -> None:
@@ -91,8 +94,8 @@ def test_noise_of_a_step_has_the_claimed_spread() -> None:
     model, _, features, labels = problem()
     models = torch.zeros(200, model.layout.size)
     steps = LocalDPSGDSettings(LocalSchedule(0.5, batch=4, steps=1), 1e-9, 1e9)
-    found = private_updates(model, models, features, labels, steps, sources(list(range(200)))).updates / (0.5 / 4)
-    values = found.flatten().numpy()
+    updates = private_updates(model, models, features, labels, steps, sources(list(range(200)))).updates / (0.5 / 4)
+    values = updates.flatten().numpy()
     assert abs(values.mean()) < 4 / np.sqrt(values.size)
     assert abs(values.std() - 1) < 4 / np.sqrt(2 * values.size)
     assert steps.update_variance(RECORDS) == pytest.approx((0.5 / 4) ** 2)
@@ -107,8 +110,8 @@ def test_an_absent_record_changes_neither_the_others_draws_nor_rate_nor_mean_bat
     present = np.ones((2, RECORDS), dtype=np.bool_)
     present[:, 5] = False
     run = [
-        private_updates(model, models, one, labels, steps, sources([0, 1]), present).updates
-        for one in (features, silent)
+        private_updates(model, models, record_features, labels, steps, sources([0, 1]), present).updates
+        for record_features in (features, silent)
     ]
     assert torch.equal(run[0], run[1])
     assert torch.isfinite(run[0]).all()
@@ -125,9 +128,9 @@ def test_sums_of_portions_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch
     steps = LocalDPSGDSettings(LocalSchedule(0.3, batch=6, epochs=2), 1.0, 1.0)
     whole = private_updates(model, models, features, labels, steps, sources([0, 1, 2]))
     monkeypatch.setattr("fl_audit.learning.private_training.GRADIENT_BUDGET", 2 * model.layout.size)
-    parts = private_updates(model, models, features, labels, steps, sources([0, 1, 2]))
-    torch.testing.assert_close(parts.updates, whole.updates, rtol=1e-4, atol=1e-6)
-    assert parts.accountant == whole.accountant
+    portion_result = private_updates(model, models, features, labels, steps, sources([0, 1, 2]))
+    torch.testing.assert_close(portion_result.updates, whole.updates, rtol=1e-4, atol=1e-6)
+    assert portion_result.accountant == whole.accountant
 
 
 @pytest.mark.parametrize("records", [12, 11, 1])
@@ -136,32 +139,33 @@ def test_accountant_goes_on_over_rounds_and_is_what_the_guarantee_says(records: 
     steps = LocalDPSGDSettings(LocalSchedule(0.1, batch=4, epochs=2), 1.0, 1.1)
     state, rounds = None, 3
     for number in range(1, rounds + 1):
-        found = private_updates(
+        training_result = private_updates(
             model, models, features[:records], labels[:records], steps, sources([0, 1]), accountant=state
         )
-        state = found.accountant
+        state = training_result.accountant
         assert json.loads(state) == json.loads(steps.accountant_after(number, records))
     assert state is not None
     (claimed,) = client_epsilons([records], 4, rounds, 1.1, 1e-3, Accountant.RDP, epochs=2)
-    (counted,) = json.loads(state)["history"]
-    assert opacus_epsilon(*counted, 1e-3) == pytest.approx(claimed, rel=1e-9)
+    (history_entry,) = json.loads(state)["history"]
+    assert opacus_epsilon(*history_entry, 1e-3) == pytest.approx(claimed, rel=1e-9)
 
 
 def test_no_step_is_lost_where_opacus_sampler_is_one_short() -> None:
     """Opacus takes int(1 / (1 / 49)) = 48 batches for an epoch of 49, and int(49 / 49) = 0 records for a mean batch."""
     model, models, features, labels = problem(trials=1)
-    many, classes = features.repeat(5, 1)[:49], labels.repeat(5)[:49]
+    repeated_features = features.repeat(5, 1)[:49]
+    classes = labels.repeat(5)[:49]
     steps = LocalDPSGDSettings(LocalSchedule(0.1, batch=1, epochs=1), 1.0, 1.0)
-    found = private_updates(model, models, many, classes, steps, sources([0]))
-    assert json.loads(found.accountant)["history"] == [[1.0, 1 / 49, 49]]
-    assert torch.isfinite(found.updates).all()
+    training_result = private_updates(model, models, repeated_features, classes, steps, sources([0]))
+    assert json.loads(training_result.accountant)["history"] == [[1.0, 1 / 49, 49]]
+    assert torch.isfinite(training_result.updates).all()
 
 
 def test_generators_whose_seeds_agree_in_32_bits_differ() -> None:
-    drawn = [torch.randn(5, generator=torch_generator(np.random.default_rng(seed))) for seed in (1, 1, 2, 1 + 2**32)]
-    assert torch.equal(drawn[0], drawn[1])
-    assert not torch.equal(drawn[0], drawn[2])
-    assert not torch.equal(drawn[0], drawn[3])
+    draws = [torch.randn(5, generator=torch_generator(np.random.default_rng(seed))) for seed in (1, 1, 2, 1 + 2**32)]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    assert not torch.equal(draws[0], draws[3])
 
 
 def test_nothing_is_warned_of(capfd: pytest.CaptureFixture[str]) -> None:

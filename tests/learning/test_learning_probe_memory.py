@@ -20,18 +20,20 @@ def module() -> nn.Module:
 def alive(count: int) -> int:
     """Return the number of tensors in memory that hold the hidden values of some records."""
     gc.collect()
-    sizes = [one.untyped_storage().nbytes() for one in gc.get_objects() if type(one) is Tensor]
+    sizes = [tensor.untyped_storage().nbytes() for tensor in gc.get_objects() if type(tensor) is Tensor]
     return sizes.count(4 * count * WIDTH)
 
 
 def test_a_check_of_outputs_leaves_no_pass_in_memory() -> None:
-    model, records = module(), torch.rand(7, 5)
+    model = module()
+    records = torch.rand(7, 5)
     check_logits(model, CLASSES, ModelCheckRecords(records, tuple(map(str, range(7)))))
     assert alive(7) == alive(1) == 0
 
 
 def test_a_measure_of_activations_leaves_no_pass_in_memory() -> None:
-    model, record = module(), torch.rand(6, 5)
+    model = module()
+    record = torch.rand(6, 5)
 
     def run(values: dict[str, Tensor]) -> Tensor:
         return torch.func.functional_call(model, values, (record,)).sum()  # type: ignore[no-any-return]
@@ -41,9 +43,10 @@ def test_a_measure_of_activations_leaves_no_pass_in_memory() -> None:
 
 
 def test_a_model_is_given_a_few_probe_records_at_once() -> None:
-    seen, model = list[int](), module()
-    model.register_forward_pre_hook(lambda layer, given: seen.append(len(given[0])))
+    batch_sizes = list[int]()
+    model = module()
+    model.register_forward_pre_hook(lambda layer, inputs: batch_sizes.append(len(inputs[0])))
     records = torch.rand(50, 5)
     check_logits(model, CLASSES, ModelCheckRecords(records, tuple(map(str, range(50)))))
-    assert max(seen) <= model_checks._RECORDS_PER_PASS
-    assert sum(seen) == 50 + 1  # and the first one alone
+    assert max(batch_sizes) <= model_checks._RECORDS_PER_PASS
+    assert sum(batch_sizes) == 50 + 1  # and the first one alone

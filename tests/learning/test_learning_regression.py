@@ -27,11 +27,12 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_clipped_sums_are_those_of_squared_errors(way: str) -> None:
-    torch.manual_seed(len(way))
-    module = WAYS[way]()
-    features, labels = torch.randn(7, 5), torch.randn(7)
+@pytest.mark.parametrize("module_name", WAYS)
+def test_clipped_sums_are_those_of_squared_errors(module_name: str) -> None:
+    torch.manual_seed(len(module_name))
+    module = WAYS[module_name]()
+    features = torch.randn(7, 5)
+    labels = torch.randn(7)
     model = StackedModel(module, (5,))
     row = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
     models = torch.stack([row, row])
@@ -39,8 +40,8 @@ def test_clipped_sums_are_those_of_squared_errors(way: str) -> None:
         module, features, labels.double(), loss=lambda output, label: (output[0, 0] - label[0]) ** 2
     )
     (expected,) = clip_and_sum(truth.unsqueeze(0), 0.5)
-    for found in model.clipped_sum(models, features, labels, 0.5).double():
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    for total in model.clipped_sum(models, features, labels, 0.5).double():
+        torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-5)
     mean = model.mean_gradients(models, features, labels)[1].double()
     torch.testing.assert_close(mean, truth.mean(0), rtol=1e-4, atol=1e-5)
     losses = (module(features)[:, 0] - labels).square().detach()
@@ -49,7 +50,8 @@ def test_clipped_sums_are_those_of_squared_errors(way: str) -> None:
 
 
 def test_the_loss_of_classes_is_the_cross_entropy_to_the_last_bit() -> None:
-    outputs, labels = torch.randn(9, 3), torch.randint(0, 3, (9,))
+    outputs = torch.randn(9, 3)
+    labels = torch.randint(0, 3, (9,))
     for reduction in ("none", "sum", "mean"):
         expected = nn.functional.cross_entropy(outputs, labels, reduction=reduction)
         assert torch.equal(loss_of(outputs, labels, reduction), expected)
@@ -77,8 +79,8 @@ def test_rmse_and_r2_are_those_of_scikit_learn_in_units_of_the_data() -> None:
 
 
 def test_own_metrics_of_quantities_are_in_units_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = "def worst(outputs, labels):\n    return abs(outputs[:, 0] - labels).max()\n"
-    (tmp_path / "own_errors.py").write_text(own)
+    metric_code = "def worst(outputs, labels):\n    return abs(outputs[:, 0] - labels).max()\n"
+    (tmp_path / "own_errors.py").write_text(metric_code)
     monkeypatch.syspath_prepend(tmp_path)
     outputs = TestOutputs(torch.tensor([[[0.0], [0.5]]]), torch.tensor([0.0, 1.0]), (10.0, 30.0))
     np.testing.assert_allclose(metric_function("own_errors:worst")(outputs), [10.0])

@@ -127,12 +127,12 @@ def _clipping_norms(gradients: Tensor) -> list[float]:
 
 
 @pytest.mark.few_cases(7)
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("method", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)
-def test_clipped_sums_are_those_of_float64_backward_passes(name: str, way: str) -> None:
+def test_clipped_sums_are_those_of_float64_backward_passes(name: str, method: str) -> None:
     model, models, features, labels = _setting(name)
     assert model.fast
-    model.fast = way == "fast"
+    model.fast = method == "fast"
     gradients = example_gradients(model.template, models, features, labels)
     for norm in _clipping_norms(gradients):
         assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
@@ -155,12 +155,12 @@ def test_clipped_sums_are_those_of_opacus(name: str) -> None:
         assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
 
 
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("method", ["fast", "generic"])
 @pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn", "layer-norm-first"])
 @pytest.mark.parametrize(("trials", "examples"), [(1, 5), (1, 1), (3, 1), (5, 5)])
-def test_any_number_of_trials_and_examples(name: str, way: str, trials: int, examples: int) -> None:
+def test_any_number_of_trials_and_examples(name: str, method: str, trials: int, examples: int) -> None:
     model, models, features, labels = _setting(name, trials, examples)
-    model.fast = way == "fast"
+    model.fast = method == "fast"
     gradients = example_gradients(model.template, models, features, labels)
     norm = float(gradients.norm(dim=2).median())
     assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
@@ -172,22 +172,24 @@ def test_no_examples_sum_to_zero(name: str) -> None:
     assert torch.equal(model.clipped_sum(models, features[:0], labels[:0], 1.0), torch.zeros_like(models))
 
 
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("method", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)
-def test_a_clipped_gradient_keeps_to_the_clipping_norm(name: str, way: str) -> None:
+def test_a_clipped_gradient_keeps_to_the_clipping_norm(name: str, method: str) -> None:
     model, models, features, labels = _setting(name, examples=1)
-    model.fast = way == "fast"
+    model.fast = method == "fast"
     norms = model.clipped_sum(models, features, labels, 1e-3).double().norm(dim=1)
     torch.testing.assert_close(norms, torch.full_like(norms, 1e-3), rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("way", ["fast", "generic"])
-def test_a_gradient_of_zero_stays_zero(way: str) -> None:
+@pytest.mark.parametrize("method", ["fast", "generic"])
+def test_a_gradient_of_zero_stays_zero(method: str) -> None:
     module = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3, bias=False))
     model = StackedModel(module, (4,))
-    model.fast = way == "fast"
+    model.fast = method == "fast"
     torch.manual_seed(0)
-    models, features, labels = torch.randn(3, model.layout.size), torch.randn(5, 4), torch.zeros(5, dtype=torch.int64)
+    models = torch.randn(3, model.layout.size)
+    features = torch.randn(5, 4)
+    labels = torch.zeros(5, dtype=torch.int64)
     model.layout.views(models)["0.bias"][1] = -1e3  # in trial 1 every unit is dead for every example
     total = model.clipped_sum(models, features, labels, 1.0)
     assert torch.equal(total[1], torch.zeros(model.layout.size))
@@ -230,11 +232,11 @@ def _budget_for(monkeypatch: pytest.MonkeyPatch, model: StackedModel, examples: 
     assert model.trials_per_pass(examples) == trials
 
 
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("method", ["fast", "generic"])
 @pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn"])
-def test_passes_are_those_of_the_trials_alone(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_are_those_of_the_trials_alone(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, models, features, labels = _setting(name, trials=7)
-    model.fast = way == "fast"
+    model.fast = method == "fast"
     whole = model.clipped_sum(models, features, labels, 1.0), model.logits(models, features)
     _budget_for(monkeypatch, model, len(labels), 3)
     for passes, at_once in zip(
@@ -256,20 +258,22 @@ def test_work_stays_in_the_cache() -> None:
 
 
 @pytest.mark.parametrize("per_pass", [3, 100])
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("method", ["fast", "generic"])
 @pytest.mark.parametrize("name", ["logistic", "adult-mlp", "dense-128", "mnist-cnn"])
 def test_the_first_trials_of_a_batch_have_its_very_bits(
-    name: str, way: str, per_pass: int, monkeypatch: pytest.MonkeyPatch
+    name: str, method: str, per_pass: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, models, features, labels = _setting(name, trials=8, examples=6)
-    model.fast = way == "fast"
+    model.fast = method == "fast"
     _budget_for(monkeypatch, model, len(labels), per_pass)
     batch = model.clipped_sum(models, features, labels, 1.0)
     passes = _noted_passes(monkeypatch)
-    for kept in (1, 2, 4, 8):
+    for trial_count in (1, 2, 4, 8):
         passes.clear()
-        assert torch.equal(model.clipped_sum(models[:kept], features, labels, 1.0, batch_trials=8), batch[:kept])
-        assert passes == ([8] if per_pass == 100 else [3, 3, 2][: -(-kept // 3)])
+        assert torch.equal(
+            model.clipped_sum(models[:trial_count], features, labels, 1.0, batch_trials=8), batch[:trial_count]
+        )
+        assert passes == ([8] if per_pass == 100 else [3, 3, 2][: -(-trial_count // 3)])
 
 
 def _noted_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -285,12 +289,13 @@ def _noted_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return noted
 
 
-@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("method", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)
-def test_logits_and_losses_are_those_of_each_model_alone(name: str, way: str) -> None:
+def test_logits_and_losses_are_those_of_each_model_alone(name: str, method: str) -> None:
     model, models, features, labels = _setting(name)
-    model.fast = way == "fast"
-    logits, losses = model.logits(models, features), model.losses(models, features, labels)
+    model.fast = method == "fast"
+    logits = model.logits(models, features)
+    losses = model.losses(models, features, labels)
     module = copy.deepcopy(model.template).double()
     for trial, weights in enumerate(models):
         nn.utils.vector_to_parameters(weights.double(), module.parameters())
@@ -319,18 +324,19 @@ def test_a_unit_at_the_kink_of_a_relu_hides_no_stacked_layers(
 ) -> None:
     net = _OwnNet(nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 3))
     source = torch.Generator().manual_seed(1)
-    records, flat = torch.rand(3, 4, generator=source), 0.5 * torch.randn(2051, generator=source)
+    records = torch.rand(3, 4, generator=source)
+    flat = 0.5 * torch.randn(2051, generator=source)
     nn.utils.vector_to_parameters(flat, net.parameters())
     # One unit lies just below 0 for a record, in the first of the models with which layers are tried.
-    drawn = torch.randn(2, 2051, generator=fast_path_checks.seeded())
-    row = (flat + 0.1 * drawn[0]).double()
+    draws = torch.randn(2, 2051, generator=fast_path_checks.seeded())
+    row = (flat + 0.1 * draws[0]).double()
     reached = float(records[0].double() @ row[:4] + row[1024])
     nn.utils.vector_to_parameters(flat - (reached + 3e-7) * F.one_hot(torch.tensor(1024), 2051), net.parameters())
     applied = layers.dense_outputs
 
     def rounded(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
-        found = applied(inputs, weights, biases) * scale
-        return found + 1e-6 if found.dtype == torch.float32 else found
+        outputs = applied(inputs, weights, biases) * scale
+        return outputs + 1e-6 if outputs.dtype == torch.float32 else outputs
 
     monkeypatch.setattr(layers, "dense_outputs", rounded)
     assert StackedModel(net, (4,), records).fast is fast

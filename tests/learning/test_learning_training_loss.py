@@ -60,7 +60,7 @@ def _setting(name: str, loss: TrainingLoss) -> tuple[StackedModel, Tensor, Tenso
 @pytest.mark.parametrize("norm", VectorNorm)
 def test_clipped_sums_are_those_of_torchs_gradients(name: str, loss: TrainingLoss, norm: VectorNorm) -> None:
     model, models, features, labels = _setting(name, loss)
-    found = model.clipping_in(norm).clipped_sum(models, features, labels, 0.7)
+    sums = model.clipping_in(norm).clipped_sum(models, features, labels, 0.7)
     mean = model.mean_gradients(models, features, labels)
     vectors = torch.randn(3, model.layout.size, generator=torch.Generator().manual_seed(1))
     norms, products = gradient_norms_and_products(model, models, features, labels, vectors)
@@ -68,7 +68,7 @@ def test_clipped_sums_are_those_of_torchs_gradients(name: str, loss: TrainingLos
         truth = _torch_gradients(model, start, features, labels)
         lengths = torch.linalg.vector_norm(truth, ord=norm.order, dim=1, keepdim=True)
         clipped = (truth * (0.7 / lengths).clamp(max=1)).sum(0)
-        torch.testing.assert_close(found[row].double(), clipped, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(sums[row].double(), clipped, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(mean[row].double(), truth.mean(0), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(norms[row].double(), truth.norm(dim=1), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(products[row].double(), truth @ vectors[row].double(), rtol=1e-3, atol=1e-4)
@@ -86,46 +86,53 @@ def test_local_training_is_sgd_on_torchs_loss(
     monkeypatch.setattr(dense_chain_training, "_STRETCH", stretch)
     schedule = LocalSchedule(0.1, batch=4, epochs=3)
     batches = local_batches(RECORDS, schedule, np.random.default_rng(2))
-    found = local_updates(model, models, features, labels, schedule, batches)
+    updates = local_updates(model, models, features, labels, schedule, batches)
     for row, start in enumerate(models.double()):
         current = start
         for batch in batches:
             current = current - 0.1 * _torch_gradients(model, current, features[batch], labels[batch]).mean(0)
         truth = start - current
-        assert float((found[row] - truth).abs().max()) <= 2e-5 * float(truth.abs().max())
-    others = [np.tile(batch, (3, 1)) for batch in batches]
-    by_trial = member_updates(model, models, features, labels, schedule, others)
-    torch.testing.assert_close(by_trial, found, rtol=1e-3, atol=1e-5)
+        assert float((updates[row] - truth).abs().max()) <= 2e-5 * float(truth.abs().max())
+    tiled_batches = [np.tile(batch, (3, 1)) for batch in batches]
+    by_trial = member_updates(model, models, features, labels, schedule, tiled_batches)
+    torch.testing.assert_close(by_trial, updates, rtol=1e-3, atol=1e-5)
     if name == "chain":
-        own = (features.expand(3, *features.shape), labels.expand(3, -1))
-        torch.testing.assert_close(local_updates(model, models, *own, schedule, batches), found, rtol=1e-4, atol=1e-6)
+        trial_records = (features.expand(3, *features.shape), labels.expand(3, -1))
+        torch.testing.assert_close(
+            local_updates(model, models, *trial_records, schedule, batches), updates, rtol=1e-4, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_clipped_steps_of_opacus_are_those_of_torchs_gradients(loss: TrainingLoss) -> None:
     model, models, features, labels = _setting("chain", loss)
     settings = LocalDPSGDSettings(LocalSchedule(0.3, batch=100, steps=1), 0.7, 0.0)
-    found = private_updates(model, models, features, labels, settings, [np.random.default_rng(row) for row in range(3)])
+    training_result = private_updates(
+        model, models, features, labels, settings, [np.random.default_rng(row) for row in range(3)]
+    )
     for row, start in enumerate(models):
         truth = _torch_gradients(model, start, features, labels)
         clipped = (truth * (0.7 / truth.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
-        torch.testing.assert_close(found.updates[row].double(), 0.3 * clipped / RECORDS, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(training_result.updates[row].double(), 0.3 * clipped / RECORDS, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_sums_and_means_are_those_of_the_records_losses(loss: TrainingLoss) -> None:
-    outputs, labels = torch.randn(7, 3, dtype=torch.float64), torch.arange(7) % 3
-    each = loss_of(outputs, labels, "none", loss)
-    torch.testing.assert_close(loss_of(outputs, labels, "sum", loss), each.sum())
-    torch.testing.assert_close(loss_of(outputs, labels, "mean", loss), each.mean())
+    outputs = torch.randn(7, 3, dtype=torch.float64)
+    labels = torch.arange(7) % 3
+    record_losses = loss_of(outputs, labels, "none", loss)
+    torch.testing.assert_close(loss_of(outputs, labels, "sum", loss), record_losses.sum())
+    torch.testing.assert_close(loss_of(outputs, labels, "mean", loss), record_losses.mean())
 
 
 def test_weights_that_a_transform_of_torch_asks_for_first_can_be_used_after_it() -> None:
-    loss, outputs, labels = TrainingLoss((0.25, 3.0, 1.0), 0.1), torch.randn(4, 3), torch.tensor([0, 1, 2, 1])
-    each = vmap(grad(lambda output, label: loss_of(output[None], label[None], "sum", loss)))(outputs, labels)
+    loss = TrainingLoss((0.25, 3.0, 1.0), 0.1)
+    outputs = torch.randn(4, 3)
+    labels = torch.tensor([0, 1, 2, 1])
+    gradients = vmap(grad(lambda output, label: loss_of(output[None], label[None], "sum", loss)))(outputs, labels)
     inputs = outputs.clone().requires_grad_()
     truth = torch.autograd.grad(loss_of(inputs, labels, "sum", loss), inputs)[0]
-    torch.testing.assert_close(each, truth)
+    torch.testing.assert_close(gradients, truth)
     assert label_targets(labels, 3, torch.float32, loss).numpy().shape == (4, 3)
 
 
@@ -138,15 +145,20 @@ def test_step_sizes_are_those_of_torchs_schedulers(decay: RateDecay) -> None:
         if isinstance(decay, ExponentialDecay)
         else torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, decay.rounds)
     )
-    own = ServerOptimizer(ServerOptimizerKind.MOMENTUM, 0.3, 0.9, decay=decay)
+    server_optimizer = ServerOptimizer(ServerOptimizerKind.MOMENTUM, 0.3, 0.9, decay=decay)
     schedule = LocalSchedule(0.3, batch=4, epochs=1, decay=decay)
-    models, state = weights.detach().clone()[None], OptimizerState()
+    models = weights.detach().clone()[None]
+    state = OptimizerState()
     for number in range(1, 10):
         rate = scheduler.get_last_lr()[0]
         assert share_of_rate(decay, number) * 0.3 == pytest.approx(rate, rel=1e-12)
-        assert own.rate_at(number) == schedule.at_round(number).learning_rate == pytest.approx(rate, rel=1e-12)
+        assert (
+            server_optimizer.rate_at(number)
+            == schedule.at_round(number).learning_rate
+            == pytest.approx(rate, rel=1e-12)
+        )
         weights.grad = torch.randn(3)
-        models, state = step(own, models, weights.grad[None], state)
+        models, state = step(server_optimizer, models, weights.grad[None], state)
         optimizer.step()
         scheduler.step()
         torch.testing.assert_close(models[0], weights.detach())

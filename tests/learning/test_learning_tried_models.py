@@ -17,11 +17,11 @@ def rows() -> list[list[str]]:
 
 
 def test_every_model_is_taken_exactly_and_in_time_or_is_told_what_fixes_it() -> None:
-    head, *found = rows()
+    head, *model_rows = rows()
     assert tuple(head) == tried_models.COLUMNS
-    assert [row[0] for row in found] == list(FACTORIES)
-    assert len(found) >= 25
-    for name, _, _, answer, exactness, time, _ in found:
+    assert [row[0] for row in model_rows] == list(FACTORIES)
+    assert len(model_rows) >= 25
+    for name, _, _, answer, exactness, time, _ in model_rows:
         if answer == "accepted":
             assert float(exactness) < _APART.get(name, 1e-5)
             assert float(time) <= 3.0
@@ -35,7 +35,7 @@ def test_every_model_is_taken_exactly_and_in_time_or_is_told_what_fixes_it() -> 
 def test_a_frozen_part_in_16_bits_is_computed_in_full(name: str) -> None:
     pytest.importorskip("peft", reason="the extra `text` is not installed")
     pytest.importorskip("transformers", reason="the extra `text` is not installed")
-    found = tried_models.tried(name, FACTORIES[name])
-    assert found.answer == "accepted"
-    assert found.exactness is not None
-    assert found.exactness < 1e-5
+    attempt = tried_models.tried(name, FACTORIES[name])
+    assert attempt.answer == "accepted"
+    assert attempt.exactness is not None
+    assert attempt.exactness < 1e-5

@@ -41,9 +41,9 @@ Pair = namedtuple("Pair", ["hidden", "scores"])
 Factory = Callable[[], nn.Module]
 
 
-def built(made: Factory, records: Tensor, inputs: tuple[NamedInput, ...] = ()) -> StackedModel:
+def built(factory: Factory, records: Tensor, inputs: tuple[NamedInput, ...] = ()) -> StackedModel:
     """Build a model as a run does, with the records as those of the data."""
-    return built_model(made, records, CLASSES, inputs)
+    return built_model(factory, records, CLASSES, inputs)
 
 
 def rows(*shape: int) -> Tensor:
@@ -52,14 +52,14 @@ def rows(*shape: int) -> Tensor:
 
 def tokens() -> Tensor:
     """Texts of seven tokens, of which the largest is 59."""
-    found = torch.randint(0, 50, (6, 7), generator=torch.Generator().manual_seed(3)).float()
-    found[4, 2] = 59
-    return found
+    texts = torch.randint(0, 50, (6, 7), generator=torch.Generator().manual_seed(3)).float()
+    texts[4, 2] = 59
+    return texts
 
 
-def lookup(held: int, before: Callable[[Tensor], Tensor] = lambda x: x.long()) -> Factory:
+def lookup(vocabulary_size: int, before: Callable[[Tensor], Tensor] = lambda x: x.long()) -> Factory:
     return lambda: Model(
-        lambda m, x: m.head(m.embed(before(x)).mean(1)), embed=nn.Embedding(held, 8), head=nn.Linear(8, 3)
+        lambda m, x: m.head(m.embed(before(x)).mean(1)), embed=nn.Embedding(vocabulary_size, 8), head=nn.Linear(8, 3)
     )
 
 
@@ -71,10 +71,12 @@ def returning(answer: Callable[[Tensor], Any]) -> Factory:
     return lambda: Model(lambda m, x: answer(m.body(x)), body=dense())
 
 
-def recurrent(kind: type[nn.RNNBase], **more: Any) -> Factory:
-    width = (more.get("proj_size") or 4) * (2 if more.get("bidirectional") else 1)
-    more = {"batch_first": True, **more}
-    return lambda: Model(lambda m, x: m.head(m.cells(x)[0][:, -1]), cells=kind(2, 4, **more), head=nn.Linear(width, 3))
+def recurrent(kind: type[nn.RNNBase], **options: Any) -> Factory:
+    width = (options.get("proj_size") or 4) * (2 if options.get("bidirectional") else 1)
+    options = {"batch_first": True, **options}
+    return lambda: Model(
+        lambda m, x: m.head(m.cells(x)[0][:, -1]), cells=kind(2, 4, **options), head=nn.Linear(width, 3)
+    )
 
 
 def cells(before: Callable[[Tensor], Tensor], width: int = 2) -> Factory:
@@ -129,18 +131,18 @@ class Output:
 
 def padded() -> Tensor:
     """Texts of seven tokens, of which most end early: 0 is padding."""
-    found = tokens() + 1
-    found[1, 3:], found[2, 5:], found[4, 6:] = 0, 0, 0
-    return found
+    texts = tokens() + 1
+    texts[1, 3:], texts[2, 5:], texts[4, 6:] = 0, 0, 0
+    return texts
 
 
-def encoder(**more: Any) -> Factory:
+def encoder(**options: Any) -> Factory:
     """A transformer of torch that is given the padding mask, and the first token's state."""
     layer: Callable[[], nn.Module] = lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)  # noqa: E731
     return lambda: Model(
         lambda m, x: m.head(m.mixed(m.embed(x.long()), src_key_padding_mask=x == 0)[:, 0]),
         embed=nn.Embedding(61, 8),
-        mixed=nn.TransformerEncoder(layer(), 2, **more),  # type: ignore[arg-type]
+        mixed=nn.TransformerEncoder(layer(), 2, **options),  # type: ignore[arg-type]
         head=nn.Linear(8, 3),
     )
 
@@ -155,7 +157,8 @@ def packing(is_packed: bool) -> Factory:
                 m.embed(x.long()), lengths, batch_first=True, enforce_sorted=False
             )
             return m.head(m.cells(steps)[1][-1])
-        h, last = m.cells(m.embed(x.long()))[0], lengths - 1
+        h = m.cells(m.embed(x.long()))[0]
+        last = lengths - 1
         return m.head(torch.take_along_dim(h, last[:, None, None], 1).squeeze(1))
 
     return lambda: Model(way, embed=nn.Embedding(61, 8), cells=nn.GRU(8, 4, batch_first=True), head=nn.Linear(4, 3))
@@ -196,10 +199,10 @@ def cut_off(is_so: bool) -> Factory:
     return made
 
 
-def only_where_tokens_differ(way: Callable[[Any, Tensor], Tensor]) -> Factory:
+def only_where_tokens_differ(mixing: Callable[[Any, Tensor], Tensor]) -> Factory:
     """A fault that random numbers below 1 do not show, for each of them is the token 0."""
     return lambda: Model(
-        lambda m, x: m.head(way(m, m.embed(x.long())).mean(1)),
+        lambda m, x: m.head(mixing(m, m.embed(x.long())).mean(1)),
         embed=nn.Embedding(61, 8, padding_idx=0),
         head=nn.Linear(8, 3),
     )
@@ -223,8 +226,11 @@ RIGHT: dict[str, tuple[Factory, Tensor]] = {
     "attention": (attentive(True), rows(5, 2)),
     "weight normalisation": (normed(nn.utils.parametrizations.weight_norm), rows(8)),
     "encoder with a padding mask": (encoder(), padded()),
-    "logits among other things": (lambda: returning(lambda found: Output(None, found))(), rows(8)),
-    "a dictionary with logits": (lambda: returning(lambda found: {"loss": None, "logits": found})(), rows(8)),
+    "logits among other things": (lambda: returning(lambda layer_output: Output(None, layer_output))(), rows(8)),
+    "a dictionary with logits": (
+        lambda: returning(lambda layer_output: {"loss": None, "logits": layer_output})(),
+        rows(8),
+    ),
 }
 
 
@@ -237,29 +243,30 @@ def _logits(module: nn.Module, record: Tensor) -> Tensor:
 @pytest.mark.few_cases(6)
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_model_is_taken_and_every_record_has_its_own_gradient(name: str) -> None:
-    made, records = RIGHT[name]
-    model = built(made, records)
+    factory, records = RIGHT[name]
+    model = built(factory, records)
     assert model.cautions == ()
     flat = model.layout.flatten(dict(model.template.named_parameters()))
-    models, labels = torch.stack([flat, 0.5 * flat]), torch.tensor([0, 1, 2, 0, 1, 2])
-    found = model.clipped_sum(models, records, labels, 0.3)
-    truth = torch.stack([record_gradients(made(), records, labels, weights, _logits) for weights in models])
-    torch.testing.assert_close(found.double(), clip_and_sum(truth, 0.3), rtol=1e-3, atol=1e-5)
+    models = torch.stack([flat, 0.5 * flat])
+    labels = torch.tensor([0, 1, 2, 0, 1, 2])
+    sums = model.clipped_sum(models, records, labels, 0.3)
+    truth = torch.stack([record_gradients(factory(), records, labels, weights, _logits) for weights in models])
+    torch.testing.assert_close(sums.double(), clip_and_sum(truth, 0.3), rtol=1e-3, atol=1e-5)
     mean = model.mean_gradients(models, records, labels).double()
     torch.testing.assert_close(mean, truth.mean(1), rtol=1e-3, atol=1e-5)
 
 
-def flattened(way: str) -> Factory:
+def flattened(expression: str) -> Factory:
     """A convolution behind what a message names."""
-    return picture(eval(way, {"torch": torch}))
+    return picture(eval(expression, {"torch": torch}))
 
 
 def wrapped(inner: Factory, line: str) -> Factory:
     """The two lines of a message, around the class that they name."""
     first, second = re.findall(r"'([^']*(?:class|def) .*?)'(?= and|$)", line)
-    place: dict[str, Any] = {"Model": type(inner())}
-    exec(f"{first}\n{second}", place)
-    return lambda: place["Logits"](inner().way, **dict(inner().named_children()))
+    namespace: dict[str, Any] = {"Model": type(inner())}
+    exec(f"{first}\n{second}", namespace)
+    return lambda: namespace["Logits"](inner().way, **dict(inner().named_children()))
 
 
 def bare_model() -> nn.Module:
@@ -271,19 +278,19 @@ def bare() -> nn.Module:
 
 
 ANSWERS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
-    "tuple": (lambda found: (found, found.mean(1)), "a tuple: return"),
-    "list": (lambda found: [found.mean(1), found], "a list"),
-    "dictionary": (lambda found: {"loss": None, "scores": found}, "a dict"),
-    "dataclass": (lambda found: Answer(None, found), "an Answer"),
-    "named tuple": (lambda found: Pair(found.mean(1), found), "a Pair"),
+    "tuple": (lambda layer_output: (layer_output, layer_output.mean(1)), "a tuple: return"),
+    "list": (lambda layer_output: [layer_output.mean(1), layer_output], "a list"),
+    "dictionary": (lambda layer_output: {"loss": None, "scores": layer_output}, "a dict"),
+    "dataclass": (lambda layer_output: Answer(None, layer_output), "an Answer"),
+    "named tuple": (lambda layer_output: Pair(layer_output.mean(1), layer_output), "a Pair"),
 }
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_two_lines_of_the_message_take_the_logits_out_of_an_answer(name: str) -> None:
-    answer, said = ANSWERS[name]
+    answer, expected_phrase = ANSWERS[name]
     line = refused(returning(answer), rows(8))
-    assert f"returns {said}" in line
+    assert f"returns {expected_phrase}" in line
     built(wrapped(returning(answer), line), rows(8))
 
 
@@ -339,8 +346,18 @@ WRONG: dict[str, tuple[Factory, Tensor, str, Factory]] = {
         r"returns shape \(6, 5, 3\).* \.mean\(1\)",
         lambda: Model(lambda m, x: m.body(x).mean(1), body=nn.Linear(2, 3)),
     ),
-    "classes that are chosen": (returning(lambda found: found.argmax(1, keepdim=True)), rows(8), "int64", dense),
-    "detached": (returning(lambda found: found.detach()), rows(8), r"no gradient, as after \.detach\(\)", dense),
+    "classes that are chosen": (
+        returning(lambda layer_output: layer_output.argmax(1, keepdim=True)),
+        rows(8),
+        "int64",
+        dense,
+    ),
+    "detached": (
+        returning(lambda layer_output: layer_output.detach()),
+        rows(8),
+        r"no gradient, as after \.detach\(\)",
+        dense,
+    ),
     "two arguments": (lambda: Masked(), rows(8), r"forward .*one tensor.* defaults", lambda: Masked.with_default()),
     "in place": (
         lambda: Model(
@@ -413,16 +430,16 @@ WRONG: dict[str, tuple[Factory, Tensor, str, Factory]] = {
         steps_of_channels(lambda x: x.squeeze(1)),
     ),
     "mixed where tokens differ": (
-        only_where_tokens_differ(lambda m, found: found - found.mean(0)),
+        only_where_tokens_differ(lambda m, layer_output: layer_output - layer_output.mean(0)),
         padded(),
         "or mixes examples",
-        only_where_tokens_differ(lambda m, found: found),
+        only_where_tokens_differ(lambda m, layer_output: layer_output),
     ),
     "dropout behind a padding index": (
-        only_where_tokens_differ(lambda m, found: nn.functional.dropout(found, 0.3, m.training)),
+        only_where_tokens_differ(lambda m, layer_output: nn.functional.dropout(layer_output, 0.3, m.training)),
         padded(),
         r"random numbers .*training mode",
-        only_where_tokens_differ(lambda m, found: found),
+        only_where_tokens_differ(lambda m, layer_output: layer_output),
     ),
     "other channels": (
         picture(channels=2),
@@ -485,7 +502,7 @@ WRONG: dict[str, tuple[Factory, Tensor, str, Factory]] = {
         lambda: Model(lambda m, x: m.body(x).mean(1), body=nn.Linear(2, 3)),
     ),
     "hidden states": (
-        returning(lambda found: Hidden(found)),
+        returning(lambda layer_output: Hidden(layer_output)),
         rows(8),
         r"hidden states and no logits: .* with a head",
         dense,
@@ -523,23 +540,23 @@ class Centred(nn.Module):
         self.register_buffer("middle", torch.zeros(8))
 
     def forward(self, x: Tensor) -> Tensor:
-        found = self.body(x - self.middle)
+        outputs = self.body(x - self.middle)
         if self.training:
             self.middle = 0.9 * self.middle + 0.1 * x.detach().mean(0)
-        return found  # type: ignore[no-any-return]
+        return outputs  # type: ignore[no-any-return]
 
 
-def refused(made: Factory, records: Tensor) -> str:
+def refused(factory: Factory, records: Tensor) -> str:
     with pytest.raises(InputError) as caught:
-        built(made, records)
+        built(factory, records)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_model_is_told_what_fixes_it_and_that_does(name: str) -> None:
-    made, records, said, fixed = WRONG[name]
-    assert re.search(said, refused(made, records))
+    factory, records, expected_message, fixed = WRONG[name]
+    assert re.search(expected_message, refused(factory, records))
     assert built(fixed, records).cautions == ()
 
 
@@ -554,7 +571,8 @@ def test_probabilities_before_the_loss_are_told(last: nn.Module) -> None:
 def test_what_fails_in_training_alone_is_one_line_with_layer_and_record() -> None:
     model = built(lookup(60), tokens())
     flat = model.layout.flatten(dict(model.template.named_parameters()))
-    models, labels = torch.stack([flat, flat]), torch.zeros(6, dtype=torch.int64)
+    models = torch.stack([flat, flat])
+    labels = torch.zeros(6, dtype=torch.int64)
     later = tokens()
     later[5, 0] = 77
     ways: list[Callable[[], object]] = [
@@ -563,14 +581,14 @@ def test_what_fails_in_training_alone_is_one_line_with_layer_and_record() -> Non
         lambda: model.mean_gradients(models[:1], later, labels),
         lambda: model.logits(models, later),
     ]
-    for way in ways:
-        assert_refused(r"record 5 of 6 .* layer 'embed' \(Embedding\) .*77.*Embedding\(78, 8\)", way)
+    for call in ways:
+        assert_refused(r"record 5 of 6 .* layer 'embed' \(Embedding\) .*77.*Embedding\(78, 8\)", call)
 
 
 def test_named_arrays_reach_a_model_by_name() -> None:
     """Whole numbers as int64, others as float32, each in its own shape."""
     inputs = (NamedInput("ids", (4,), True), NamedInput("weight", (), False), NamedInput("table", (2, 3), False))
-    seen = list[tuple[Any, ...]]()
+    forms = list[tuple[Any, ...]]()
 
     class Named(nn.Module):
         def __init__(self) -> None:
@@ -578,7 +596,7 @@ def test_named_arrays_reach_a_model_by_name() -> None:
             self.embed, self.head = nn.Embedding(9, 6), nn.Linear(6, 3)
 
         def forward(self, ids: Tensor, weight: Tensor, table: Tensor) -> Tensor:
-            seen.append((ids.dtype, ids.shape[1:], weight.shape[1:], table.shape[1:]))
+            forms.append((ids.dtype, ids.shape[1:], weight.shape[1:], table.shape[1:]))
             return self.head(self.embed(ids).mean(1) * weight.unsqueeze(1) + table.flatten(1))  # type: ignore[no-any-return]
 
     class Other(Named):
@@ -586,13 +604,13 @@ def test_named_arrays_reach_a_model_by_name() -> None:
             return self.head(self.embed(ids).mean(1))  # type: ignore[no-any-return]
 
     class Tolerant(Other):
-        def forward(self, ids: Tensor, **others: Tensor) -> Tensor:  # type: ignore[override]
+        def forward(self, ids: Tensor, **ignored_inputs: Tensor) -> Tensor:  # type: ignore[override]
             return super().forward(ids)
 
     records = torch.cat([torch.arange(24).reshape(6, 4) % 9, torch.rand(6, 7)], dim=1)
     model = built(Named, records, inputs)
-    assert seen
-    assert set(seen) <= {(torch.int64, (4,), (), (2, 3))}
+    assert forms
+    assert set(forms) <= {(torch.int64, (4,), (), (2, 3))}
     flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
     module = Named()
     nn.utils.vector_to_parameters(flat[0], module.parameters())
@@ -609,15 +627,15 @@ def test_the_built_in_model_of_texts_leaves_padding_out() -> None:
     model = StackedModel.of(spec)
     flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
     short = torch.tensor([[3, 4, 0, 0, 0, 1, 1, 0, 0, 0]]).float()
-    other = torch.tensor([[3, 4, 9, 9, 9, 1, 1, 0, 0, 0]]).float()
-    torch.testing.assert_close(model.logits(flat, short), model.logits(flat, other))
+    changed_texts = torch.tensor([[3, 4, 9, 9, 9, 1, 1, 0, 0, 0]]).float()
+    torch.testing.assert_close(model.logits(flat, short), model.logits(flat, changed_texts))
     assert model.layout.size == 30 * 16 + 16 * CLASSES + CLASSES
-    for name, given, said in (
+    for name, text_inputs, expected_message in (
         ("logistic", inputs, r"accepted are mean-embedding and 'package\.module:factory'"),
         ("mean-embedding", (), r"vocabulary in \[data\]"),
     ):
-        with pytest.raises(InputError, match=said):
-            StackedModel.of(stacked_model.ModelSpec(name, (10,), CLASSES, given))
+        with pytest.raises(InputError, match=expected_message):
+            StackedModel.of(stacked_model.ModelSpec(name, (10,), CLASSES, text_inputs))
 
 
 def test_what_reaches_no_logit_is_refused() -> None:

@@ -156,13 +156,14 @@ def test_either_way_is_right(name: str, fast: bool) -> None:
     assert model.fast == fast
     trials, examples = 3, 4
     models = model.layout.flatten(dict(module.named_parameters())) + 0.3 * torch.randn(trials, model.layout.size)
-    features, labels = torch.randn(examples, *shape), torch.arange(examples) % 3
+    features = torch.randn(examples, *shape)
+    labels = torch.arange(examples) % 3
     gradients = example_gradients(module, models, features, labels)
     norms = gradients.norm(dim=2)
     for clipping_norm in (float(norms.median()), 2 * float(norms.max())):
         truth = clip_and_sum(gradients, clipping_norm)
-        found = model.clipped_sum(models, features, labels, clipping_norm).double()
-        assert float((found - truth).abs().max()) <= 2e-5 * max(1.0, float(truth.abs().max()))
+        sums = model.clipped_sum(models, features, labels, clipping_norm).double()
+        assert float((sums - truth).abs().max()) <= 2e-5 * max(1.0, float(truth.abs().max()))
     alone = torch.stack([_logits(module, weights, features) for weights in models])
     torch.testing.assert_close(model.logits(models, features), alone, rtol=1e-4, atol=1e-5)
 

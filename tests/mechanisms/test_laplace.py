@@ -31,7 +31,7 @@ ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
 
 
 def mechanism(**changes: object) -> Mechanism:
-    parts: dict[str, object] = {
+    fields: dict[str, object] = {
         "adjacency": ADD_REMOVE,
         "clipping": FixedClipping(3.0, measured_in=VectorNorm.L1),
         "participation": Everybody(),
@@ -39,7 +39,7 @@ def mechanism(**changes: object) -> Mechanism:
         "denominator": 10.0,
         "optimizer": ServerOptimizer(ServerOptimizerKind.SGD, 1.0),
     }
-    return Mechanism(**(parts | changes))  # type: ignore[arg-type]
+    return Mechanism(**(fields | changes))  # type: ignore[arg-type]
 
 
 def hockey_stick(log_epsilon: float, losses: np.ndarray, masses: np.ndarray) -> float:
@@ -54,9 +54,9 @@ def loss_of_shift(shift: float, cells: int = 4000) -> tuple[np.ndarray, np.ndarr
     return losses, np.concatenate([[below[0]], np.diff(below), [0.5]])
 
 
-@pytest.mark.parametrize("parts", [(0.5, 0.5), (0.9, 0.1), (0.3, 0.7)])
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.9, 0.1), (0.3, 0.7)])
 @pytest.mark.parametrize("shift", [0.2, 1.0, 4.0])
-def test_a_difference_in_one_coordinate_is_the_easiest_to_detect(shift: float, parts: tuple[float, float]) -> None:
+def test_a_difference_in_one_coordinate_is_the_easiest_to_detect(shift: float, shares: tuple[float, float]) -> None:
     """Hence the loss of one number accounts for vectors: it dominates, and composition keeps that for more coordinates.
 
     The proof for two coordinates with shifts s <= t and any epsilon >= 0: a shift t alone has delta(x) = max(0, 1 -
@@ -64,7 +64,7 @@ def test_a_difference_in_one_coordinate_is_the_easiest_to_detect(shift: float, p
     l) <= 1 - exp((epsilon - s - t) / 2), which is delta of the shift s + t in one coordinate. Losses are symmetric, so
     negative epsilons follow.
     """
-    first, second = (loss_of_shift(shift * part, 600) for part in parts)
+    first, second = (loss_of_shift(shift * share, 600) for share in shares)
     losses = (first[0][:, None] + second[0]).reshape(-1)
     masses = (first[1][:, None] * second[1]).reshape(-1)
     for epsilon in np.linspace(-1.2 * shift, 1.2 * shift, 25):
@@ -100,19 +100,26 @@ def test_noise_is_calibrated_and_a_little_less_is_too_little() -> None:
 
 
 def test_the_ratio_is_that_of_the_densities_and_residuals_are_normal() -> None:
-    draw, trials, size = np.random.default_rng(0), 400, 60
+    draw = np.random.default_rng(0)
+    trials = 400
+    size = 60
     shared, present, absent = (draw.standard_normal((trials, size)) for _ in range(3))
-    bits, scale = draw.random(trials) < 0.5, draw.uniform(0.5, 2.0, trials)
+    bits = draw.random(trials) < 0.5
+    scale = draw.uniform(0.5, 2.0, trials)
     noise = draw.laplace(size=(trials, size))
     release = shared + np.where(bits[:, None], present, absent) + scale[:, None] * noise
-    tensors = [torch.from_numpy(part) for part in (shared, present, absent)]
+    tensors = [torch.from_numpy(comparison) for comparison in (shared, present, absent)]
     hypotheses = Hypotheses(*tensors)
-    widths, distance = torch.from_numpy(scale), torch.from_numpy(hypotheses.sensitivity_in(VectorNorm.L2))
-    (part,) = hypotheses.compare_with(torch.from_numpy(release))
-    found = CentralLaplace(1.0).release_llrs(part, widths, distance, hypotheses)
-    densities = [stats.laplace.logpdf(release, shared + own, scale[:, None]).sum(axis=1) for own in (present, absent)]
-    np.testing.assert_allclose(found.log_odds.numpy(), densities[0] - densities[1], rtol=1e-9, atol=1e-9)
-    true = np.where(bits, found.scores[:, 0].numpy(), found.scores[:, 1].numpy())
+    widths = torch.from_numpy(scale)
+    distance = torch.from_numpy(hypotheses.sensitivity_in(VectorNorm.L2))
+    (comparison,) = hypotheses.compare_with(torch.from_numpy(release))
+    llrs = CentralLaplace(1.0).release_llrs(comparison, widths, distance, hypotheses)
+    densities = [
+        stats.laplace.logpdf(release, shared + contribution, scale[:, None]).sum(axis=1)
+        for contribution in (present, absent)
+    ]
+    np.testing.assert_allclose(llrs.log_odds.numpy(), densities[0] - densities[1], rtol=1e-9, atol=1e-9)
+    true = np.where(bits, llrs.scores[:, 0].numpy(), llrs.scores[:, 1].numpy())
     assert stats.kstest(true, "norm").pvalue > 0.001
     residuals = CentralLaplace(1.0).standard_residuals(torch.from_numpy(noise)).numpy().reshape(-1)
     assert stats.kstest(residuals, "norm").pvalue > 0.001
@@ -121,10 +128,10 @@ def test_the_ratio_is_that_of_the_densities_and_residuals_are_normal() -> None:
 
 def test_draws_have_the_laplace_distribution_and_residuals_give_the_normal_draws_back() -> None:
     normals = torch.from_numpy(np.random.default_rng(1).standard_normal((50, 400), dtype=np.float32))
-    drawn = CentralLaplace(1.0).server_draws()(lambda _: normals.clone(), 1)
-    assert drawn.dtype == torch.float32
-    assert stats.kstest(drawn.numpy().reshape(-1), "laplace").pvalue > 0.001
-    back = CentralLaplace(1.0).standard_residuals(drawn.double())
+    draws = CentralLaplace(1.0).server_draws()(lambda _: normals.clone(), 1)
+    assert draws.dtype == torch.float32
+    assert stats.kstest(draws.numpy().reshape(-1), "laplace").pvalue > 0.001
+    back = CentralLaplace(1.0).standard_residuals(draws.double())
     np.testing.assert_allclose(back.numpy(), normals.numpy(), rtol=1e-5, atol=1e-6)
 
 
@@ -143,8 +150,8 @@ def test_a_small_shift_of_the_noise_shifts_residuals_as_stated() -> None:
     shift = 1e-3
     noise = CentralLaplace(1.0)
     nodes, weights = np.polynomial.laguerre.laggauss(80)
-    both = torch.from_numpy(np.concatenate([nodes, -nodes]))
-    mean = float(noise.standard_residuals(both + shift).numpy() @ np.concatenate([weights, weights]) / 2)
+    noise_values = torch.from_numpy(np.concatenate([nodes, -nodes]))
+    mean = float(noise.standard_residuals(noise_values + shift).numpy() @ np.concatenate([weights, weights]) / 2)
     assert mean / shift == pytest.approx(noise.residual_shift, rel=1e-2)
 
 
@@ -160,5 +167,5 @@ def test_epsilon_of_more_rounds_is_larger_and_scales_of_the_noise_follow_the_sen
     epsilons = [
         PrivacyProfile(mechanism().events(rounds, CLIENT_ALONE), ADD_REMOVE).epsilon(1e-5) for rounds in (1, 2, 9)
     ]
-    assert all(one < other for one, other in pairwise(epsilons))
+    assert all(epsilon < next_epsilon for epsilon, next_epsilon in pairwise(epsilons))
     np.testing.assert_array_equal(mechanism().server_scale(np.zeros(2)), np.full(2, 6.0))

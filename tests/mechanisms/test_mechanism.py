@@ -77,8 +77,8 @@ def test_local_noise_follows_the_sensitivity_down_to_the_floor(relation: Adjacen
 )
 def test_global_noise_depends_on_no_data(relation: Adjacency, sensitivity: float) -> None:
     mechanism = replace(RECORD_SUMS, adjacency=relation, noise=CentralGaussian(8.0))
-    found = mechanism.server_scale(np.array([5.0, 0.02, 0.0, np.nan]))
-    assert np.array_equal(found, np.full(4, 8 * sensitivity))
+    scales = mechanism.server_scale(np.array([5.0, 0.02, 0.0, np.nan]))
+    assert np.array_equal(scales, np.full(4, 8 * sensitivity))
     assert np.array_equal(
         mechanism.server_scale(np.array([1, 2])), np.full(2, 8 * sensitivity)
     )  # integers round nothing
@@ -204,10 +204,10 @@ def _distribution(
 def test_the_accountant_is_told_what_is_released(
     mechanism: Mechanism, threat_model: ThreatModel, events: tuple[ReleaseEvent, ...]
 ) -> None:
-    (found,), (expected,) = mechanism.events(8, threat_model), events
-    assert type(found) is type(expected)
+    (event,), (expected,) = mechanism.events(8, threat_model), events
+    assert type(event) is type(expected)
     for name in vars(expected):
-        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-12), name
+        assert getattr(event, name) == pytest.approx(getattr(expected, name), rel=1e-12), name
 
 
 def test_without_noise_the_accountant_is_told_nothing() -> None:
@@ -225,10 +225,10 @@ def test_without_noise_the_accountant_is_told_nothing() -> None:
 )
 def test_another_multiplier_changes_the_noise_and_nothing_else(noise: MechanismNoise) -> None:
     mechanism = replace(CLIENTS, noise=noise)
-    found = mechanism.with_multiplier(5.0)
-    assert found.noise_multiplier == 5.0
-    assert replace(found, noise=noise) == mechanism
-    assert found.with_multiplier(2.0) == mechanism
+    changed_mechanism = mechanism.with_multiplier(5.0)
+    assert changed_mechanism.noise_multiplier == 5.0
+    assert replace(changed_mechanism, noise=noise) == mechanism
+    assert changed_mechanism.with_multiplier(2.0) == mechanism
 
 
 def test_a_distribution_without_noise_has_no_other_multiplier() -> None:
@@ -242,8 +242,8 @@ def test_shares_of_clients_make_up_the_noise() -> None:
     assert local.share_scale == 2.0 * 3.0
     for mechanism in (distributed, local):
         # Of nine shares the insider knows one.
-        left = mechanism.noise_scale(np.zeros(1), CLIENT_ALONE)
-        assert float(left[0]) == pytest.approx(mechanism.share_scale * math.sqrt(8))
+        unknown_noise = mechanism.noise_scale(np.zeros(1), CLIENT_ALONE)
+        assert float(unknown_noise[0]) == pytest.approx(mechanism.share_scale * math.sqrt(8))
         assert float(mechanism.noise_scale(np.zeros(1), SERVER)[0]) == pytest.approx(mechanism.share_scale)
     assert CLIENTS.share_scale == 0.0
 
@@ -267,7 +267,8 @@ def test_a_client_takes_part_as_often_and_as_far_apart_as_the_cohort_says() -> N
 
 @pytest.mark.parametrize("first", [0, 3, 9])
 def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
-    by_chance, cohorts = RotatingCohorts(3, 10), RotatingCohorts(3, 10, first)
+    by_chance = RotatingCohorts(3, 10)
+    cohorts = RotatingCohorts(3, 10, first)
     taking_part = [first in cohorts.eligible_units(7, server_round) for server_round in range(1, 26)]
     assert taking_part[0]
     assert sum(taking_part) == cohorts.participations(25)
@@ -303,7 +304,9 @@ def test_refuses_to_guarantee_records_what_only_clients_are_clipped_for(adjacenc
 
 
 TREE = CorrelatedGaussian(2.0, StrategyMatrixKind.TREE, 8)
-POISSON, COHORT, ADAPTIVE = PoissonSampling(0.1), RotatingCohorts(2, 5), AdaptiveClipping(1.0)
+POISSON = PoissonSampling(0.1)
+COHORT = RotatingCohorts(2, 5)
+ADAPTIVE = AdaptiveClipping(1.0)
 LOCAL_SCALING = CentralGaussian(2.0, SensitivityKind.LOCAL)
 
 

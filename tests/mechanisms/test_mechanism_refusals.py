@@ -32,7 +32,7 @@ REFUSALS = [
     Refusal(lambda: ThreatModel(adversary=Adversary.SERVER, colluders=1), r"colluders is 1 .*'server'"),
     # Refuses parts that do not go together.
     *refusals(
-        lambda mechanism, parts: replace(mechanism, **parts),
+        lambda mechanism, mechanism_fields: replace(mechanism, **mechanism_fields),
         (RECORD_SUMS, {"clipping": NoClipping()}, "multiplier is 8.0 without clipping"),
         (RECORD_SUMS, {"noise": NoNoise()}, "norm is 3.0 without noise"),
         (RECORD_SUMS, {"participation": POISSON}, "sensitivity is 'local' .*sampling rate 0.1: .*'global'"),

@@ -27,45 +27,49 @@ class Simulated(NamedTuple):
 
 def simulate(seed: int, trials: int, size: int, weight: float, replaces: bool, distance: float) -> Simulated:
     draw = np.random.default_rng(seed)
-    shared, present, other = (draw.standard_normal((trials, size)).astype(np.float32) for _ in range(3))
+    shared, present, replacement = (draw.standard_normal((trials, size)).astype(np.float32) for _ in range(3))
     present *= np.float32(distance / np.sqrt(size))
-    absent = other * np.float32(distance / np.sqrt(size)) if replaces else np.zeros_like(other)
-    sigma, bits = draw.uniform(0.5, 2.0, trials), draw.random(trials) < 0.5
-    own = np.where(bits[:, None], present, absent) * (draw.random(trials) < weight)[:, None]
-    release = shared + own + sigma[:, None] * draw.standard_normal((trials, size))
-    hypotheses = Hypotheses(*(torch.from_numpy(part) for part in (shared, present, absent)), weight)
+    absent = replacement * np.float32(distance / np.sqrt(size)) if replaces else np.zeros_like(replacement)
+    sigma = draw.uniform(0.5, 2.0, trials)
+    bits = draw.random(trials) < 0.5
+    contribution = np.where(bits[:, None], present, absent) * (draw.random(trials) < weight)[:, None]
+    release = shared + contribution + sigma[:, None] * draw.standard_normal((trials, size))
+    hypotheses = Hypotheses(*(torch.from_numpy(array) for array in (shared, present, absent)), weight)
     return Simulated(release, hypotheses, sigma, bits)
 
 
-def weighed(seen: Simulated) -> ReleaseLlrs:
-    sigma, hypotheses = torch.from_numpy(seen.sigma), seen.hypotheses
+def weighed(simulation: Simulated) -> ReleaseLlrs:
+    sigma = torch.from_numpy(simulation.sigma)
+    hypotheses = simulation.hypotheses
     distance = torch.from_numpy(hypotheses.sensitivity_in(VectorNorm.L2))
-    found = [
-        gaussian_llr(part, sigma[part.rows], distance[part.rows], hypotheses)
-        for part in hypotheses.compare_with(torch.from_numpy(seen.release))
+    llrs = [
+        gaussian_llr(comparison, sigma[comparison.rows], distance[comparison.rows], hypotheses)
+        for comparison in hypotheses.compare_with(torch.from_numpy(simulation.release))
     ]
-    return ReleaseLlrs(torch.cat([one.log_odds for one in found]), torch.cat([one.scores for one in found]))
+    return ReleaseLlrs(torch.cat([llr.log_odds for llr in llrs]), torch.cat([llr.scores for llr in llrs]))
 
 
-def log_densities(seen: Simulated) -> tuple[np.ndarray, np.ndarray]:
+def log_densities(simulation: Simulated) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-densities of the releases under D and under D', each a mixture."""
-    shared, scale, weight = seen.hypotheses.shared.numpy(), seen.sigma[:, None], seen.hypotheses.weight
+    shared = simulation.hypotheses.shared.numpy()
+    scale = simulation.sigma[:, None]
+    weight = simulation.hypotheses.weight
 
-    def log_density(own: np.ndarray) -> np.ndarray:
-        inside = stats.norm.logpdf(seen.release, shared + own, scale).sum(axis=1)
-        outside = stats.norm.logpdf(seen.release, shared, scale).sum(axis=1)
+    def log_density(contribution: np.ndarray) -> np.ndarray:
+        inside = stats.norm.logpdf(simulation.release, shared + contribution, scale).sum(axis=1)
+        outside = stats.norm.logpdf(simulation.release, shared, scale).sum(axis=1)
         with np.errstate(divide="ignore"):
             return special.logsumexp([inside, outside], axis=0, b=[[weight], [1 - weight]])
 
-    return log_density(seen.hypotheses.present.numpy()), log_density(seen.hypotheses.absent.numpy())
+    return log_density(simulation.hypotheses.present.numpy()), log_density(simulation.hypotheses.absent.numpy())
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.3, 0.01])
 @pytest.mark.parametrize("replaces", [True, False])
 def test_log_odds_are_those_of_the_densities(weight: float, replaces: bool) -> None:
-    seen = simulate(4, 40, 9, weight, replaces, 3.0)
-    present, absent = log_densities(seen)
-    np.testing.assert_allclose(weighed(seen).log_odds.numpy(), present - absent, atol=1e-5)
+    simulation = simulate(4, 40, 9, weight, replaces, 3.0)
+    present, absent = log_densities(simulation)
+    np.testing.assert_allclose(weighed(simulation).log_odds.numpy(), present - absent, atol=1e-5)
 
 
 @pytest.mark.few_cases(4)
@@ -73,22 +77,23 @@ def test_log_odds_are_those_of_the_densities(weight: float, replaces: bool) -> N
 @pytest.mark.parametrize("replaces", [True, False])
 @pytest.mark.parametrize("distance", [0.5, 6.0])
 def test_scores_of_the_true_hypothesis_are_standard_normal(weight: float, replaces: bool, distance: float) -> None:
-    seen = simulate(5, 4000, 6, weight, replaces, distance)
-    scores = weighed(seen).scores.numpy()
-    true, false = (np.where(bits, scores[:, 0], scores[:, 1]) for bits in (seen.bits, ~seen.bits))
-    for given in (seen.bits, ~seen.bits):
-        assert stats.kstest(true[given], "norm").pvalue > 1e-3
+    simulation = simulate(5, 4000, 6, weight, replaces, distance)
+    scores = weighed(simulation).scores.numpy()
+    true, false = (np.where(bits, scores[:, 0], scores[:, 1]) for bits in (simulation.bits, ~simulation.bits))
+    for truth in (simulation.bits, ~simulation.bits):
+        assert stats.kstest(true[truth], "norm").pvalue > 1e-3
     if distance > 1 and weight > 0.3:
         assert stats.kstest(false, "norm").pvalue < 1e-6
 
 
 def test_scores_hold_far_out_where_probabilities_vanish() -> None:
     """Sixty standard deviations out a distribution function is 0 or 1; its normal score is still a number."""
-    zero, one = torch.zeros(2, 3), torch.tensor([[1.0, 0.0, 0.0]] * 2)
+    zero = torch.zeros(2, 3)
+    unit_rows = torch.tensor([[1.0, 0.0, 0.0]] * 2)
     release = torch.tensor([[60.0, 0.0, 0.0], [-60.0, 0.0, 0.0]], dtype=torch.float64)
-    hypotheses = Hypotheses(zero, one, zero, 0.25)
-    seen = Simulated(release.numpy(), hypotheses, np.ones(2), np.array([True, True]))
-    scores = weighed(seen).scores.numpy()
+    hypotheses = Hypotheses(zero, unit_rows, zero, 0.25)
+    simulation = Simulated(release.numpy(), hypotheses, np.ones(2), np.array([True, True]))
+    scores = weighed(simulation).scores.numpy()
     assert np.isfinite(scores).all()
     # Under D' the score is the place itself; under D in the upper tail that of 1/4 of a normal distribution around 1.
     np.testing.assert_allclose(scores[:, 1], [60.0, -60.0], rtol=1e-9)
@@ -100,23 +105,27 @@ def test_scores_hold_far_out_where_probabilities_vanish() -> None:
 @pytest.mark.parametrize("replaces", [True, False])
 def test_what_is_seen_beside_the_sum_is_one_more_coordinate(weight: float, replaces: bool) -> None:
     """Bits with noise of their own, weighed as sides, say what one more coordinate of the release says."""
-    seen = simulate(6, 50, 7, weight, replaces, 3.0)
-    sigma, whole = torch.from_numpy(seen.sigma), seen.hypotheses
-    parts = [part.double() for part in (whole.shared, whole.present, whole.absent)]
-    rest, last = torch.from_numpy(seen.release[:, -1]) - parts[0][:, -1], [part[:, -1] for part in parts[1:]]
-    sides = tuple((rest - one / 2) * one / sigma.square() for one in last)
+    simulation = simulate(6, 50, 7, weight, replaces, 3.0)
+    sigma = torch.from_numpy(simulation.sigma)
+    whole = simulation.hypotheses
+    tensors = [tensor.double() for tensor in (whole.shared, whole.present, whole.absent)]
+    residual = torch.from_numpy(simulation.release[:, -1]) - tensors[0][:, -1]
+    last = [tensor[:, -1] for tensor in tensors[1:]]
+    sides = tuple((residual - coordinate / 2) * coordinate / sigma.square() for coordinate in last)
     shorter = Hypotheses(whole.shared[:, :-1], whole.present[:, :-1], whole.absent[:, :-1], weight, sides)  # type: ignore[arg-type]
-    found = weighed(Simulated(seen.release[:, :-1], shorter, seen.sigma, seen.bits))
-    np.testing.assert_allclose(found.log_odds.numpy(), weighed(seen).log_odds.numpy(), atol=1e-5)
+    llrs = weighed(Simulated(simulation.release[:, :-1], shorter, simulation.sigma, simulation.bits))
+    np.testing.assert_allclose(llrs.log_odds.numpy(), weighed(simulation).log_odds.numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.4])
 def test_a_round_in_which_nothing_differs_tells_nothing(weight: float) -> None:
-    seen = simulate(7, 5, 4, weight, True, 2.0)
-    same = Hypotheses(seen.hypotheses.shared, seen.hypotheses.present, seen.hypotheses.present, weight)
-    found = weighed(seen._replace(hypotheses=same))
-    assert (found.log_odds == 0).all()
-    assert found.scores.isnan().all()
+    simulation = simulate(7, 5, 4, weight, True, 2.0)
+    same = Hypotheses(
+        simulation.hypotheses.shared, simulation.hypotheses.present, simulation.hypotheses.present, weight
+    )
+    llrs = weighed(simulation._replace(hypotheses=same))
+    assert (llrs.log_odds == 0).all()
+    assert llrs.scores.isnan().all()
 
 
 @pytest.mark.parametrize("weight", [0.0, -0.1, 1.1])

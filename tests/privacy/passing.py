@@ -43,9 +43,11 @@ def survival(curves: PrivacyCurvePair, loss: float) -> float:
     """Return a bound on P(L > loss) where the distribution of every loss is fixed, never too small."""
 
     def bound(misplaced: float) -> float:
-        least = loss - curves.slack(misplaced)
-        each = (curve.infinity + float(np.sum(curve.probabilities[curve.losses > least])) for curve in curves.curves)
-        return min(1.0, max(each) + misplaced)
+        threshold = loss - curves.slack(misplaced)
+        tail_masses = (
+            curve.infinity + float(np.sum(curve.probabilities[curve.losses > threshold])) for curve in curves.curves
+        )
+        return min(1.0, max(tail_masses) + misplaced)
 
     at_most = bound(MISPLACED_MASS)
     return min(at_most, bound(max(MISPLACED_MASS, at_most * 1e-3)), passing_probability(curves, loss))

@@ -28,8 +28,8 @@ def test_the_line_has_every_value_and_none_is_lost_in_json() -> None:
     assert tuple(values) == GUARANTEE_NAMES == rows._OF_LINE
     assert (values["gdp_mu"], values["gdp_regret"]) == (pytest.approx(1.0), 0.0)
     line = guarantee_line(values)
-    for said in (f"{guarantee.epsilon:.4g}", "1e-05", "by gdp", "add-remove-user", "a user", "mu 1 ", "regret of 0 "):
-        assert said in line
+    for phrase in (f"{guarantee.epsilon:.4g}", "1e-05", "by gdp", "add-remove-user", "a user", "mu 1 ", "regret of 0 "):
+        assert phrase in line
 
 
 def test_without_mu_or_a_finite_epsilon_the_line_invents_none() -> None:
@@ -43,7 +43,8 @@ def test_mu_of_clients_that_differ_covers_each_of_them() -> None:
     sampled = claim_of(0.7, 10, 0.01)
     noise = 1 / (1.02 * gdp_mu(sampled.profile.epsilon(sampled.delta), sampled.delta))
     claims = (sampled, claim_of(noise, 1, 1.0))
-    worst, fit = guarantee_of_all(claims), fit_of_all(guarantee_of_all(claims).claims)
+    worst = guarantee_of_all(claims)
+    fit = fit_of_all(guarantee_of_all(claims).claims)
     assert fit.mu > gdp_fit(worst.claim.profile).mu, "one of the other claims needs the larger mu"
     for claim in claims:
         for epsilon in np.linspace(0.0, worst.epsilon, 7).tolist():
@@ -54,19 +55,19 @@ def test_steps_of_users_are_said_to_be_about_users() -> None:
     steps = ((2.0, 0.1, 5),)
     units = {1: Adjacency.ADD_REMOVE_RECORD, 3: Adjacency.ADD_REMOVE_USER}
     for records, adjacency in units.items():
-        found = ComposedPrivacy(1.0, 1e-5, 1, steps, records).claim
-        assert found is not None
-        assert found.adjacency is adjacency
-        assert found.events == gaussian_rounds(2.0, 5, 0.1)
+        claim = ComposedPrivacy(1.0, 1e-5, 1, steps, records).claim
+        assert claim is not None
+        assert claim.adjacency is adjacency
+        assert claim.events == gaussian_rounds(2.0, 5, 0.1)
     assert ComposedPrivacy(math.inf, 1e-5, 1, steps).claim is None
 
 
 def test_noise_that_an_app_names_has_a_mu_and_a_point_has_none() -> None:
     noise = StatedAppClaim(StatedClaim("replace-client", noise_multiplier=2.0), "here")
-    found = guarantee_of_stated(noise, rounds=16)
-    assert found is not None
-    assert (found["gdp_mu"], found["gdp_regret"], found["unit"]) == (pytest.approx(2.0), 0.0, "client")
-    assert guarantee_line(found) in epsilon_words(noise, 16)
+    guarantee = guarantee_of_stated(noise, rounds=16)
+    assert guarantee is not None
+    assert (guarantee["gdp_mu"], guarantee["gdp_regret"], guarantee["unit"]) == (pytest.approx(2.0), 0.0, "client")
+    assert guarantee_line(guarantee) in epsilon_words(noise, 16)
     point = StatedAppClaim(StatedClaim("replace-client", epsilon=2.0), "here")
     assert guarantee_of_stated(point, rounds=16) is None
     assert "mu" not in epsilon_words(point, 16)

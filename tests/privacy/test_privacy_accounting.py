@@ -93,8 +93,8 @@ def test_gdp_edges() -> None:
 
 def test_classic_reproduces_the_noise_of_the_smallest_beliefs() -> None:
     for belief, delta, noise_multiplier in ((0.52, 0.01, 404.84), (0.53, 0.001, 329.03)):
-        found = math.sqrt(30) / _rdp_mu(Accountant.RDP_CLASSIC, math.log(belief / (1 - belief)), delta)
-        assert found == pytest.approx(noise_multiplier, abs=0.005)
+        computed_multiplier = math.sqrt(30) / _rdp_mu(Accountant.RDP_CLASSIC, math.log(belief / (1 - belief)), delta)
+        assert computed_multiplier == pytest.approx(noise_multiplier, abs=0.005)
 
 
 def test_classic_orders_and_renyi_divergences_are_the_published_ones() -> None:
@@ -135,20 +135,25 @@ def _gaussian(multiplier: float, count: int, rate: float = 1.0) -> PlayedRelease
 
 
 RELEASES = (
-    _gaussian(4.0, 30), _gaussian(0.7, 3), _gaussian(1.0, 100, 0.01), _gaussian(0.6, 1000, 0.02),
-    _gaussian(2.0, 1, 0.5), _gaussian(8.0, 30, 0.3), _gaussian(1.0, 20000, 0.001),
-)  # fmt: skip
+    _gaussian(4.0, 30),
+    _gaussian(0.7, 3),
+    _gaussian(1.0, 100, 0.01),
+    _gaussian(0.6, 1000, 0.02),
+    _gaussian(2.0, 1, 0.5),
+    _gaussian(8.0, 30, 0.3),
+    _gaussian(1.0, 20000, 0.001),
+)
 
 
 @pytest.mark.few_cases(4)
 @pytest.mark.parametrize("release", RELEASES, ids=str)
 @pytest.mark.parametrize("delta", [1e-2, 1e-5])
 def test_it_agrees_with_dp_accounting(release: PlayedReleases, delta: float) -> None:
-    found = independent_epsilon([release], delta)
+    estimate = independent_epsilon([release], delta)
     expected = _by_dp_accounting(release, delta)
     # dp-accounting rounds losses up to a grid of 1e-4, so that it is never too small.
-    assert found.epsilon <= expected + found.error
-    assert found.epsilon == pytest.approx(expected, rel=2e-3, abs=2e-3)
+    assert estimate.epsilon <= expected + estimate.error
+    assert estimate.epsilon == pytest.approx(expected, rel=2e-3, abs=2e-3)
 
 
 @pytest.mark.few_cases(4)
@@ -160,10 +165,10 @@ def test_it_agrees_with_the_guarantee(adjacency: Adjacency, is_seen: bool, z: fl
     is_replaced = adjacency is Adjacency.REPLACE_RECORD
     release = PlayedReleases(z, rounds, rate, is_replaced, is_seen, distribution=NoiseDistribution.GAUSSIAN)
     for delta in (1e-3, 1e-6):
-        found = independent_epsilon([release], delta)
-        assert found.epsilon - found.error <= claimed.epsilon(delta)
-        assert found.epsilon == pytest.approx(claimed.epsilon(delta), rel=1e-3, abs=1e-4)
-        assert found.error < 1e-3 * max(1.0, found.epsilon)
+        estimate = independent_epsilon([release], delta)
+        assert estimate.epsilon - estimate.error <= claimed.epsilon(delta)
+        assert estimate.epsilon == pytest.approx(claimed.epsilon(delta), rel=1e-3, abs=1e-4)
+        assert estimate.error < 1e-3 * max(1.0, estimate.epsilon)
 
 
 def test_it_shares_no_code_with_the_guarantee() -> None:
@@ -184,27 +189,27 @@ SHARDS = [50, 120, 1000, 120]
 
 
 def opacus_epsilon(
-    accountant: Any, records: int, batch: int, steps: int, z: float, delta: float, **how: float
+    accountant: Any, records: int, batch: int, steps: int, z: float, delta: float, **options: float
 ) -> float:
     accountant.history = [(z, 1 / math.ceil(records / batch), steps)]
-    return float(accountant.get_epsilon(delta, **how))
+    return float(accountant.get_epsilon(delta, **options))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("z", [0.8, 1.5])
 def test_rdp_is_that_of_opacus_over_all_rounds(z: float) -> None:
-    found = client_epsilons(SHARDS, 20, 5, z, 1e-5, Accountant.RDP, epochs=2)
-    for records, epsilon in zip(SHARDS, found, strict=True):
+    epsilons = client_epsilons(SHARDS, 20, 5, z, 1e-5, Accountant.RDP, epochs=2)
+    for records, epsilon in zip(SHARDS, epsilons, strict=True):
         steps = 5 * 2 * math.ceil(records / 20)
         theirs = opacus_epsilon(RDPAccountant(), records, 20, steps, z, 1e-5)
         assert epsilon == pytest.approx(theirs, rel=1e-9)
-    assert found[1] == found[3]
+    assert epsilons[1] == epsilons[3]
 
 
 def test_pld_is_that_of_opacus_prv_accountant() -> None:
     """Opacus reports the upper end of an interval of width 2 x 0.005; so the two differ by that at most."""
-    found = client_epsilons(SHARDS[:2], 10, 5, 1.2, 1e-4, Accountant.PLD, steps=7)
-    for records, epsilon in zip(SHARDS, found, strict=False):
+    epsilons = client_epsilons(SHARDS[:2], 10, 5, 1.2, 1e-4, Accountant.PLD, steps=7)
+    for records, epsilon in zip(SHARDS, epsilons, strict=False):
         theirs = opacus_epsilon(PRVAccountant(), records, 10, 35, 1.2, 1e-4, eps_error=0.005)
         assert epsilon <= theirs + 1e-4
         assert epsilon >= theirs - 2 * 0.005 - 1e-4
@@ -240,8 +245,8 @@ def test_rate_and_steps_are_those_of_a_private_loader(records: int, batch: int) 
     assert steps == 2 * batches_per_epoch(records, batch)
     if rate < 1:
         assert events == (SampledGaussianRelease(1.3, rate, steps),)
-    found = client_epsilons([records], batch, 1, 1.3, 1e-5, Accountant.RDP, epochs=2)
-    assert found[0] == pytest.approx(engine.get_epsilon(1e-5), rel=1e-9)
+    epsilons = client_epsilons([records], batch, 1, 1.3, 1e-5, Accountant.RDP, epochs=2)
+    assert epsilons[0] == pytest.approx(engine.get_epsilon(1e-5), rel=1e-9)
 
 
 def random_settings(count: int) -> list[tuple[int, int, int, float]]:
@@ -265,14 +270,14 @@ def theirs(records: int, batch: int, rounds: int, z: float, delta: float) -> flo
 def test_every_client_is_accounted_as_by_dp_accounting() -> None:
     """FL_AUDIT_CLIENT_SETTINGS=200 takes minutes."""
     apart = [
-        abs(client_epsilons([records], batch, rounds, z, 1e-5, Accountant.PLD, epochs=1)[0] - other)
+        abs(client_epsilons([records], batch, rounds, z, 1e-5, Accountant.PLD, epochs=1)[0] - expected_epsilon)
         for records, batch, rounds, z in random_settings(int(os.environ.get("FL_AUDIT_CLIENT_SETTINGS", "3")))
-        for other in [theirs(records, batch, rounds, z, 1e-5)]
+        for expected_epsilon in [theirs(records, batch, rounds, z, 1e-5)]
     ]
     assert max(apart) < 1e-3, max(apart)
 
 
 def test_a_shard_of_one_batch_is_not_sampled() -> None:
-    found = client_epsilons([8], 10, 4, 2.0, 1e-5, Accountant.GDP, steps=9)
-    assert found == (gdp_epsilon(1e-5, 6 / 2.0),)
+    epsilons = client_epsilons([8], 10, 4, 2.0, 1e-5, Accountant.GDP, steps=9)
+    assert epsilons == (gdp_epsilon(1e-5, 6 / 2.0),)
     assert_refused(r"^gdp .*without sampling", client_epsilons, [80], 10, 4, 2.0, 1e-5, Accountant.GDP, steps=9)

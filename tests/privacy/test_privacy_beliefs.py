@@ -29,7 +29,8 @@ from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 from tests.privacy.passing import gaussian_passing_probability, passing_probability, survival
 
-FIXED, ADAPTIVE = SignalToNoiseAdaptivity.FIXED, SignalToNoiseAdaptivity.ADAPTIVE
+FIXED = SignalToNoiseAdaptivity.FIXED
+ADAPTIVE = SignalToNoiseAdaptivity.ADAPTIVE
 Array = NDArray[np.float64]
 
 
@@ -130,12 +131,13 @@ def share_that_passes(events: SampledGaussianRelease, threshold: float, trials: 
     The log-odds are those of the training set that was really used; `present` says whether it has the unit.
     """
     random = np.random.default_rng(seed)
-    q, z = events.sampling_rate, events.noise_multiplier
+    q = events.sampling_rate
+    z = events.noise_multiplier
     log_odds = np.zeros(trials)
     for _ in range(events.count):
         running = log_odds <= threshold
-        taken = (random.random(trials) < q) & present
-        answer = taken + z * random.standard_normal(trials)
+        participation = (random.random(trials) < q) & present
+        answer = participation + z * random.standard_normal(trials)
         increment = np.log1p(q * np.expm1((2 * answer - 1) / (2 * z * z)))
         log_odds += np.where(running, increment if present else -increment, 0.0)
     return float(np.mean(log_odds > threshold))
@@ -147,7 +149,8 @@ def test_stopping_when_the_insider_is_sure_passes_the_fixed_distribution(q: floa
     """200,000 trials, five standard errors (8 % of delta): a false alarm in 3 of 10 million seeds."""
     release = SampledGaussianRelease(z, q, 30)
     curves = loss_curves((release,), Adjacency.ADD_REMOVE_RECORD)
-    trials, error = 200_000, 5 * math.sqrt(delta / 200_000)
+    trials = 200_000
+    error = 5 * math.sqrt(delta / 200_000)
     for threshold, adaptive in ((curves.quantile(delta), False), (curves.composed_quantile(delta), True)):
         passed = max(share_that_passes(release, threshold, trials, present, 3) for present in (True, False))
         assert passed < delta + error if adaptive else passed > delta + error
@@ -162,12 +165,12 @@ def test_the_bound_of_a_loss_distribution_is_the_least_over_epsilons(event: Rele
     for delta in (1e-6, 1e-3, 0.05):
         threshold = curves.composed_quantile(delta)
         epsilons = np.linspace(0, threshold, 2001)[:-1]
-        each = [
+        bounds = [
             min(curve.delta(float(epsilon)) / -math.expm1(epsilon - threshold) for epsilon in epsilons)
             for curve in curves.curves
         ]
-        assert max(each) == pytest.approx(delta, rel=1e-4)
-        assert delta * (1 - 1e-6) <= max(each)
+        assert max(bounds) == pytest.approx(delta, rel=1e-4)
+        assert delta * (1 - 1e-6) <= max(bounds)
         assert passing_probability(curves, threshold) == pytest.approx(delta, rel=1e-6)
         assert curves.quantile(delta) <= threshold
         if isinstance(event, GaussianRelease):
@@ -181,10 +184,10 @@ def test_quantiles_are_not_lowered_by_the_grid() -> None:
     events = (RandomizedResponse(0.5), RandomizedResponse(0.37), RandomizedResponse(0.113))
     curves = loss_curves(events, Adjacency.REPLACE_RECORD)
     largest = math.fsum(event.epsilon for event in events)
-    both = math.prod(1 / (1 + math.exp(-event.epsilon)) for event in events)
+    probability = math.prod(1 / (1 + math.exp(-event.epsilon)) for event in events)
     for share in (0.3, 0.6, 0.9, 0.99):
-        assert curves.quantile(both * share) >= largest - 1e-9
-    assert survival(curves, largest - 1e-9) >= both
+        assert curves.quantile(probability * share) >= largest - 1e-9
+    assert survival(curves, largest - 1e-9) >= probability
 
 
 def test_quantiles_of_sampled_beliefs_waste_little() -> None:

@@ -23,12 +23,12 @@ ACCOUNTANTS = st.sampled_from(list(Accountant))
 
 
 def unit(
-    accountant: Accountant, rounds: int, delta: float, prior: float = 0.5, sampling_rate: float = 1.0, **other: Any
+    accountant: Accountant, rounds: int, delta: float, prior: float = 0.5, sampling_rate: float = 1.0, **changes: Any
 ) -> Claim:
     """Return a claim at unit noise."""
-    named = {"adjacency": Adjacency.ADD_REMOVE_RECORD} | other
+    fields = {"adjacency": Adjacency.ADD_REMOVE_RECORD} | changes
     return Claim(
-        events=gaussian_rounds(1.0, rounds, sampling_rate), delta=delta, prior=prior, accountant=accountant, **named
+        events=gaussian_rounds(1.0, rounds, sampling_rate), delta=delta, prior=prior, accountant=accountant, **fields
     )
 
 
@@ -42,11 +42,11 @@ def make_guarantee(target: Target, accountant: Accountant, rounds: int, delta: f
 
 @pytest.mark.parametrize(("delta", "mu", "advantage"), [(0.001, 0.5504, 0.2168), (0.01, 0.6536, 0.2562)])
 def test_the_papers_setting(delta: float, mu: float, advantage: float) -> None:
-    kept = make_guarantee(BeliefTarget(0.9), Accountant.RDP_CLASSIC, 30, delta)
-    assert kept.mu == pytest.approx(mu, abs=5e-5)
-    assert kept.noise_multiplier == pytest.approx(math.sqrt(30) / kept.mu, rel=1e-12)
-    assert kept.advantage_bound_exact == pytest.approx(advantage, abs=5e-5)
-    assert kept.belief_bound == pytest.approx(0.9, abs=1e-12)
+    guarantee = make_guarantee(BeliefTarget(0.9), Accountant.RDP_CLASSIC, 30, delta)
+    assert guarantee.mu == pytest.approx(mu, abs=5e-5)
+    assert guarantee.noise_multiplier == pytest.approx(math.sqrt(30) / guarantee.mu, rel=1e-12)
+    assert guarantee.advantage_bound_exact == pytest.approx(advantage, abs=5e-5)
+    assert guarantee.belief_bound == pytest.approx(0.9, abs=1e-12)
 
 
 @given(st.floats(0.2, 20), st.floats(-10, -0.8), st.integers(1, 1000), ACCOUNTANTS)
@@ -55,24 +55,25 @@ def test_epsilon_is_kept_and_not_wasted(eps: float, exponent: float, rounds: int
     delta = 10.0**exponent
     if accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
         eps -= math.log(delta) / 62
-    kept = make_guarantee(EpsilonTarget(eps), accountant, rounds, delta)
-    assert kept.epsilon <= eps
-    assert kept.epsilon == pytest.approx(eps, rel=1e-6 if accountant is Accountant.PLD else 1e-9)
-    assert derive_guarantee(kept.claim.with_noise(0.999)).epsilon > eps
+    guarantee = make_guarantee(EpsilonTarget(eps), accountant, rounds, delta)
+    assert guarantee.epsilon <= eps
+    assert guarantee.epsilon == pytest.approx(eps, rel=1e-6 if accountant is Accountant.PLD else 1e-9)
+    assert derive_guarantee(guarantee.claim.with_noise(0.999)).epsilon > eps
 
 
 @given(st.floats(0.05, 0.8), st.floats(0.1, 0.95), st.floats(-6, -0.5), ACCOUNTANTS)
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_belief_is_kept_with_any_prior(prior: float, share: float, exponent: float, accountant: Accountant) -> None:
-    belief, delta = prior + (1 - prior) * share, 10.0**exponent
+    belief = prior + (1 - prior) * share
+    delta = 10.0**exponent
     try:
-        kept = make_guarantee(BeliefTarget(belief), accountant, 30, delta, prior)
+        guarantee = make_guarantee(BeliefTarget(belief), accountant, 30, delta, prior)
     except InputError as refusal:
         assert accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
-        named = rf"^belief is {belief:.6g}: .*rdp-classic .*above 0\.|^accountant is rdp: .*rdp-classic"
-        assert re.search(named, str(refusal))  # noqa: PT017
+        expected_error = rf"^belief is {belief:.6g}: .*rdp-classic .*above 0\.|^accountant is rdp: .*rdp-classic"
+        assert re.search(expected_error, str(refusal))  # noqa: PT017
         return
-    assert kept.belief_bound == pytest.approx(belief, abs=1e-9)
+    assert guarantee.belief_bound == pytest.approx(belief, abs=1e-9)
 
 
 @given(st.floats(0.02, 0.9), st.floats(-6, -0.5))
@@ -94,17 +95,17 @@ def test_advantage_is_kept_in_truth(advantage: float, exponent: float) -> None:
 @pytest.mark.parametrize("accountant", [Accountant.GDP, Accountant.PLD, Accountant.RDP])
 def test_only_the_papers_accountant_has_its_score(accountant: Accountant) -> None:
     """The others keep an advantage by the exact one alone: no noise is spent on a score that is no bound there."""
-    kept = make_guarantee(AdvantageTarget(0.2), accountant, 30, 1e-3)
-    assert kept.rho_alpha is None
-    assert kept.advantage_bound == kept.advantage_bound_exact == pytest.approx(0.2, rel=1e-9)
-    assert "rho_alpha" not in str(kept)
+    guarantee = make_guarantee(AdvantageTarget(0.2), accountant, 30, 1e-3)
+    assert guarantee.rho_alpha is None
+    assert guarantee.advantage_bound == guarantee.advantage_bound_exact == pytest.approx(0.2, rel=1e-9)
+    assert "rho_alpha" not in str(guarantee)
 
 
 def test_small_advantages_need_more_noise_than_eq_6_asks() -> None:
-    kept = make_guarantee(AdvantageTarget(0.035), Accountant.RDP_CLASSIC, 30, 0.001)
-    assert kept.advantage_bound_exact == pytest.approx(0.035, rel=1e-9)
-    assert kept.rho_alpha is not None
-    assert kept.rho_alpha < 0.035
+    guarantee = make_guarantee(AdvantageTarget(0.035), Accountant.RDP_CLASSIC, 30, 0.001)
+    assert guarantee.advantage_bound_exact == pytest.approx(0.035, rel=1e-9)
+    assert guarantee.rho_alpha is not None
+    assert guarantee.rho_alpha < 0.035
 
 
 def test_noise_multiplier_passes_through() -> None:
@@ -128,12 +129,12 @@ def test_epsilon_is_kept_and_not_wasted_with_sampling(
     tolerance = 1e-3 if accountant is Accountant.PLD else 1e-6
     for eps in (1.0, 8.0):
         claim = unit(accountant, rounds, delta, sampling_rate=rate)
-        kept = kept_by(EpsilonTarget(eps), claim)
-        assert kept.sampling_rate == rate
-        assert kept.epsilon <= eps
-        assert kept.epsilon == pytest.approx(eps, rel=tolerance)
-        again = noise_multiplier_for(EpsilonTarget(kept.epsilon), claim)
-        assert again == pytest.approx(kept.noise_multiplier, rel=tolerance)
+        guarantee = kept_by(EpsilonTarget(eps), claim)
+        assert guarantee.sampling_rate == rate
+        assert guarantee.epsilon <= eps
+        assert guarantee.epsilon == pytest.approx(eps, rel=tolerance)
+        again = noise_multiplier_for(EpsilonTarget(guarantee.epsilon), claim)
+        assert again == pytest.approx(guarantee.noise_multiplier, rel=tolerance)
 
 
 def test_tighter_accountants_need_less_noise_with_sampling() -> None:
@@ -148,13 +149,13 @@ def test_tighter_accountants_need_less_noise_with_sampling() -> None:
 def test_belief_and_advantage_are_kept_with_sampling(sensitivities: SignalToNoiseAdaptivity) -> None:
     for accountant in (Accountant.PLD, Accountant.RDP_CLASSIC):
         claim = unit(accountant, 40, 1e-3, 0.4, 0.3, sensitivities=sensitivities)
-        kept = kept_by(BeliefTarget(0.85), claim)
-        assert 0.849 < kept.belief_bound <= 0.85 + 1e-12
-        assert belief_survival(kept.claim.profile, 0.85 + 1e-9, sensitivities) <= 1e-3 * (1 + 2e-3)
+        guarantee = kept_by(BeliefTarget(0.85), claim)
+        assert 0.849 < guarantee.belief_bound <= 0.85 + 1e-12
+        assert belief_survival(guarantee.claim.profile, 0.85 + 1e-9, sensitivities) <= 1e-3 * (1 + 2e-3)
     for accountant in SAMPLED:
-        kept = kept_by(AdvantageTarget(0.15), unit(accountant, 40, 1e-3, sampling_rate=0.3))
-        assert kept.advantage_bound_exact <= 0.15
-        assert max(kept.advantage_bound_exact, kept.rho_alpha or 0.0) == pytest.approx(0.15, rel=1e-3)
+        guarantee = kept_by(AdvantageTarget(0.15), unit(accountant, 40, 1e-3, sampling_rate=0.3))
+        assert guarantee.advantage_bound_exact <= 0.15
+        assert max(guarantee.advantage_bound_exact, guarantee.rho_alpha or 0.0) == pytest.approx(0.15, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_belief_bounds_of_all_accountants_hold() -> None:
 def test_noise_for_adaptive_sensitivities_lies_between_that_for_fixed_ones_and_the_classic(
     belief: float, delta: float, fixed: float, adaptive: float, classic: float
 ) -> None:
-    found = [
+    noise_multipliers = [
         noise_multiplier_for(BeliefTarget(belief), unit(accountant, 30, delta, sensitivities=sensitivities))
         for accountant, sensitivities in (
             (Accountant.GDP, SignalToNoiseAdaptivity.FIXED),
@@ -204,7 +205,9 @@ def test_noise_for_adaptive_sensitivities_lies_between_that_for_fixed_ones_and_t
             (Accountant.RDP_CLASSIC, SignalToNoiseAdaptivity.ADAPTIVE),
         )
     ]
-    assert found == pytest.approx([fixed, adaptive, adaptive, classic], abs=5e-3 if belief == 0.75 else 5e-4)
+    assert noise_multipliers == pytest.approx(
+        [fixed, adaptive, adaptive, classic], abs=5e-3 if belief == 0.75 else 5e-4
+    )
 
 
 ALONE = [
@@ -237,13 +240,13 @@ def test_sampling_alone_may_keep_a_guarantee(
 
 @pytest.mark.long
 def test_a_guarantee_that_sampling_alone_nearly_keeps_is_calibrated() -> None:
-    kept = kept_by(AdvantageTarget(0.5), unit(Accountant.RDP_CLASSIC, 10, 0.001, sampling_rate=0.01))
-    assert kept.rho_alpha == pytest.approx(0.5, rel=1e-6)
+    guarantee = kept_by(AdvantageTarget(0.5), unit(Accountant.RDP_CLASSIC, 10, 0.001, sampling_rate=0.01))
+    assert guarantee.rho_alpha == pytest.approx(0.5, rel=1e-6)
     claim = unit(Accountant.PLD, 10, 0.001, sampling_rate=0.01)
-    kept = kept_by(AdvantageTarget(claim.participation * 0.9), claim)
-    assert kept.noise_multiplier is not None
-    assert kept.noise_multiplier > 0.1
-    assert kept.advantage_bound_exact == pytest.approx(claim.participation * 0.9, rel=1e-3)
+    guarantee = kept_by(AdvantageTarget(claim.participation * 0.9), claim)
+    assert guarantee.noise_multiplier is not None
+    assert guarantee.noise_multiplier > 0.1
+    assert guarantee.advantage_bound_exact == pytest.approx(claim.participation * 0.9, rel=1e-3)
 
 
 def test_only_gaussian_noise_is_calibrated() -> None:
@@ -254,13 +257,13 @@ def test_only_gaussian_noise_is_calibrated() -> None:
         )
     events = (*gaussian_rounds(1.0, 30), response)
     claim = Claim(Adjacency.REPLACE_RECORD, events, 1e-5, 0.5, Accountant.PLD)
-    kept = kept_by(EpsilonTarget(1.0), claim)
-    assert kept.epsilon == pytest.approx(1.0, rel=1e-3)
-    assert kept.claim.events[1] == response
+    guarantee = kept_by(EpsilonTarget(1.0), claim)
+    assert guarantee.epsilon == pytest.approx(1.0, rel=1e-3)
+    assert guarantee.claim.events[1] == response
     alone = noise_multiplier_for(EpsilonTarget(1.0), unit(Accountant.PLD, 30, 1e-5))
-    assert kept.noise_multiplier is not None
-    assert kept.noise_multiplier > alone
-    assert math.isinf(kept.mu)
+    assert guarantee.noise_multiplier is not None
+    assert guarantee.noise_multiplier > alone
+    assert math.isinf(guarantee.mu)
 
 
 def test_calibration_is_quick() -> None:

@@ -63,7 +63,9 @@ def test_noise_is_that_of_the_gaussian_events() -> None:
 
 
 def test_the_distribution_is_that_of_the_noise_that_is_scaled() -> None:
-    gaussian, laplace, response = GaussianRelease(1.0, 4.0), LaplaceRelease(1.0, 2.0), RandomizedResponse(0.2)
+    gaussian = GaussianRelease(1.0, 4.0)
+    laplace = LaplaceRelease(1.0, 2.0)
+    response = RandomizedResponse(0.2)
     expected = {
         (gaussian,): NoiseDistribution.GAUSSIAN,
         (laplace, gaussian): NoiseDistribution.GAUSSIAN,
@@ -87,7 +89,8 @@ def test_the_belief_bound_follows_who_chooses_the_sensitivities() -> None:
         kind: derive_guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.001, 0.5, Accountant.GDP, kind))
         for kind in SignalToNoiseAdaptivity
     }
-    adaptive, fixed = guarantees[SignalToNoiseAdaptivity.ADAPTIVE], guarantees[SignalToNoiseAdaptivity.FIXED]
+    adaptive = guarantees[SignalToNoiseAdaptivity.ADAPTIVE]
+    fixed = guarantees[SignalToNoiseAdaptivity.FIXED]
     assert adaptive.belief_bound == pytest.approx(0.9, abs=1e-4)
     assert fixed.belief_bound == fixed.belief_bound_fixed == adaptive.belief_bound_fixed < adaptive.belief_bound
     assert adaptive.epsilon == fixed.epsilon
@@ -106,15 +109,15 @@ def test_belief_bounds_follow_the_prior() -> None:
 
 
 def test_a_claim_is_the_same_however_its_parts_are_named() -> None:
-    named = fa.Claim("replace-record", list(fa.gaussian_rounds(9.0, 30)), 0.001, accountant="gdp")
-    assert named == Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(9.0, 30), 0.001, 0.5, Accountant.GDP)
-    assert named == fa.Claim("replace-record", fa.gaussian_rounds(9.0, 30), 0.001)
+    claim = fa.Claim("replace-record", list(fa.gaussian_rounds(9.0, 30)), 0.001, accountant="gdp")
+    assert claim == Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(9.0, 30), 0.001, 0.5, Accountant.GDP)
+    assert claim == fa.Claim("replace-record", fa.gaussian_rounds(9.0, 30), 0.001)
     assert fa.Claim("replace-record", fa.gaussian_rounds(9.0, 30, 0.1), 0.001).accountant is Accountant.PLD
     assert fa.Claim("replace-record", [fa.LaplaceRelease(1.0, 2.0)], 0.001).accountant is Accountant.PLD
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected_message"),
     [
         ({"adjacency": "replace"}, "adjacency is 'replace': .* add-remove-record, replace-record"),
         ({"adjacency": None}, "adjacency is None: .* add-remove-record"),
@@ -127,18 +130,18 @@ def test_a_claim_is_the_same_however_its_parts_are_named() -> None:
         ({"events": ()}, "events are empty"),
     ],
 )
-def test_a_wrong_claim_is_refused_when_it_is_made(wrong: dict[str, Any], said: str) -> None:
-    parts = {"adjacency": "replace-record", "events": fa.gaussian_rounds(1.0, 3), "delta": 0.1} | wrong
+def test_a_wrong_claim_is_refused_when_it_is_made(wrong: dict[str, Any], expected_message: str) -> None:
+    fields = {"adjacency": "replace-record", "events": fa.gaussian_rounds(1.0, 3), "delta": 0.1} | wrong
     with pytest.raises(fa.InputError) as caught:
-        fa.Claim(**parts)
-    assert re.match(said, str(caught.value))
+        fa.Claim(**fields)
+    assert re.match(expected_message, str(caught.value))
     assert "\n" not in str(caught.value)
 
 
 def test_claims_and_guarantees_are_one_readable_line() -> None:
     claim = fa.Claim("replace-record", fa.gaussian_rounds(9.0, 30), 0.001)
-    parts = (r"30 x Gaussian .*sensitivity 1, sigma 9\)", "replace-record", r"delta 0\.001", r"prior 0\.5", "gdp")
-    assert re.fullmatch(", .*".join(parts), str(claim))
+    patterns = (r"30 x Gaussian .*sensitivity 1, sigma 9\)", "replace-record", r"delta 0\.001", r"prior 0\.5", "gdp")
+    assert re.fullmatch(", .*".join(patterns), str(claim))
     assert claim._repr_html_() == f"<p>{claim}</p>"
     assert re.match(r"epsilon 1\.713 .*delta 0\.001 .*gdp, .*replace-record, noise", str(fa.derive_guarantee(claim)))
     assert "\n" not in str(fa.derive_guarantee(claim))
@@ -171,25 +174,31 @@ def test_both_readings_are_those_of_dp_accounting(noise: float, rounds: int, rat
     )
     assert copied.epsilon == pytest.approx(theirs(noise, rounds, rate, adjacency), rel=1e-3)
     assert copied.noise_over_clipping_norm == pytest.approx(noise)
-    own = fa.account(noise, rounds, 1e-5, adjacency=adjacency, sampling_rate=rate, accountant="pld")
-    assert own.noise_over_clipping_norm is not None
-    assert own.epsilon == pytest.approx(theirs(own.noise_over_clipping_norm, rounds, rate, adjacency), rel=1e-3)
+    own_reading = fa.account(noise, rounds, 1e-5, adjacency=adjacency, sampling_rate=rate, accountant="pld")
+    assert own_reading.noise_over_clipping_norm is not None
+    assert own_reading.epsilon == pytest.approx(
+        theirs(own_reading.noise_over_clipping_norm, rounds, rate, adjacency), rel=1e-3
+    )
 
 
 def test_a_multiplier_that_is_copied_is_not_understated() -> None:
     """2.6 times: z = 1, q = .01, 100 rounds, delta 1e-5, a record is replaced."""
-    how = {"adjacency": "replace-record", "sampling_rate": 0.01}
-    own, copied = (fa.account(1.0, 100, 1e-5, noise_over=over, **how).epsilon for over in MultiplierReference)
-    assert (own, copied) == (pytest.approx(0.344, abs=5e-4), pytest.approx(0.895, abs=5e-4))
+    options = {"adjacency": "replace-record", "sampling_rate": 0.01}
+    own_epsilon, copied = (
+        fa.account(1.0, 100, 1e-5, noise_over=over, **options).epsilon for over in MultiplierReference
+    )
+    assert (own_epsilon, copied) == (pytest.approx(0.344, abs=5e-4), pytest.approx(0.895, abs=5e-4))
 
 
 def test_what_is_calibrated_is_told_in_both_readings() -> None:
-    kept = fa.calibrate(30, 1e-3, adjacency="replace-record", belief=0.9)
-    assert kept.noise_over_clipping_norm == 2 * (kept.noise_multiplier or 0.0)
-    again = fa.account(kept.noise_over_clipping_norm, 30, 1e-3, adjacency="replace-record", noise_over="clipping-norm")
+    guarantee = fa.calibrate(30, 1e-3, adjacency="replace-record", belief=0.9)
+    assert guarantee.noise_over_clipping_norm == 2 * (guarantee.noise_multiplier or 0.0)
+    again = fa.account(
+        guarantee.noise_over_clipping_norm, 30, 1e-3, adjacency="replace-record", noise_over="clipping-norm"
+    )
     assert again.belief_bound == pytest.approx(0.9, rel=1e-9)
-    for said in (repr(kept), str(kept), kept._repr_html_()):
-        assert "sensitivity (2 x clipping norm" in said
+    for text in (repr(guarantee), str(guarantee), guarantee._repr_html_()):
+        assert "sensitivity (2 x clipping norm" in text
     assert "sensitivity (the clipping norm)" in repr(fa.account(1, 1, 0.1, adjacency="add-remove-client"))
 
 

@@ -26,12 +26,13 @@ def test_a_group_under_gaussian_noise_is_one_unit_with_as_much_less_noise(size: 
 
 
 def test_a_group_under_sampled_noise_has_what_the_lemma_says() -> None:
-    unit, delta = profile_of(2.0, 20, 0.1), 1e-5
+    unit = profile_of(2.0, 20, 0.1)
+    delta = 1e-5
     assert group_epsilon(unit, 1, delta) == unit.epsilon(delta)
-    found = group_epsilon(unit, 3, delta)
-    epsilon = found / 3
-    assert unit.delta(epsilon) * math.expm1(found) / math.expm1(epsilon) <= delta * (1 + 1e-6)
-    assert found > group_epsilon(unit, 2, delta) > unit.epsilon(delta)
+    computed_epsilon = group_epsilon(unit, 3, delta)
+    epsilon = computed_epsilon / 3
+    assert unit.delta(epsilon) * math.expm1(computed_epsilon) / math.expm1(epsilon) <= delta * (1 + 1e-6)
+    assert computed_epsilon > group_epsilon(unit, 2, delta) > unit.epsilon(delta)
 
 
 def test_the_fit_of_gaussian_noise_is_exact() -> None:
@@ -40,9 +41,9 @@ def test_the_fit_of_gaussian_noise_is_exact() -> None:
 
 def test_the_fit_of_sampled_noise_is_that_of_gdpnum() -> None:
     # gdpnum 0.1.0 gives these for noise 9.4, rate 0.328 and 2,000 steps.
-    found = gdp_fit(profile_of(9.4, 2000, 0.328))
-    assert found.mu == pytest.approx(1.5685621993, abs=5e-4)
-    assert found.regret == pytest.approx(0.0010208130697, abs=1e-4)
+    fit = gdp_fit(profile_of(9.4, 2000, 0.328))
+    assert fit.mu == pytest.approx(1.5685621993, abs=5e-4)
+    assert fit.regret == pytest.approx(0.0010208130697, abs=1e-4)
 
 
 def test_few_sampled_rounds_are_no_gaussian_and_the_regret_says_so() -> None:
@@ -60,23 +61,28 @@ def test_mu_covers_profiles_that_hardly_hide_anything(noise: float, rounds: int,
 
 
 def test_without_noise_to_speak_of_there_is_no_mu() -> None:
-    found = gdp_fit(profile_of(1e-9, 3, 0.01))
-    assert (found.mu, found.regret) == (math.inf, 1.0)
-    assert found.to_json() == {"gdp_mu": None, "gdp_regret": 1.0}
+    fit = gdp_fit(profile_of(1e-9, 3, 0.01))
+    assert (fit.mu, fit.regret) == (math.inf, 1.0)
+    assert fit.to_json() == {"gdp_mu": None, "gdp_regret": 1.0}
 
 
 # --- The guarantee for users as units is that of dp-accounting for the same mechanism
 
 
-ROUNDS, NOISE, DELTA = 12, 1.3, 1e-4
+ROUNDS = 12
+NOISE = 1.3
+DELTA = 1e-4
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("adjacency", "relation", "rate"), [
-    (Adjacency.ADD_REMOVE_USER, NeighboringRelation.ADD_OR_REMOVE_ONE, 1.0),
-    (Adjacency.ADD_REMOVE_USER, NeighboringRelation.ADD_OR_REMOVE_ONE, 0.1),
-    (Adjacency.REPLACE_USER, NeighboringRelation.REPLACE_ONE, 1.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("adjacency", "relation", "rate"),
+    [
+        (Adjacency.ADD_REMOVE_USER, NeighboringRelation.ADD_OR_REMOVE_ONE, 1.0),
+        (Adjacency.ADD_REMOVE_USER, NeighboringRelation.ADD_OR_REMOVE_ONE, 0.1),
+        (Adjacency.REPLACE_USER, NeighboringRelation.REPLACE_ONE, 1.0),
+    ],
+)
 def test_epsilon_of_users_equals_dp_accounting(
     adjacency: Adjacency, relation: NeighboringRelation, rate: float
 ) -> None:

@@ -42,21 +42,22 @@ def line(
 
 def history(seed: int) -> list[LedgerTraining]:
     """Return one to six trainings, sampled or not."""
-    draw, lines = np.random.default_rng(seed), []
-    for one in range(int(draw.integers(1, 7))):
+    draw = np.random.default_rng(seed)
+    lines = []
+    for number in range(int(draw.integers(1, 7))):
         rate = 1.0 if draw.random() < 0.3 else float(draw.uniform(0.01, 0.5))
         noise = float(draw.uniform(0.8, 4)) * (4 if rate == 1 else 1)
-        lines.append(line(str(one), noise, int(draw.integers(1, 80)), rate))
+        lines.append(line(str(number), noise, int(draw.integers(1, 80)), rate))
     return lines
 
 
 def of_dp_accounting(lines: list[LedgerTraining]) -> float:
     accountant = PLDAccountant(value_discretization_interval=1e-4)
-    for one in lines:
-        event: Any = GaussianDpEvent(one.terms.noise_multiplier)
-        if one.terms.sampling_rate < 1:
-            event = PoissonSampledDpEvent(one.terms.sampling_rate, event)
-        accountant.compose(SelfComposedDpEvent(event, one.terms.rounds))
+    for training in lines:
+        event: Any = GaussianDpEvent(training.terms.noise_multiplier)
+        if training.terms.sampling_rate < 1:
+            event = PoissonSampledDpEvent(training.terms.sampling_rate, event)
+        accountant.compose(SelfComposedDpEvent(event, training.terms.rounds))
     return float(accountant.get_epsilon(DELTA))
 
 
@@ -76,8 +77,8 @@ def test_totals_are_those_of_dp_accounting(histories: int) -> None:
 
 def test_nothing_is_spent_without_a_training_and_gaussian_trainings_add_up() -> None:
     assert composed_epsilon((), DELTA).epsilon == 0
-    both = composed_epsilon((line("a", 5.0, 30), line("b", 7.0, 12)), DELTA)
-    assert both.epsilon == pytest.approx(gdp_epsilon(DELTA, math.sqrt(30 / 25 + 12 / 49)), rel=1e-9)
+    composition = composed_epsilon((line("a", 5.0, 30), line("b", 7.0, 12)), DELTA)
+    assert composition.epsilon == pytest.approx(gdp_epsilon(DELTA, math.sqrt(30 / 25 + 12 / 49)), rel=1e-9)
 
 
 def test_a_changed_a_missing_and_a_foreign_line_are_found(tmp_path: Path) -> None:
@@ -85,15 +86,15 @@ def test_a_changed_a_missing_and_a_foreign_line_are_found(tmp_path: Path) -> Non
     assert read_ledger(path) == ()
     for name in "abc":
         assert add_to_ledger(path, line(name))
-    assert [one.name for one in read_ledger(path)] == ["a", "b", "c"]
+    assert [training.name for training in read_ledger(path)] == ["a", "b", "c"]
     texts = path.read_text().splitlines()
     damaged = {
         "line 1 was changed": [texts[0].replace('"rounds": 30', '"rounds": 3'), *texts[1:]],
         "line 2 was changed": [texts[0], texts[2]],
         "line 3 is no training": [*texts[:2], "{"],
     }
-    for message, kept in damaged.items():
-        path.write_text("\n".join(kept) + "\n")
+    for message, remaining_lines in damaged.items():
+        path.write_text("\n".join(remaining_lines) + "\n")
         assert_refused(message, read_ledger, path)
     path.write_text("\n".join(texts) + "\n")
     assert_refused("one ledger", lambda: add_to_ledger(path, line("d", adjacency="add-remove-client")))
@@ -135,12 +136,12 @@ def test_the_command_adds_refuses_and_says_what_is_wrong(
 
     training = ("--noise-multiplier", "2", "--rounds", "30", "--adjacency", "add-remove-record", "--ledger", str(path))
     text, status = said(*training, "--name", "first", "--budget", "20", "--json")
-    found = json.loads(text)
-    assert (status, found["added"], found["over_budget"], len(found["trainings"])) == (0, True, False, 1)
-    assert found["epsilon"] == pytest.approx(gdp_epsilon(DELTA, math.sqrt(30) / 2), rel=1e-9)
+    answer = json.loads(text)
+    assert (status, answer["added"], answer["over_budget"], len(answer["trainings"])) == (0, True, False, 1)
+    assert answer["epsilon"] == pytest.approx(gdp_epsilon(DELTA, math.sqrt(30) / 2), rel=1e-9)
     alone = json.loads(said(*training[: training.index("--ledger")], "--json")[0])
-    assert {name: found[name] for name in GUARANTEE_NAMES} == {name: alone[name] for name in GUARANTEE_NAMES}
-    assert guarantee_line(found) in said("--ledger", str(path))[0]
+    assert {name: answer[name] for name in GUARANTEE_NAMES} == {name: alone[name] for name in GUARANTEE_NAMES}
+    assert guarantee_line(answer) in said("--ledger", str(path))[0]
     text, status = said(*training, "--name", "second", "--budget", "20")
     assert status == 5
     would = re.search(r"^not added: .*epsilon would be ([0-9.]+),.* 20$", text, re.MULTILINE)
@@ -158,18 +159,21 @@ def test_the_command_adds_refuses_and_says_what_is_wrong(
     assert (status, "Missing option '--noise-multiplier' and '--adjacency'" in text) == (2, True)
 
 
-def asked(run: int, kind: str = "train") -> tuple[Message, Context]:
+def train_message(run: int, kind: str = "train") -> tuple[Message, Context]:
     content = RecordDict(
         {"arrays": ArrayRecord({"w": Array(np.zeros(3))}), "config": ConfigRecord({"server-round": 1})}
     )
-    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, run, 2
+    TaskIdentity.task_id = 1
+    TaskIdentity.run_id = run
+    TaskIdentity.node_id = 2
     message = Message(content, dst_node_id=1, message_type=kind)
     TaskIdentity.node_id = 1
     return message, Context(run_id=run, node_id=1, node_config={}, state=RecordDict(), run_config={})
 
 
 def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None:
-    path, terms = tmp_path / "ledger", StatedReleases("add-remove-client", 5.0, 3)
+    path = tmp_path / "ledger"
+    terms = StatedReleases("add-remove-client", 5.0, 3)
     mod = budget_mod(
         path, terms, budget=1.2 * composed_epsilon((LedgerTraining("", terms),), DELTA).epsilon, delta=DELTA
     )
@@ -180,20 +184,23 @@ def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None
         return Message(RecordDict(), reply_to=message)
 
     # Whatever action of the app a message names, it is a round like every other.
-    replies = [mod(*asked(7, kind), train) for kind in ("train", "train.default", "train.mine", "train.default")]
-    assert [one.has_error() for one in replies] == [False, False, False, True]
+    replies = [
+        mod(*train_message(7, kind), train) for kind in ("train", "train.default", "train.mine", "train.default")
+    ]
+    assert [entry.has_error() for entry in replies] == [False, False, False, True]
     assert "in 3 rounds" in replies[3].error.reason
-    other = mod(*asked(8), train)
-    assert (other.error.code, trained) == (REFUSED, [7, 7, 7])
-    assert "more than epsilon" in other.error.reason
-    assert [one.name for one in read_ledger(path)] == ["7"]
+    second_reply = mod(*train_message(8), train)
+    assert (second_reply.error.code, trained) == (REFUSED, [7, 7, 7])
+    assert "more than epsilon" in second_reply.error.reason
+    assert [entry.name for entry in read_ledger(path)] == ["7"]
 
 
 def test_messages_that_come_at_once_are_counted_one_by_one_and_a_lost_count_is_no_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, terms = tmp_path / "ledger", StatedReleases("add-remove-client", 5.0, 3)
-    mod, (message, context), at_once = budget_mod(path, terms, 99.0, DELTA), asked(7), threading.Barrier(8)
+    path = tmp_path / "ledger"
+    terms = StatedReleases("add-remove-client", 5.0, 3)
+    mod, (message, context), at_once = budget_mod(path, terms, 99.0, DELTA), train_message(7), threading.Barrier(8)
 
     def one(_: int) -> bool:
         at_once.wait()
@@ -201,16 +208,16 @@ def test_messages_that_come_at_once_are_counted_one_by_one_and_a_lost_count_is_n
 
     with ThreadPoolExecutor(8) as threads:
         assert sorted(threads.map(one, range(8))) == [False] * 3 + [True] * 5
-    assert [found.name for found in read_ledger(path)] == ["7"]
+    assert [training.name for training in read_ledger(path)] == ["7"]
     (tmp_path / "ledger.rounds" / "7").unlink()
     # What is raised goes to the server: the site's own log has the rest, and neither what a damaged file holds.
-    for damage, said in ("rounds/7", "no number of rounds"), ("ledger", "is no training"):
+    for damage, expected_error in ("rounds/7", "no number of rounds"), ("ledger", "is no training"):
         path.parent.joinpath("ledger." + damage if "/" in damage else damage).write_text("private words")
         with pytest.raises(InputError, match="cannot be used") as caught:
             mod(message, context, lambda got, _: got)
         assert "private" not in str(caught.value)
         assert str(tmp_path) not in str(caught.value)
-        assert said in capsys.readouterr().err
+        assert expected_error in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", [2, 40])
@@ -219,8 +226,10 @@ def test_a_sweep_is_one_line_that_spends_as_its_trainings_one_by_one(tmp_path: P
     add_to_ledger(tmp_path / "sweep", LedgerTraining("sweep", terms, trainings=count))
     for number in range(count):
         add_to_ledger(tmp_path / "each", LedgerTraining(str(number), terms))
-    together, each = (composed_epsilon(read_ledger(tmp_path / name), 1e-5).epsilon for name in ("sweep", "each"))
-    assert together == pytest.approx(each, rel=1e-12)
+    together, separate_epsilon = (
+        composed_epsilon(read_ledger(tmp_path / name), 1e-5).epsilon for name in ("sweep", "each")
+    )
+    assert together == pytest.approx(separate_epsilon, rel=1e-12)
     assert together > composed_epsilon([LedgerTraining("one", terms)], 1e-5).epsilon * 1.2
     assert [line.trainings for line in read_ledger(tmp_path / "sweep")] == [count]
     # The number is part of what the digest covers.
@@ -238,10 +247,10 @@ def test_who_only_reads_a_ledger_loads_numpy_alone(tmp_path: Path) -> None:
         f"read_ledger(pathlib.Path({str(tmp_path / 'ledger')!r}))\n"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
-    found = subprocess.run(
+    command_result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ.copy()
     )
-    assert found.stdout.strip() == "[]"
+    assert command_result.stdout.strip() == "[]"
 
 
 def test_a_selection_is_one_line_that_adds_up_with_trainings_as_dp_accounting_does(tmp_path: Path) -> None:

@@ -27,11 +27,12 @@ from fl_audit.privacy.log_odds_distribution import NormalLogOdds, TrueHypothesis
 from tests.builders.log_odds import uniforms
 
 ALARM = 1e-4
-ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT
+ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
+REPLACE = Adjacency.REPLACE_CLIENT
 
 
 def simulated(
-    z: float, q: float, rounds: int, seen: bool, adjacency: Adjacency, truth: TrueHypothesis, runs: int
+    z: float, q: float, rounds: int, sees_participation: bool, adjacency: Adjacency, truth: TrueHypothesis, runs: int
 ) -> NDArray[np.float64]:
     """Log-odds of the mechanism: noise N(0, 1), contributions of the unit of D and of D', coins of participation."""
     rng = np.random.default_rng(runs + rounds)
@@ -40,7 +41,7 @@ def simulated(
     for _ in range(rounds):
         coins = rng.random(runs) < q
         released = coins * (of_d if truth is TrueHypothesis.PRESENT else of_d_prime) + rng.standard_normal(runs)
-        if seen:
+        if sees_participation:
             total += coins * (norm.logpdf(released, of_d) - norm.logpdf(released, of_d_prime))
         else:
             weights = np.array([1 - q, q])[:, None]
@@ -53,18 +54,18 @@ def simulated(
 
 
 @pytest.mark.few_cases(2)
-@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("sees_participation", [False, True])
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE])
 @pytest.mark.parametrize("truth", list(TrueHypothesis))
 @pytest.mark.parametrize(("z", "q", "rounds"), [(1.0, 0.2, 6), (0.7, 0.6, 1), (5.0, 0.05, 30)])
 def test_simulated_log_odds_follow_the_distribution(
-    z: float, q: float, rounds: int, seen: bool, adjacency: Adjacency, truth: TrueHypothesis
+    z: float, q: float, rounds: int, sees_participation: bool, adjacency: Adjacency, truth: TrueHypothesis
 ) -> None:
-    found = simulated(z, q, rounds, seen, adjacency, truth, 10_000)
-    distribution = log_odds_distribution(gaussian_rounds(z, rounds, q, seen), adjacency, truth)
-    numbers = uniforms(distribution, found, np.random.default_rng(1))
+    log_odds = simulated(z, q, rounds, sees_participation, adjacency, truth, 10_000)
+    distribution = log_odds_distribution(gaussian_rounds(z, rounds, q, sees_participation), adjacency, truth)
+    numbers = uniforms(distribution, log_odds, np.random.default_rng(1))
     assert kstest(numbers, "uniform").pvalue > ALARM
-    assert distribution.mean == pytest.approx(np.mean(found), abs=4 * np.std(found) / 100)
+    assert distribution.mean == pytest.approx(np.mean(log_odds), abs=4 * np.std(log_odds) / 100)
     for probability in (0.1, 0.5, 0.9):
         assert distribution.cdf(distribution.quantile(probability)) >= probability
         assert np.all(distribution.cdf(distribution.quantile(probability) - 1.5 * distribution.error) <= probability)
@@ -72,8 +73,10 @@ def test_simulated_log_odds_follow_the_distribution(
 
 def test_the_wrong_distribution_is_noticed() -> None:
     """The two directions differ under secret sampling of a unit that comes or goes; so do seen and secret coins."""
-    z, q, rounds = 1.0, 0.2, 6
-    found = simulated(z, q, rounds, False, ADD_REMOVE, TrueHypothesis.PRESENT, 10_000)
+    z = 1.0
+    q = 0.2
+    rounds = 6
+    log_odds = simulated(z, q, rounds, False, ADD_REMOVE, TrueHypothesis.PRESENT, 10_000)
     wrong = [
         log_odds_distribution(gaussian_rounds(z, rounds, q), ADD_REMOVE, TrueHypothesis.ABSENT),
         log_odds_distribution(gaussian_rounds(z, rounds, q), REPLACE, TrueHypothesis.PRESENT),
@@ -81,7 +84,7 @@ def test_the_wrong_distribution_is_noticed() -> None:
         log_odds_distribution(gaussian_rounds(0.9 * z, rounds, q), ADD_REMOVE, TrueHypothesis.PRESENT),
     ]
     for distribution in wrong:
-        assert kstest(uniforms(distribution, found, np.random.default_rng(1)), "uniform").pvalue < 1e-6
+        assert kstest(uniforms(distribution, log_odds, np.random.default_rng(1)), "uniform").pvalue < 1e-6
     mirrored = -distribution_values(ADD_REMOVE, TrueHypothesis.ABSENT)
     assert np.max(np.abs(mirrored[::-1] - distribution_values(ADD_REMOVE, TrueHypothesis.PRESENT))) > 0.1
     np.testing.assert_allclose(
@@ -114,7 +117,8 @@ def test_gaussian_rounds_are_normal(truth: TrueHypothesis) -> None:
 @pytest.mark.parametrize(("z", "q"), [(1.0, 0.1), (0.5, 0.5), (10.0, 0.9)])
 def test_one_secret_release_in_closed_form(z: float, q: float, truth: TrueHypothesis) -> None:
     """L increases with the release x, so P(L <= loss) is a normal probability of the x of that loss."""
-    distribution, mu = log_odds_distribution((SampledGaussianRelease(z, q),), ADD_REMOVE, truth), 1 / z
+    distribution = log_odds_distribution((SampledGaussianRelease(z, q),), ADD_REMOVE, truth)
+    mu = 1 / z
     x = np.linspace(-3, 3 + mu, 13)
     loss = np.log1p(q * np.expm1(mu * x - mu * mu / 2))
 
@@ -139,12 +143,14 @@ def test_one_secret_release_in_closed_form(z: float, q: float, truth: TrueHypoth
 @pytest.mark.parametrize(("z", "q", "count"), [(1.0, 0.3, 5), (2.0, 0.05, 20)])
 def test_seen_participation_is_a_mixture_of_normals(z: float, q: float, count: int) -> None:
     times = np.arange(1, count + 1)
-    weights, atom = binom.pmf(times, count, q), (1 - q) ** count
+    weights = binom.pmf(times, count, q)
+    atom = (1 - q) ** count
     for sign, truth in ((1, TrueHypothesis.PRESENT), (-1, TrueHypothesis.ABSENT)):
         distribution = log_odds_distribution(gaussian_rounds(z, count, q, seen=True), REPLACE, truth)
 
         def exact(points: NDArray[np.float64], mean_sign: int = sign) -> NDArray[np.float64]:
-            means, deviations = mean_sign * times / (2 * z * z), np.sqrt(times) / z
+            means = mean_sign * times / (2 * z * z)
+            deviations = np.sqrt(times) / z
             return np.asarray(atom * (points >= 0) + norm.cdf(points[:, None], means, deviations) @ weights)
 
         points = np.array([-2.0, -0.5, -0.05, 0.05, 0.5, 2.0])
@@ -158,12 +164,13 @@ def test_seen_participation_is_a_mixture_of_normals(z: float, q: float, count: i
 
 @pytest.mark.parametrize("truth", list(TrueHypothesis))
 def test_randomized_response_keeps_its_atoms(truth: TrueHypothesis) -> None:
-    each, count = 0.5, 6
-    events: tuple[ReleaseEvent, ...] = (RandomizedResponse(each, count),)
-    rng, distribution = np.random.default_rng(2), log_odds_distribution(events, ADD_REMOVE, truth)
-    told = 1 / (1 + math.exp(-each if truth is TrueHypothesis.PRESENT else each))
-    found = each * (2 * rng.binomial(count, told, 10_000) - count)
-    assert kstest(uniforms(distribution, found, rng), "uniform").pvalue > ALARM
+    epsilon, count = 0.5, 6
+    events: tuple[ReleaseEvent, ...] = (RandomizedResponse(epsilon, count),)
+    rng = np.random.default_rng(2)
+    distribution = log_odds_distribution(events, ADD_REMOVE, truth)
+    truth_probability = 1 / (1 + math.exp(-epsilon if truth is TrueHypothesis.PRESENT else epsilon))
+    log_odds = epsilon * (2 * rng.binomial(count, truth_probability, 10_000) - count)
+    assert kstest(uniforms(distribution, log_odds, rng), "uniform").pvalue > ALARM
 
 
 # --- Sum and bit of adaptive clipping as one Gaussian release: closed forms and the product distribution itself
@@ -171,8 +178,10 @@ def test_randomized_response_keeps_its_atoms(truth: TrueHypothesis) -> None:
 
 def test_both_releases_compose_to_the_combined_one() -> None:
     two = PrivacyProfile((GaussianRelease(1.0, 1.3), GaussianRelease(0.5, 2.0)), Adjacency.ADD_REMOVE_CLIENT)
-    one = PrivacyProfile((GaussianRelease(1.0, combined_multiplier(1.3, 4.0)),), Adjacency.ADD_REMOVE_CLIENT)
-    assert two.epsilon(1e-5) == pytest.approx(one.epsilon(1e-5), rel=1e-12)
+    combined_profile = PrivacyProfile(
+        (GaussianRelease(1.0, combined_multiplier(1.3, 4.0)),), Adjacency.ADD_REMOVE_CLIENT
+    )
+    assert two.epsilon(1e-5) == pytest.approx(combined_profile.epsilon(1e-5), rel=1e-12)
 
 
 def test_the_papers_form() -> None:
@@ -189,13 +198,17 @@ def test_under_sampling_both_are_one_release() -> None:
     """The log-odds of (sum, bit) under one coin have the distribution of those of one release; false alarm rate
     1e-4.
     """
-    rng, runs, q, z_sum, z_bit = np.random.default_rng(3), 100_000, 0.3, 1.2, 2.5
+    rng = np.random.default_rng(3)
+    runs = 100_000
+    q = 0.3
+    z_sum = 1.2
+    z_bit = 2.5
     coins = rng.random((2, runs)) < q
     ells = []
     for z in (z_sum, z_bit):
-        seen = coins[0] / z + rng.standard_normal(runs)
-        ells.append(seen / z - 0.5 / z**2)
-    both = np.log1p(q * np.expm1(np.sum(ells, axis=0)))
+        releases = coins[0] / z + rng.standard_normal(runs)
+        ells.append(releases / z - 0.5 / z**2)
+    joint_log_odds = np.log1p(q * np.expm1(np.sum(ells, axis=0)))
     z = combined_multiplier(z_sum, z_bit)
-    one = np.log1p(q * np.expm1((coins[1] / z + rng.standard_normal(runs)) / z - 0.5 / z**2))
-    assert kstest(both, one).pvalue > 1e-4
+    combined_log_odds = np.log1p(q * np.expm1((coins[1] / z + rng.standard_normal(runs)) / z - 0.5 / z**2))
+    assert kstest(joint_log_odds, combined_log_odds).pvalue > 1e-4

@@ -30,7 +30,8 @@ from fl_audit.privacy.strategy_matrices import (
 from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
-TREE, BANDED = StrategyMatrixKind.TREE, StrategyMatrixKind.BANDED
+TREE = StrategyMatrixKind.TREE
+BANDED = StrategyMatrixKind.BANDED
 
 
 def prefix_error(strategy: NDArray[np.float64], sensitivity: float) -> float:
@@ -48,7 +49,7 @@ def square_root(rounds: int, bands: int) -> NDArray[np.float64]:
 def tried(strategy: NDArray[np.float64], separation: int, participations: int) -> float:
     """The largest norm of a sum of columns over all sets of rounds: what equal contributions move."""
     rounds = range(strategy.shape[0])
-    sets = itertools.chain(*(itertools.combinations(rounds, taken) for taken in range(1, participations + 1)))
+    sets = itertools.chain(*(itertools.combinations(rounds, count) for count in range(1, participations + 1)))
     return max(
         float(np.linalg.norm(strategy[:, list(chosen)].sum(axis=1)))
         for chosen in sets
@@ -159,7 +160,10 @@ def test_shapes_and_coefficients() -> None:
 @pytest.mark.parametrize(("kind", "separation"), [(TREE, 1), (BANDED, 1), (BANDED, 6)])
 def test_the_event_has_the_distribution_of_the_releases(kind: StrategyMatrixKind, separation: int) -> None:
     """Log-odds of whitened releases of the worst unit against the event's Gaussian; false alarm rate 1e-4."""
-    rounds, z, runs, rng = 12, 2.0, 20_000, np.random.default_rng(8)
+    rounds = 12
+    z = 2.0
+    runs = 20_000
+    rng = np.random.default_rng(8)
     event = correlated_event(z, strategy_matrix(kind, rounds, 4), separation, rounds)
     assert isinstance(event, GaussianRelease)
     assert (event.sigma, event.count) == (z, 1)
@@ -167,7 +171,8 @@ def test_the_event_has_the_distribution_of_the_releases(kind: StrategyMatrixKind
     contributed = np.zeros(rounds)
     contributed[::separation] = 1.0
     released = contributed + z * rng.standard_normal((runs, rounds)) @ inverse(strategy).T
-    whitened, moved = released @ strategy.T, strategy @ contributed
+    whitened = released @ strategy.T
+    moved = strategy @ contributed
     log_odds = (whitened @ moved - moved @ moved / 2) / z**2
     mu = 1 / event.noise_multiplier
     assert kstest(log_odds, norm(mu**2 / 2, mu).cdf).pvalue > 1e-4

@@ -26,7 +26,8 @@ from fl_audit.privacy.guarantee import (
 from fl_audit.privacy.reconstruction_bounds import reconstruction_bound
 from fl_audit.privacy.targets import ReconstructionTarget
 
-REPLACE, ADD_REMOVE = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
+REPLACE = Adjacency.REPLACE_RECORD
+ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
 
 
 def claimed(adjacency: Adjacency, noise_multiplier: float, rounds: int, delta: float) -> Guarantee:
@@ -38,9 +39,10 @@ def test_tradeoff_bound_is_the_best_of_all_error_rates_that_the_guarantee_allows
     """Maximise TPR - FPR subject to the four inequalities that define (epsilon, delta)-DP, by linear programming."""
     e = math.exp(epsilon)
     # TPR <= e FPR + delta, FPR <= e TPR + delta, and the same for 1 - TPR and 1 - FPR.
-    rows, limits = [[1, -e], [-e, 1], [-1, e], [e, -1]], [delta, delta, e - 1 + delta, e - 1 + delta]
-    found = linprog([-1, 1], A_ub=rows, b_ub=limits, bounds=[(0, 1), (0, 1)])
-    assert _tradeoff_advantage_bound(epsilon, delta) == pytest.approx(-found.fun, abs=1e-9)
+    rows = [[1, -e], [-e, 1], [-1, e], [e, -1]]
+    limits = [delta, delta, e - 1 + delta, e - 1 + delta]
+    solution = linprog([-1, 1], A_ub=rows, b_ub=limits, bounds=[(0, 1), (0, 1)])
+    assert _tradeoff_advantage_bound(epsilon, delta) == pytest.approx(-solution.fun, abs=1e-9)
 
 
 def test_known_values() -> None:
@@ -110,7 +112,8 @@ def simplex_success(mu: float, candidates: int) -> float:
 def test_the_best_attack_on_a_simplex_comes_as_near_the_bound_as_is_known(
     candidates: int, mu: float, share: float
 ) -> None:
-    bound, success = reconstruction_bound(one_round(mu), 1 / candidates), simplex_success(mu, candidates)
+    bound = reconstruction_bound(one_round(mu), 1 / candidates)
+    success = simplex_success(mu, candidates)
     assert success <= bound * (1 + 1e-9)
     assert success / bound == pytest.approx(share, abs=0.02)
 
@@ -120,7 +123,10 @@ def test_the_exact_attack_on_sampled_rounds_stays_under_the_bound_and_comes_near
     candidates: int, rate: float
 ) -> None:
     """20,000 trials of 5 sampled rounds with orthogonal candidates; a bound that is met fails in 1 of 3e6 (5 sigma)."""
-    draw, federations, rounds, noise = np.random.default_rng(candidates), 20_000, 5, 0.7
+    draw = np.random.default_rng(candidates)
+    federations = 20_000
+    rounds = 5
+    noise = 0.7
     scores = np.zeros((federations, candidates))
     for _ in range(rounds):
         release = draw.normal(size=(federations, candidates)) * noise

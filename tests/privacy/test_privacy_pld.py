@@ -51,11 +51,11 @@ def sampled_delta(eps: float, q: float, z: float) -> float:
     return float(max(remove, add))
 
 
-def response_delta(eps: float, each: float, count: int) -> float:
+def response_delta(eps: float, step_epsilon: float, count: int) -> float:
     """delta of repeated randomized response: the true answers are binomial."""
-    truth = 1 / (1 + math.exp(-each))
+    truth = 1 / (1 + math.exp(-step_epsilon))
     true = np.arange(count + 1)
-    loss = each * (2 * true - count)
+    loss = step_epsilon * (2 * true - count)
     return float(np.sum(binom.pmf(true, count, truth) * np.maximum(0.0, -np.expm1(eps - loss))))
 
 
@@ -63,20 +63,23 @@ def response_delta(eps: float, each: float, count: int) -> float:
 def test_gaussian_noise_against_the_closed_form(mu: float) -> None:
     curves = loss_curves((GaussianRelease(mu, 1.0),), ADD_REMOVE)
     for delta in DELTAS:
-        exact, found = gdp_epsilon(delta, mu), curves.epsilon(delta)
-        assert exact - ROUNDING <= found <= exact + curves.error
-        assert found == pytest.approx(exact, rel=1e-4)
+        exact = gdp_epsilon(delta, mu)
+        computed_epsilon = curves.epsilon(delta)
+        assert exact - ROUNDING <= computed_epsilon <= exact + curves.error
+        assert computed_epsilon == pytest.approx(exact, rel=1e-4)
     assert curves.delta(0.0) == pytest.approx(gdp_delta(0.0, mu), rel=1e-6)
 
 
 @pytest.mark.parametrize("rounds", [30, 5000])
 def test_composition_against_the_closed_form_as_sampling_vanishes(rounds: int) -> None:
-    z, mu = 1.3 * math.sqrt(rounds), 1 / 1.3
+    z = 1.3 * math.sqrt(rounds)
+    mu = 1 / 1.3
     curves = loss_curves((SampledGaussianRelease(z, 1 - 1e-13, rounds),), ADD_REMOVE)
     for delta in (1e-8, 1e-5, 1e-3, 0.1):
-        exact, found = gdp_epsilon(delta, mu), curves.epsilon(delta)
-        assert exact - 1e-9 <= found <= gdp_epsilon(delta - MISPLACED_MASS, mu) + curves.error
-        assert found == pytest.approx(exact, rel=1e-4)
+        exact = gdp_epsilon(delta, mu)
+        computed_epsilon = curves.epsilon(delta)
+        assert exact - 1e-9 <= computed_epsilon <= gdp_epsilon(delta - MISPLACED_MASS, mu) + curves.error
+        assert computed_epsilon == pytest.approx(exact, rel=1e-4)
     for belief in (1.0, 2.0, 3.0):
         exact = norm.sf(belief, mu * mu / 2, mu)
         assert (
@@ -92,31 +95,39 @@ def test_one_sampled_release_against_the_closed_form(q: float, z: float) -> None
     curves = loss_curves((SampledGaussianRelease(z, q),), ADD_REMOVE)
     ceiling = curves.epsilon(1e-9)
     for eps in np.linspace(0, ceiling, 9):
-        exact, found = sampled_delta(float(eps), q, z), curves.delta(float(eps))
-        assert exact - 1e-14 <= found
-        assert found <= sampled_delta(max(0.0, float(eps) - curves.error), q, z) + 1e-13
+        exact = sampled_delta(float(eps), q, z)
+        computed_delta = curves.delta(float(eps))
+        assert exact - 1e-14 <= computed_delta
+        assert computed_delta <= sampled_delta(max(0.0, float(eps) - curves.error), q, z) + 1e-13
     thresholds = np.linspace(-math.log1p(-q) * -0.9, ceiling, 7)
     for threshold in thresholds:
-        x, low = outcome(float(threshold), q, z), outcome(-float(threshold), q, z)
+        x = outcome(float(threshold), q, z)
+        low = outcome(-float(threshold), q, z)
         remove = (1 - q) * norm.sf(x / z) + q * norm.sf((x - 1) / z)
         assert survival(curves, float(threshold)) >= max(remove, norm.cdf(low / z)) - 1e-14
 
 
-@pytest.mark.parametrize(("each", "count"), [(0.5, 1), (0.5, 5), (1e-4, 200), (3.0, 40)])
-def test_randomized_response_against_the_binomial(each: float, count: int) -> None:
-    curves = loss_curves((RandomizedResponse(each, count),), ADD_REMOVE)
-    for eps in np.linspace(0, each * count, 7):
-        assert curves.delta(float(eps)) == pytest.approx(response_delta(float(eps), each, count), rel=1e-6, abs=1e-11)
-        assert curves.delta(float(eps)) >= response_delta(float(eps), each, count) - 1e-14
-    assert curves.epsilon(2e-11) <= each * count * (1 + 1e-9)
+@pytest.mark.parametrize(("step_epsilon", "count"), [(0.5, 1), (0.5, 5), (1e-4, 200), (3.0, 40)])
+def test_randomized_response_against_the_binomial(step_epsilon: float, count: int) -> None:
+    curves = loss_curves((RandomizedResponse(step_epsilon, count),), ADD_REMOVE)
+    for eps in np.linspace(0, step_epsilon * count, 7):
+        assert curves.delta(float(eps)) == pytest.approx(
+            response_delta(float(eps), step_epsilon, count), rel=1e-6, abs=1e-11
+        )
+        assert curves.delta(float(eps)) >= response_delta(float(eps), step_epsilon, count) - 1e-14
+    assert curves.epsilon(2e-11) <= step_epsilon * count * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("each", [0.01, 1.0, 12.0])
-def test_laplace_noise_against_the_closed_form(each: float) -> None:
-    curves = loss_curves((LaplaceRelease(each, 1.0),), ADD_REMOVE)
-    for eps in np.linspace(0, each * 1.2, 9):
-        exact = max(0.0, -math.expm1((float(eps) - each) / 2))
-        assert exact - 1e-14 <= curves.delta(float(eps)) <= max(0.0, -math.expm1((eps - each) / 2)) + 1e-5 * each
+@pytest.mark.parametrize("sensitivity", [0.01, 1.0, 12.0])
+def test_laplace_noise_against_the_closed_form(sensitivity: float) -> None:
+    curves = loss_curves((LaplaceRelease(sensitivity, 1.0),), ADD_REMOVE)
+    for eps in np.linspace(0, sensitivity * 1.2, 9):
+        exact = max(0.0, -math.expm1((float(eps) - sensitivity) / 2))
+        assert (
+            exact - 1e-14
+            <= curves.delta(float(eps))
+            <= max(0.0, -math.expm1((eps - sensitivity) / 2)) + 1e-5 * sensitivity
+        )
 
 
 COMPOSITIONS: list[tuple[ReleaseEvent, ...]] = [
@@ -129,7 +140,8 @@ COMPOSITIONS: list[tuple[ReleaseEvent, ...]] = [
 @pytest.mark.long
 @pytest.mark.parametrize("events", COMPOSITIONS)
 def test_equal_to_dp_accounting_within_the_stated_errors(events: tuple[ReleaseEvent, ...]) -> None:
-    theirs, width = PLDAccountant(value_discretization_interval=1e-4), 1e-4
+    theirs = PLDAccountant(value_discretization_interval=1e-4)
+    width = 1e-4
     for event in events:
         match event:
             case GaussianRelease():
@@ -165,28 +177,31 @@ def test_never_under_the_optimistic_distribution(q: float, z: float, count: int)
         z, sampling_prob=q, pessimistic_estimate=False, use_connect_dots=False, value_discretization_interval=1e-4
     ).self_compose(count)
     for delta in (1e-6, 1e-3):
-        found = loss_curves((SampledGaussianRelease(z, q, count),), ADD_REMOVE).epsilon(delta)
-        assert optimistic.get_epsilon_for_delta(delta) <= found
+        computed_epsilon = loss_curves((SampledGaussianRelease(z, q, count),), ADD_REMOVE).epsilon(delta)
+        assert optimistic.get_epsilon_for_delta(delta) <= computed_epsilon
 
 
 def test_distribution_of_the_log_odds_against_simulation() -> None:
-    q, z, rounds, runs = 0.2, 1.0, 12, 300_000
+    q = 0.2
+    z = 1.0
+    rounds = 12
+    runs = 300_000
     rng = np.random.default_rng(5)
     curves = loss_curves((SampledGaussianRelease(z, q, rounds),), ADD_REMOVE)
     totals = []
     for present in (True, False):
         total = np.zeros(runs)
         for _ in range(rounds):
-            taken = (rng.random(runs) < q) if present else np.zeros(runs)
-            x = taken + z * rng.standard_normal(runs)
+            participation = (rng.random(runs) < q) if present else np.zeros(runs)
+            x = participation + z * rng.standard_normal(runs)
             loss = np.log1p(q * np.expm1((2 * x - 1) / (2 * z * z)))
             total += loss if present else -loss
         totals.append(total)
     for threshold in (0.5, 1.5, 2.5):
-        seen = max(float(np.mean(total > threshold)) for total in totals)
+        frequency = max(float(np.mean(total > threshold)) for total in totals)
         at_most = max(float(np.mean(total > threshold - 2 * curves.slack(MISPLACED_MASS))) for total in totals)
-        error = 5 * math.sqrt(seen / runs)
-        assert seen - error <= survival(curves, threshold) <= at_most + error
+        error = 5 * math.sqrt(frequency / runs)
+        assert frequency - error <= survival(curves, threshold) <= at_most + error
 
 
 @given(st.floats(0.3, 8), st.floats(1e-3, 0.95), st.integers(1, 300), st.floats(-7, -1))
@@ -225,15 +240,15 @@ def test_extremes_are_finite_and_monotone_or_refused() -> None:
             assert 0.5 <= guarantee.belief_bound <= 1
             assert 0 <= guarantee.advantage_bound_exact <= 1
             answers[accountant, q, z, rounds, delta] = guarantee.epsilon
-    for (accountant, q, z, rounds, delta), found in answers.items():
-        for other in (
+    for (accountant, q, z, rounds, delta), epsilon in answers.items():
+        for setting in (
             (accountant, q, 1e4, rounds, delta),
             (accountant, q, z, 1, delta),
             (accountant, 1e-4, z, rounds, delta),
             (accountant, q, z, rounds, 0.1),
         ):
-            if other in answers:
-                assert answers[other] <= found * (1 + 1e-9) + 1e-12
+            if setting in answers:
+                assert answers[setting] <= epsilon * (1 + 1e-9) + 1e-12
 
 
 # --- Distributions of the privacy loss of one release keep all mass, and never place it at a smaller loss

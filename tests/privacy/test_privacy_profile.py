@@ -23,7 +23,8 @@ from tests.few_examples import examples
 from tests.privacy.passing import belief_survival
 
 ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
-FIXED, ADAPTIVE = SignalToNoiseAdaptivity.FIXED, SignalToNoiseAdaptivity.ADAPTIVE
+FIXED = SignalToNoiseAdaptivity.FIXED
+ADAPTIVE = SignalToNoiseAdaptivity.ADAPTIVE
 
 
 def profile_of(*events: ReleaseEvent) -> PrivacyProfile:
@@ -107,13 +108,15 @@ EVENTS: st.SearchStrategy[ReleaseEvent] = st.one_of(
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
 def test_composition_loses_and_never_gains(first: ReleaseEvent, second: ReleaseEvent, exponent: float) -> None:
     delta = 10.0**exponent
-    one, two = profile_of(first), profile_of(second)
-    both, other = profile_of(first, second), profile_of(second, first)
-    slack = one.error + two.error + both.error + 1e-9
-    assert both.epsilon(delta) >= max(one.epsilon(delta), two.epsilon(delta)) - slack
-    assert both.epsilon(delta) <= one.epsilon(delta / 2) + two.epsilon(delta / 2) + slack
-    assert both.advantage() <= one.advantage() + two.advantage() + slack
-    assert both.epsilon(delta) == pytest.approx(other.epsilon(delta), rel=1e-9, abs=1e-9)
+    first_profile = profile_of(first)
+    two = profile_of(second)
+    joint_profile = profile_of(first, second)
+    reversed_profile = profile_of(second, first)
+    slack = first_profile.error + two.error + joint_profile.error + 1e-9
+    assert joint_profile.epsilon(delta) >= max(first_profile.epsilon(delta), two.epsilon(delta)) - slack
+    assert joint_profile.epsilon(delta) <= first_profile.epsilon(delta / 2) + two.epsilon(delta / 2) + slack
+    assert joint_profile.advantage() <= first_profile.advantage() + two.advantage() + slack
+    assert joint_profile.epsilon(delta) == pytest.approx(reversed_profile.epsilon(delta), rel=1e-9, abs=1e-9)
 
 
 @given(EVENTS, st.floats(0.1, 0.9))
@@ -124,7 +127,8 @@ def test_answers_fit_each_other(event: ReleaseEvent, prior: float) -> None:
         eps = profile.epsilon(delta)
         if eps > 0:
             assert profile.delta(eps) == pytest.approx(delta, rel=1e-6)
-        fixed, adaptive = profile.belief_at(delta, FIXED), profile.belief_at(delta, ADAPTIVE)
+        fixed = profile.belief_at(delta, FIXED)
+        adaptive = profile.belief_at(delta, ADAPTIVE)
         assert prior <= fixed <= adaptive + 1e-15 or profile.gaussian_mu is None
         if adaptive < 1 - 1e-6:
             # A thousandth of delta is left to the grid in another way by the quantile than by the survival. Where few
@@ -150,13 +154,14 @@ def test_trade_off_of_randomized_response_randomises_its_tests() -> None:
 
 def test_belief_of_randomized_response_follows_the_prior() -> None:
     profile = PrivacyProfile((RandomizedResponse(1.0),), ADD_REMOVE, 0.2)
-    told = 0.2 * math.e / (0.2 * math.e + 0.8)
+    belief = 0.2 * math.e / (0.2 * math.e + 0.8)
     for sensitivities in SignalToNoiseAdaptivity:
-        assert profile.belief_at(1e-3, sensitivities) == pytest.approx(told, rel=1e-2)
-    assert belief_survival(profile, told * 0.999, FIXED) == pytest.approx(1 / (1 + math.exp(-1)), rel=1e-2)
-    assert belief_survival(profile, told * 0.999, ADAPTIVE) >= 1 / (1 + math.exp(-1))
+        assert profile.belief_at(1e-3, sensitivities) == pytest.approx(belief, rel=1e-2)
+    assert belief_survival(profile, belief * 0.999, FIXED) == pytest.approx(1 / (1 + math.exp(-1)), rel=1e-2)
+    assert belief_survival(profile, belief * 0.999, ADAPTIVE) >= 1 / (1 + math.exp(-1))
 
 
 def test_sampling_at_rate_one_is_no_sampling() -> None:
-    sampled, plain = SampledGaussianRelease(3.0, 1.0, 7), GaussianRelease(2.0, 6.0, 7)
+    sampled = SampledGaussianRelease(3.0, 1.0, 7)
+    plain = GaussianRelease(2.0, 6.0, 7)
     assert profile_of(sampled).epsilon(1e-5) == pytest.approx(profile_of(plain).epsilon(1e-5), rel=1e-12)

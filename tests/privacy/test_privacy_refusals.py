@@ -33,7 +33,8 @@ from tests.privacy.test_privacy_calibration import unit
 from tests.privacy.test_privacy_profile import FIXED, profile_of
 
 _ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
-_PLAIN, _SAMPLED = GaussianRelease(1.0, 1.0), SampledGaussianRelease(1.0, 0.1, 3)
+_PLAIN = GaussianRelease(1.0, 1.0)
+_SAMPLED = SampledGaussianRelease(1.0, 0.1, 3)
 
 
 def _wrong(name: str, *numbers: float) -> list[tuple[float, str]]:
@@ -64,7 +65,7 @@ REFUSALS = [
     ),
     # Wrong numbers are named.
     *refusals(
-        lambda made: made(),
+        lambda factory: factory(),
         (lambda: GaussianRelease(0.0, 1.0), "sensitivity is 0.0"),
         (lambda: GaussianRelease(1.0, math.inf), "sigma is inf"),
         (lambda: GaussianRelease(1.0, 1.0, 0), "count is 0"),

@@ -55,22 +55,24 @@ def test_table_3_of_bernau_2019(column: tuple[str, int]) -> None:
     delta = 1 / (batches * batch)
     for noise_multiplier, printed in zip(NOISE, TABLE_3[column], strict=True):
         release = SampledGaussianRelease(noise_multiplier, 1 / batches, epochs * batches)
-        found = account(PrivacyProfile((release,), Adjacency.ADD_REMOVE_RECORD), Accountant.RDP_CLASSIC, delta)
+        computed_epsilon = account(
+            PrivacyProfile((release,), Adjacency.ADD_REMOVE_RECORD), Accountant.RDP_CLASSIC, delta
+        )
         full = STOPPED.get((*column, noise_multiplier))
         if full is None:
-            assert found == pytest.approx(printed, abs=0.1)
+            assert computed_epsilon == pytest.approx(printed, abs=0.1)
         else:
-            assert found == pytest.approx(full, abs=0.0006)
-            assert printed < found - 0.1
+            assert computed_epsilon == pytest.approx(full, abs=0.0006)
+            assert printed < computed_epsilon - 0.1
 
 
 @pytest.mark.parametrize(("sampling_rate", "noise_multiplier"), [(0.01, 1.0), (0.2, 0.5), (0.05, 4.0), (0.9, 2.0)])
 def test_divergences_are_those_of_opacus(sampling_rate: float, noise_multiplier: float) -> None:
-    found = renyi_divergences(
+    divergences = renyi_divergences(
         (SampledGaussianRelease(noise_multiplier, sampling_rate, 7),), "rdp", Adjacency.ADD_REMOVE_RECORD
     )
     theirs = compute_rdp(q=sampling_rate, noise_multiplier=noise_multiplier, steps=7, orders=RDP_ORDERS.tolist())
-    np.testing.assert_allclose(found, theirs, rtol=1e-9, atol=7 * 1e-12 / 0.1)  # opacus stops its series at 1e-13
+    np.testing.assert_allclose(divergences, theirs, rtol=1e-9, atol=7 * 1e-12 / 0.1)  # opacus stops its series at 1e-13
 
 
 @pytest.mark.few_cases(6)
@@ -89,8 +91,8 @@ def test_divergences_are_their_integral(q: float, z: float, index: int) -> None:
     centre = order / z
     points = [0.0, centre, centre - 6, centre + 6]
     moment = quad(integrand, -14, centre + 14, points=points, limit=800, epsabs=0, epsrel=1e-11)[0]
-    found = renyi_divergences((SampledGaussianRelease(z, q),), "rdp", Adjacency.ADD_REMOVE_RECORD)[index]
-    assert found == pytest.approx(math.log1p(moment) / (order - 1), rel=1e-6)
+    divergence = renyi_divergences((SampledGaussianRelease(z, q),), "rdp", Adjacency.ADD_REMOVE_RECORD)[index]
+    assert divergence == pytest.approx(math.log1p(moment) / (order - 1), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +113,13 @@ def test_rdp_without_sampling_is_opacus(z: float, rounds: int, exponent: float) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs, _ = get_privacy_spent(orders=RDP_ORDERS.tolist(), rdp=divergences, delta=10.0**exponent)
-    found = epsilon_of_mu(Accountant.RDP, gaussian_mu(z, rounds), 10.0**exponent)
-    assert found == pytest.approx(max(theirs, 0.0), rel=1e-9, abs=1e-12)
+    computed_epsilon = epsilon_of_mu(Accountant.RDP, gaussian_mu(z, rounds), 10.0**exponent)
+    assert computed_epsilon == pytest.approx(max(theirs, 0.0), rel=1e-9, abs=1e-12)
 
 
 def test_releases_add_up_order_by_order() -> None:
-    sampled, plain = SampledGaussianRelease(1.5, 0.02, 40), GaussianRelease(2.0, 30.0, 5)
+    sampled = SampledGaussianRelease(1.5, 0.02, 40)
+    plain = GaussianRelease(2.0, 30.0, 5)
     together = renyi_divergences((sampled, plain), "rdp", Adjacency.ADD_REMOVE_RECORD)
     apart = renyi_divergences((sampled,), "rdp", Adjacency.ADD_REMOVE_RECORD) + RDP_ORDERS * 5 / 15**2 / 2
     np.testing.assert_allclose(together, apart, rtol=1e-14)
@@ -139,6 +142,6 @@ def test_weak_noise_is_accounted_at_once_and_monotone() -> None:
         for z in (1e-9, 1e-3, 0.029, 0.031, 0.1)
     ]
     for accountant in (Accountant.RDP, Accountant.RDP_CLASSIC):
-        found = [account(profile, accountant, 1e-3) for profile in profiles]
-        assert found == sorted(found, reverse=True)
-        assert np.all(np.isfinite(found))
+        epsilons = [account(profile, accountant, 1e-3) for profile in profiles]
+        assert epsilons == sorted(epsilons, reverse=True)
+        assert np.all(np.isfinite(epsilons))

@@ -33,9 +33,9 @@ def test_table_3_of_the_paper_in_printed_digits(
     delta: float, beliefs: tuple[float, ...], epsilons: tuple[str, ...], advantages: tuple[str, ...]
 ) -> None:
     for belief, eps, advantage in zip(beliefs, epsilons, advantages, strict=True):
-        found = epsilon_from_belief(belief)
-        assert f"{found:.{len(eps) - 2}f}" == eps
-        assert f"{rho_alpha(found, delta):.2f}" == advantage
+        epsilon = epsilon_from_belief(belief)
+        assert f"{epsilon:.{len(eps) - 2}f}" == eps
+        assert f"{rho_alpha(epsilon, delta):.2f}" == advantage
 
 
 @given(st.floats(0, 30), st.floats(1e-6, 1 - 1e-6))
@@ -64,7 +64,10 @@ def test_gaussian_advantage_is_the_total_variation(mu: float) -> None:
 
 def test_simulated_insider_has_the_gaussian_advantage_and_passes_the_bound_with_probability_delta() -> None:
     rng = np.random.default_rng(11)
-    mu, delta, prior, runs = 1.3, 0.05, 0.3, 400_000
+    mu = 1.3
+    delta = 0.05
+    prior = 0.3
+    runs = 400_000
     log_odds = rng.normal(mu**2 / 2, mu, runs)
     assert 2 * np.mean(log_odds > 0) - 1 == pytest.approx(gaussian_advantage(mu), abs=5 / math.sqrt(runs))
     posterior = prior * np.exp(log_odds) / (prior * np.exp(log_odds) + 1 - prior)

@@ -33,15 +33,15 @@ from tests.privacy.passing import survival
 SETTINGS = [(1.0, 0.3, 1), (2.0, 0.1, 8), (0.5, 0.7, 3), (4.0, 0.02, 30), (30.0, 0.5, 12)]
 
 
-def seen(z: float, q: float, count: int) -> tuple[ReleaseEvent, ...]:
+def visible_sampling(z: float, q: float, count: int) -> tuple[ReleaseEvent, ...]:
     return (SampledGaussianRelease(z, q, count, seen=True),)
 
 
 def enumerated_delta(eps: float, z: float, q: float, count: int, extra: float = 0.0) -> float:
     """delta of seen participation: the mean of Gaussian deltas over how often the unit took part."""
     times = np.arange(count + 1)
-    each = [gdp_delta(eps, math.hypot(math.sqrt(taken) / z, extra)) for taken in times]
-    return float(np.dot(binom.pmf(times, count, q), each))
+    deltas = [gdp_delta(eps, math.hypot(math.sqrt(participations) / z, extra)) for participations in times]
+    return float(np.dot(binom.pmf(times, count, q), deltas))
 
 
 def enumerated_survival(loss: float, z: float, q: float, count: int) -> float:
@@ -55,14 +55,15 @@ def enumerated_survival(loss: float, z: float, q: float, count: int) -> float:
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT])
 @pytest.mark.parametrize(("z", "q", "count"), SETTINGS)
 def test_delta_is_the_mean_over_participations(z: float, q: float, count: int, adjacency: Adjacency) -> None:
-    curves = loss_curves(seen(z, q, count), adjacency)
+    curves = loss_curves(visible_sampling(z, q, count), adjacency)
     assert len(curves.curves) == 1
     for eps in np.linspace(0, curves.epsilon(1e-9), 9):
-        exact, found = enumerated_delta(float(eps), z, q, count), curves.delta(float(eps))
-        assert exact - 1e-13 <= found
+        exact = enumerated_delta(float(eps), z, q, count)
+        computed_delta = curves.delta(float(eps))
+        assert exact - 1e-13 <= computed_delta
         at_most = enumerated_delta(max(0.0, float(eps) - curves.error), z, q, count)
-        assert found <= at_most * (1 + 1e-6) + 2 * MISPLACED_MASS
-        assert found == pytest.approx(exact, rel=1e-3, abs=1e-10)
+        assert computed_delta <= at_most * (1 + 1e-6) + 2 * MISPLACED_MASS
+        assert computed_delta == pytest.approx(exact, rel=1e-3, abs=1e-10)
     for loss in np.linspace(0.01, 1, 4) * curves.epsilon(1e-6):
         slack = 2 * curves.slack(MISPLACED_MASS)
         at_most = enumerated_survival(float(loss) - slack, z, q, count)
@@ -70,23 +71,24 @@ def test_delta_is_the_mean_over_participations(z: float, q: float, count: int, a
 
 
 def test_composed_with_other_releases() -> None:
-    events = (*seen(1.5, 0.4, 5), GaussianRelease(1.0, 2.0))
+    events = (*visible_sampling(1.5, 0.4, 5), GaussianRelease(1.0, 2.0))
     curves = loss_curves(events, Adjacency.REPLACE_RECORD)
     for eps in (0.0, 0.5, 2.0, 4.0):
         assert curves.delta(eps) == pytest.approx(enumerated_delta(eps, 1.5, 0.4, 5, extra=0.5), rel=1e-4)
-    mixed = (*seen(1.5, 0.4, 5), SampledGaussianRelease(1.5, 0.4, 5))
-    both, alone = loss_curves(mixed, Adjacency.ADD_REMOVE_CLIENT), loss_curves(mixed[:1], Adjacency.ADD_REMOVE_CLIENT)
-    assert len(both.curves) == 2
-    assert both.epsilon(1e-5) > alone.epsilon(1e-5)
+    mixed = (*visible_sampling(1.5, 0.4, 5), SampledGaussianRelease(1.5, 0.4, 5))
+    mixed_curves = loss_curves(mixed, Adjacency.ADD_REMOVE_CLIENT)
+    alone = loss_curves(mixed[:1], Adjacency.ADD_REMOVE_CLIENT)
+    assert len(mixed_curves.curves) == 2
+    assert mixed_curves.epsilon(1e-5) > alone.epsilon(1e-5)
 
 
 @pytest.mark.parametrize(("z", "q", "count"), SETTINGS)
 def test_renyi_divergences_are_those_of_the_mixture(z: float, q: float, count: int) -> None:
     times = np.arange(count + 1)
     for adjacency in (Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD):
-        found = renyi_divergences(seen(z, q, count), "rdp", adjacency)
+        divergences = renyi_divergences(visible_sampling(z, q, count), "rdp", adjacency)
         log_weights = binom.logpmf(times, count, q)
-        for order, divergence in zip(RDP_ORDERS, found, strict=True):
+        for order, divergence in zip(RDP_ORDERS, divergences, strict=True):
             moment = np.logaddexp.reduce(log_weights + (order - 1) * order * times / (2 * z * z))
             assert divergence == pytest.approx(moment / (order - 1), rel=1e-9, abs=1e-12)
 
@@ -95,16 +97,16 @@ def test_renyi_divergences_are_those_of_the_mixture(z: float, q: float, count: i
 @given(st.floats(0.5, 10), st.floats(0.01, 0.9), st.integers(1, 100))
 @settings(max_examples=examples(8), deadline=None, derandomize=True)
 def test_between_secret_and_certain_participation(accountant: Accountant, z: float, q: float, count: int) -> None:
-    secret, shown, certain = (
+    secret, visible_epsilon, certain = (
         account(PrivacyProfile(events, Adjacency.ADD_REMOVE_RECORD), accountant, 1e-5)
         for events in (gaussian_rounds(z, count, q), gaussian_rounds(z, count, q, seen=True), gaussian_rounds(z, count))
     )
-    assert secret <= shown * (1 + 1e-4) + 1e-9
-    assert shown <= certain * (1 + 1e-4) + 1e-9
+    assert secret <= visible_epsilon * (1 + 1e-4) + 1e-9
+    assert visible_epsilon <= certain * (1 + 1e-4) + 1e-9
 
 
 def test_what_an_event_says_of_itself() -> None:
-    event = seen(2.0, 0.25, 16)[0]
+    event = visible_sampling(2.0, 0.25, 16)[0]
     assert full_participation_mu(event) == 2.0
     assert exact_gaussian_mu(event) is None
     assert _with_scaled_noise((event,), 3.0) == (SampledGaussianRelease(6.0, 0.25, 16, seen=True),)
@@ -116,24 +118,25 @@ def test_what_an_event_says_of_itself() -> None:
 def test_calibrated_noise_keeps_the_target_and_wastes_none(
     target: EpsilonTarget | BeliefTarget | AdvantageTarget, sensitivities: SignalToNoiseAdaptivity
 ) -> None:
-    adjacency, z = Adjacency.REPLACE_CLIENT, 1.0
-    claim = Claim(adjacency, seen(z, 0.3, 10), 1e-3, 0.5, Accountant.PLD, sensitivities)
+    adjacency = Adjacency.REPLACE_CLIENT
+    z = 1.0
+    claim = Claim(adjacency, visible_sampling(z, 0.3, 10), 1e-3, 0.5, Accountant.PLD, sensitivities)
     z = noise_multiplier_for(target, claim)
-    kept, wasted = (derive_guarantee(claim.with_noise(noise)) for noise in (z, 0.995 * z))
+    guarantee, wasted = (derive_guarantee(claim.with_noise(noise)) for noise in (z, 0.995 * z))
     match target:
         case EpsilonTarget(epsilon):
-            assert kept.epsilon <= epsilon < wasted.epsilon
+            assert guarantee.epsilon <= epsilon < wasted.epsilon
             assert enumerated_delta(epsilon, z, 0.3, 10) == pytest.approx(1e-3, rel=1e-3)
         case BeliefTarget(belief):
-            assert kept.belief_bound <= belief < wasted.belief_bound
+            assert guarantee.belief_bound <= belief < wasted.belief_bound
         case AdvantageTarget(advantage):
-            assert kept.advantage_bound_exact <= advantage < wasted.advantage_bound_exact
+            assert guarantee.advantage_bound_exact <= advantage < wasted.advantage_bound_exact
             assert enumerated_delta(0.0, z, 0.3, 10) == pytest.approx(advantage, rel=1e-4)
 
 
 def test_a_unit_that_rarely_takes_part_needs_hardly_any_noise() -> None:
     """If taking part at all is less likely than delta, every noise keeps epsilon, at any weak noise as well."""
     for z in (0.05, 1.0):
-        curves = loss_curves(seen(z, 1e-6, 3), Adjacency.ADD_REMOVE_CLIENT)
+        curves = loss_curves(visible_sampling(z, 1e-6, 3), Adjacency.ADD_REMOVE_CLIENT)
         assert curves.epsilon(1e-5) == 0.0
         assert curves.delta(0.0) == pytest.approx(enumerated_delta(0.0, z, 1e-6, 3), rel=1e-3)

@@ -15,7 +15,8 @@ from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedR
 from fl_audit.privacy.pld import _epsilon_bound, _log_odds_bound, loss_curves
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
 
-ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD
+ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
+REPLACE = Adjacency.REPLACE_RECORD
 MIXED = (SampledGaussianRelease(1.0, 0.1, 30), LaplaceRelease(1.0, 5.0, 3), RandomizedResponse(0.1, 2))
 
 
@@ -26,8 +27,8 @@ def one_release(z: float, q: float, delta: float) -> float:
         at = z * z * math.log((math.expm1(epsilon) + q) / q) + 0.5  # the point at which the loss is epsilon
         terms = [math.log1p(-q) + norm.logsf(at / z), math.log(q) + norm.logsf((at - 1) / z)]
         below = epsilon + norm.logsf(at / z)
-        told = float(logsumexp(terms))
-        return told + math.log(-math.expm1(min(below - told, -1e-300))) - math.log(delta)
+        log_mass = float(logsumexp(terms))
+        return log_mass + math.log(-math.expm1(min(below - log_mass, -1e-300))) - math.log(delta)
 
     return float(brentq(gap, 1e-6, 60))
 
@@ -36,9 +37,9 @@ def one_release(z: float, q: float, delta: float) -> float:
 @pytest.mark.parametrize("delta", [1e-8, 1e-12, 1e-16, 1e-30])
 @pytest.mark.parametrize(("z", "q"), [(1.0, 0.01), (0.7, 0.2), (2.0, 0.1)])
 def test_the_bound_is_above_the_closed_form_of_one_release(z: float, q: float, delta: float) -> None:
-    found = _epsilon_bound((SampledGaussianRelease(z, q),), ADD_REMOVE, delta)
+    bound = _epsilon_bound((SampledGaussianRelease(z, q),), ADD_REMOVE, delta)
     exact = one_release(z, q, delta)
-    assert exact <= found <= 2.2 * exact
+    assert exact <= bound <= 2.2 * exact
 
 
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE])
@@ -60,7 +61,7 @@ def test_every_delta_is_answered_and_smaller_ones_cost_more() -> None:
             curves = loss_curves(events, adjacency)
             deltas = (1e-10, 1e-12, 1e-20, 1e-300)
             answers = [curves.epsilon(delta) for delta in deltas]
-            assert all(one <= other + curves.error for one, other in pairwise(answers))
+            assert all(epsilon <= next_epsilon + curves.error for epsilon, next_epsilon in pairwise(answers))
             assert math.isfinite(answers[-1])
             assert answers[-1] <= curves.composed_quantile(deltas[-1]) < math.inf
 
@@ -71,12 +72,12 @@ def test_a_sampled_guarantee_at_a_tiny_delta_is_kept(adjacency: Adjacency) -> No
     for target in ({"epsilon": 2.0}, {"belief": 0.9}, {"advantage": 0.1}):
         guarantee = calibrate(100, 1e-12, adjacency=adjacency, sampling_rate=0.01, accountant="pld", **target)
         (name, value), noise = next(iter(target.items())), guarantee.noise_multiplier
-        kept = {
+        bounds = {
             "epsilon": guarantee.epsilon,
             "belief": guarantee.belief_bound,
             "advantage": guarantee.advantage_bound_exact,
         }
-        assert kept[name] <= value
+        assert bounds[name] <= value
         assert noise is not None
         assert noise < calibrate(100, 1e-12, adjacency=adjacency, **target).noise_multiplier
         assert "bounded from above" in guarantee.remark
@@ -85,7 +86,7 @@ def test_a_sampled_guarantee_at_a_tiny_delta_is_kept(adjacency: Adjacency) -> No
 
 @pytest.mark.parametrize(("z", "q"), [(1.0, 0.1), (0.4, 0.3), (0.005, 0.5)])
 def test_divergences_of_replaced_units_are_those_of_a_quadrature(z: float, q: float) -> None:
-    found = renyi_divergences((SampledGaussianRelease(z, q),), None, REPLACE)
+    divergences = renyi_divergences((SampledGaussianRelease(z, q),), None, REPLACE)
     s = 1 / (2 * z)
 
     def mixture(u: float, side: int) -> float:
@@ -100,10 +101,15 @@ def test_divergences_of_replaced_units_are_those_of_a_quadrature(z: float, q: fl
         largest = max(exponent(u) for u in (0.0, order * s))
         moment, _ = quad(
             lambda u, top=largest: math.exp(exponent(u) - top) / math.sqrt(2 * math.pi),
-            -14, order * s + 14, points=[0, order * s], limit=2000, epsabs=0, epsrel=1e-11,
-        )  # fmt: skip
+            -14,
+            order * s + 14,
+            points=[0, order * s],
+            limit=2000,
+            epsabs=0,
+            epsrel=1e-11,
+        )
         expected = (math.log(moment) + largest) / (order - 1)
         if z > 0.015:
-            assert found[index] == pytest.approx(expected, rel=1e-9)
+            assert divergences[index] == pytest.approx(expected, rel=1e-9)
         else:
-            assert expected * (1 - 1e-9) <= found[index] <= expected * 1.01
+            assert expected * (1 - 1e-9) <= divergences[index] <= expected * 1.01

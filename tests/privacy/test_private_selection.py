@@ -45,16 +45,17 @@ def test_bounds_are_those_of_dp_accounting(count: TrainingCount, mean: float) ->
     training = SelfComposedDpEvent(GaussianDpEvent(z), rounds)
     accountant.compose(RepeatAndSelectDpEvent(training, mean, SHAPES[count]))
     expected = accountant.get_epsilon(DELTA)
-    found = random_count_epsilon([claim_of(z, rounds)], count, mean)
+    computed_epsilon = random_count_epsilon([claim_of(z, rounds)], count, mean)
     if count is TrainingCount.POISSON:  # its delta of one training comes from Renyi divergences, ours is exact
-        assert found <= expected * (1 + 1e-9)
-        mu, steps = math.sqrt(rounds) / z, 1 / (RDP_ORDERS - 1)
+        assert computed_epsilon <= expected * (1 + 1e-9)
+        mu = math.sqrt(rounds) / z
+        steps = 1 / (RDP_ORDERS - 1)
         hat = np.log1p(steps)
         deltas = norm.cdf(mu / 2 - hat / mu) - (1 + steps) * norm.cdf(-mu / 2 - hat / mu)
         divergences = RDP_ORDERS * mu**2 / 2 + mean * deltas + math.log(mean) * steps
-        assert found == pytest.approx(compute_epsilon(RDP_ORDERS, divergences, DELTA)[0], rel=1e-6)
+        assert computed_epsilon == pytest.approx(compute_epsilon(RDP_ORDERS, divergences, DELTA)[0], rel=1e-6)
     else:
-        assert found == pytest.approx(expected, rel=1e-6)
+        assert computed_epsilon == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_parameter_has_the_mean_of_the_distribution() -> None:
@@ -75,7 +76,8 @@ def test_pure_privacy_costs_what_the_paper_states(count: TrainingCount, factor: 
     (1 + eta) log(1/gamma) / l + log(mean) / (order - 1), and what is below it (1 + eta) epsilon / l, since
     log(1/gamma) exceeds epsilon here.
     """
-    eta, mean = SHAPES[count], 1e4
+    eta = SHAPES[count]
+    mean = 1e4
     chosen = _negative_binomial(np.full(RDP_ORDERS.shape, epsilon), eta, mean)
     last = float(RDP_ORDERS[-1])
     slack = (1 + eta) * -math.log(negative_binomial_parameter(eta, mean)) / last + math.log(mean) / (last - 1)
@@ -116,12 +118,12 @@ github.com/tensorflow/privacy, research/hyperparameters_2022/figure7_default_val
 
 def test_the_training_of_the_papers_figure_7_has_its_published_divergences() -> None:
     """It is DP-SGD on 60,000 records: 60 epochs of batches of 256, that is 14,063 steps, at noise multiplier 1.1."""
-    found = renyi_divergences(gaussian_rounds(1.1, 14_063, 256 / 60_000), None, Adjacency.ADD_REMOVE_RECORD)
+    divergences = renyi_divergences(gaussian_rounds(1.1, 14_063, 256 / 60_000), None, Adjacency.ADD_REMOVE_RECORD)
     published = dict(zip(FIGURE_7_ORDERS.tolist(), FIGURE_7_DIVERGENCES.tolist(), strict=True))
     common = [index for index, order in enumerate(RDP_ORDERS.tolist()) if order in published]
     assert len(common) > 12
     expected = [published[order] for order in RDP_ORDERS[common].tolist()]
-    assert found[common] == pytest.approx(expected, rel=1e-7)
+    assert divergences[common] == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +138,8 @@ def test_budgets_of_the_negative_binomial_are_those_of_the_papers_figure_7(
     For the logarithmic distribution that code has log(1/gamma - 1) / l where theorem 2 has log(1/gamma) / l: ours is
     that of the theorem, which is larger by -log(1 - gamma) / l.
     """
-    found = _negative_binomial(FIGURE_7_DIVERGENCES, 1.0, 1 / gamma, FIGURE_7_ORDERS)
-    assert found.min() == pytest.approx(geometric, rel=1e-8)
+    budgets = _negative_binomial(FIGURE_7_DIVERGENCES, 1.0, 1 / gamma, FIGURE_7_ORDERS)
+    assert budgets.min() == pytest.approx(geometric, rel=1e-8)
     mean = (1 / gamma - 1) / math.log(1 / gamma)
     excess = _negative_binomial(FIGURE_7_DIVERGENCES, 0.0, mean, FIGURE_7_ORDERS).min() - logarithmic
     assert 0 < excess <= -math.log1p(-gamma) / FIGURE_7_ORDERS[0]
@@ -212,7 +214,10 @@ def test_the_best_of_many_gives_away_more_than_one_and_no_more_than_the_bound(co
 
 def test_the_best_of_simulated_trainings_is_attacked() -> None:
     """Draw 400,000 numbers of trainings and their best outputs; the bound holds, and that of one training does not."""
-    draw, trials, mu, mean = np.random.default_rng(0), 400_000, 0.5, 30.0
+    draw = np.random.default_rng(0)
+    trials = 400_000
+    mu = 0.5
+    mean = 30.0
     claim = Claim("add-remove-record", (GaussianRelease(mu, 1.0),), 1e-3)
     bound = random_count_epsilon([claim], TrainingCount.GEOMETRIC, mean)
     single = claim.profile.epsilon(1e-3)
@@ -220,9 +225,11 @@ def test_the_best_of_simulated_trainings_is_attacked() -> None:
     # The largest of K standard normals is the normal quantile of U^(1/K).
     best = norm.ppf(draw.random((2, trials)) ** (1 / counts)) + np.array([[mu], [0.0]])
     thresholds = np.linspace(-2, 5, 71)
-    found, alarms = (np.array([(row > threshold).mean() for threshold in thresholds]) for row in best)
+    detection_rates, alarms = (np.array([(row > threshold).mean() for threshold in thresholds]) for row in best)
     for epsilon, is_broken in ((bound, False), (single, True)):
-        excess = np.concatenate([found - math.exp(epsilon) * alarms, 1 - alarms - math.exp(epsilon) * (1 - found)])
+        excess = np.concatenate(
+            [detection_rates - math.exp(epsilon) * alarms, 1 - alarms - math.exp(epsilon) * (1 - detection_rates)]
+        )
         assert bool(excess.max() > 1e-3 + 5 * math.exp(epsilon) * 0.5 / math.sqrt(trials)) is is_broken
 
 
@@ -244,7 +251,7 @@ def test_guarantees_are_taken_with_their_claims_and_trainings_without_one_are_le
 
 
 def test_there_is_no_one_number_for_one_training_or_different_claims() -> None:
-    other = Claim("add-remove-record", gaussian_rounds(4.0, 1), 1e-6)
+    other_claim = Claim("add-remove-record", gaussian_rounds(4.0, 1), 1e-6)
     assert selection_cost([claim_of(2.0)]) is None
-    assert selection_cost([claim_of(2.0), other]) is None
+    assert selection_cost([claim_of(2.0), other_claim]) is None
     assert "more than the epsilon of one" in selection_text(None)

@@ -20,17 +20,19 @@ def slow_star(members: list[int], population: list[int], delta: float, cut: floa
     """Definition 2 in plain loops."""
 
     def best(keep: bool) -> float | None:
-        found = []
+        ratios = []
         for t in sorted({*members, *population}):
-            fpr, fnr = sum(x <= t for x in population) / len(population), sum(x > t for x in members) / len(members)
-            tpr, tnr = sum(x <= t for x in members) / len(members), sum(x > t for x in population) / len(population)
+            fpr = sum(x <= t for x in population) / len(population)
+            fnr = sum(x > t for x in members) / len(members)
+            tpr = sum(x <= t for x in members) / len(members)
+            tnr = sum(x > t for x in population) / len(population)
             if keep and not (cut < fpr < 1 - cut and cut < fnr < 1 - cut):
                 continue
-            found.append(0.0)
+            ratios.append(0.0)
             for over, under in ((tnr, fnr), (tpr, fpr), (fpr, tpr), (fnr, tnr)):
                 if over > delta:
-                    found.append(math.log((over - delta) / under) if under else math.inf)
-        return max(found, default=None)
+                    ratios.append(math.log((over - delta) / under) if under else math.inf)
+        return max(ratios, default=None)
 
     within = best(True) if cut else None
     return within if within is not None else best(False) or 0.0
@@ -39,8 +41,8 @@ def slow_star(members: list[int], population: list[int], delta: float, cut: floa
 @given(LOSSES, LOSSES, st.sampled_from([0.0, 1e-3, 0.2, 0.9]), st.sampled_from([0.0, 0.001, 0.1]))
 @settings(max_examples=examples(200), deadline=None, derandomize=True)
 def test_empirical_form_is_definition_2(members: list[int], population: list[int], delta: float, cut: float) -> None:
-    found = float(empirical_epsilon_star(np.array(members), np.array(population), delta, cut))
-    assert found == pytest.approx(slow_star(members, population, delta, cut), rel=1e-12, abs=1e-12)
+    computed_star = float(empirical_epsilon_star(np.array(members), np.array(population), delta, cut))
+    assert computed_star == pytest.approx(slow_star(members, population, delta, cut), rel=1e-12, abs=1e-12)
 
 
 def test_definition_2_from_rates() -> None:
@@ -65,10 +67,12 @@ def test_the_interval_covers() -> None:
     rng = np.random.default_rng(31)
     x = np.linspace(0, 1, 200_001)
     for shapes in ((2.0, 2.0), (4.0, 2.0)):
-        fnr, fpr = beta.sf(x, 2, 2), beta.cdf(x, *shapes)
-        counted = within_cut(fpr, fnr, 0.001)
-        truth = float(epsilon_star_of_rates(fpr[counted], fnr[counted], 1e-3))
-        misses, widths = 0, []
+        fnr = beta.sf(x, 2, 2)
+        fpr = beta.cdf(x, *shapes)
+        mask = within_cut(fpr, fnr, 0.001)
+        truth = float(epsilon_star_of_rates(fpr[mask], fnr[mask], 1e-3))
+        misses = 0
+        widths = []
         for size in [300] * 100 + [100_000]:
             low, high = empirical_interval(rng.beta(2, 2, size), rng.beta(*shapes, size), 1e-3)
             misses += not low <= truth <= high
@@ -87,11 +91,13 @@ def test_the_interval_of_sets_apart() -> None:
 
 def test_the_interval_holds_where_few_thresholds_lie_within_the_cut() -> None:
     """Losses that are nearly apart: thresholds within the cut exist, but none is proven to be one. Seeded."""
-    rng, delta = np.random.default_rng(32), 1e-5
+    rng = np.random.default_rng(32)
+    delta = 1e-5
     points = np.linspace(22.9, 23.2, 30_001)
-    fpr, fnr = norm.cdf(points, 26.1, 1), norm.sf(points, 20, 1)
-    counted = within_cut(fpr, fnr, 0.001)
-    truth = float(epsilon_star_of_rates(fpr[counted], fnr[counted], delta))
+    fpr = norm.cdf(points, 26.1, 1)
+    fnr = norm.sf(points, 20, 1)
+    mask = within_cut(fpr, fnr, 0.001)
+    truth = float(epsilon_star_of_rates(fpr[mask], fnr[mask], delta))
     assert truth == pytest.approx(6.906, abs=1e-3)
     for _ in range(15):
         low, high = empirical_interval(rng.normal(20, 1, 40_000), rng.normal(26.1, 1, 40_000), delta)
@@ -103,7 +109,8 @@ def test_the_interval_holds_where_few_thresholds_lie_within_the_cut() -> None:
 def test_the_interval_holds_what_the_losses_themselves_show(shift: float, spread: float, size: int, cut: float) -> None:
     """The counted distribution functions lie in the enclosure, so their own Epsilon* lies in the interval."""
     quantiles = norm.ppf((np.arange(size) + 0.5) / size)
-    members, population = quantiles + 30, spread * quantiles + 30 + shift
+    members = quantiles + 30
+    population = spread * quantiles + 30 + shift
     low, high = empirical_interval(members, population, 1e-3, cut)
     assert low <= float(empirical_epsilon_star(members, population, 1e-3, cut)) <= high
 
@@ -113,20 +120,20 @@ def test_the_interval_holds_what_the_losses_themselves_show(shift: float, spread
 def test_attacks_agree_with_scikit_learn(members: list[int], population: list[int]) -> None:
     labels = [1] * len(members) + [0] * len(population)
     scores = [-x for x in members + population]
-    found = loss_attacks(np.array(members), np.array(population))
-    assert float(found.auc) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+    attacks = loss_attacks(np.array(members), np.array(population))
+    assert float(attacks.auc) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
     fpr, tpr, _ = roc_curve(labels, scores, drop_intermediate=False)
-    assert float(found.tpr_at_fpr_001) == pytest.approx(tpr[fpr <= 0.01].max(), abs=1e-12)
+    assert float(attacks.tpr_at_fpr_001) == pytest.approx(tpr[fpr <= 0.01].max(), abs=1e-12)
     mean = np.mean(members)
     expected = np.mean(np.array(members) <= mean) - np.mean(np.array(population) <= mean)
-    assert float(found.yeom_advantage) == pytest.approx(expected, abs=1e-12)
-    assert float(found.loss_gap) == pytest.approx(np.mean(population) - np.mean(members), abs=1e-12)
+    assert float(attacks.yeom_advantage) == pytest.approx(expected, abs=1e-12)
+    assert float(attacks.loss_gap) == pytest.approx(np.mean(population) - np.mean(members), abs=1e-12)
 
 
 def test_small_false_alarm_rates_are_counted_not_rounded() -> None:
     population = np.arange(3000.0)
-    found = loss_attacks(np.full(10, 2.0), population)
-    assert (float(found.tpr_at_fpr_0001), float(found.tpr_at_fpr_001)) == (1.0, 1.0)
+    attacks = loss_attacks(np.full(10, 2.0), population)
+    assert (float(attacks.tpr_at_fpr_0001), float(attacks.tpr_at_fpr_001)) == (1.0, 1.0)
     assert float(loss_attacks(np.full(10, 3.0), population).tpr_at_fpr_0001) == 0.0
     stacked = loss_attacks(np.ones((2, 3, 4)), np.ones((2, 3, 5)))
     assert stacked.auc.shape == (2, 3)

@@ -21,9 +21,9 @@ from tests.few_examples import examples
 DELTA = 1e-3
 
 
-def from_parts(parts: list[np.ndarray], population: np.ndarray, delta: float = DELTA) -> np.ndarray:
-    ends = joint_range([range_of(part) for part in parts] + [range_of(population)])
-    members = joint_moments([moments_of(part, ends.low, ends.high) for part in parts])
+def from_parts(shards: list[np.ndarray], population: np.ndarray, delta: float = DELTA) -> np.ndarray:
+    ends = joint_range([range_of(shard) for shard in shards] + [range_of(population)])
+    members = joint_moments([moments_of(shard, ends.low, ends.high) for shard in shards])
     return epsilon_star_of_moments(members, moments_of(population, ends.low, ends.high), delta)
 
 
@@ -35,27 +35,30 @@ def from_parts(parts: list[np.ndarray], population: np.ndarray, delta: float = D
 )
 def test_any_division_gives_epsilon_star_of_the_pooled_losses(sizes: list[int], scale: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    members, population = rng.gamma(1.0, scale, (3, sum(sizes))), rng.gamma(1.5, scale, (3, 40))
-    parts = np.split(members, np.cumsum(sizes)[:-1], axis=1)
-    found = from_parts(parts, population)
-    np.testing.assert_allclose(found, parametric_epsilon_star(members, population, DELTA), rtol=1e-9, atol=1e-9)
+    members = rng.gamma(1.0, scale, (3, sum(sizes)))
+    population = rng.gamma(1.5, scale, (3, 40))
+    shards = np.split(members, np.cumsum(sizes)[:-1], axis=1)
+    computed_star = from_parts(shards, population)
+    np.testing.assert_allclose(computed_star, parametric_epsilon_star(members, population, DELTA), rtol=1e-9, atol=1e-9)
 
 
 def test_a_large_common_loss_costs_no_digits() -> None:
     """Sums of squares would lose all digits of scores that differ in the tenth decimal."""
     rng = np.random.default_rng(5)
-    members, population = 3 + 1e-10 * rng.random((1, 4000)), 3 + 1e-10 * rng.random((1, 500))
+    members = 3 + 1e-10 * rng.random((1, 4000))
+    population = 3 + 1e-10 * rng.random((1, 500))
     population[0, 0] = 90.0
     ends = range_of(np.concatenate([members, population], axis=1))
-    parts = [moments_of(part, ends.low, ends.high) for part in np.array_split(members, 7, axis=1)]
-    found = joint_moments(parts)
+    shard_moments = [moments_of(shard, ends.low, ends.high) for shard in np.array_split(members, 7, axis=1)]
+    combined_moments = joint_moments(shard_moments)
     whole = moments_of(members, ends.low, ends.high)
-    np.testing.assert_allclose(found.deviation, whole.deviation, rtol=1e-6)
+    np.testing.assert_allclose(combined_moments.deviation, whole.deviation, rtol=1e-6)
     assert 0 < whole.deviation[0] < 1e-11
 
 
 def test_equal_losses_have_no_spread_in_any_division() -> None:
-    members, population = np.full((2, 30), 0.7), np.full((2, 9), 0.7)
+    members = np.full((2, 30), 0.7)
+    population = np.full((2, 9), 0.7)
     assert from_parts(np.array_split(members, 4, axis=1), population).tolist() == [0.0, 0.0]
     population[1, 0] = 2.0
     assert from_parts(np.array_split(members, 4, axis=1), population).tolist() == [0.0, np.inf]
@@ -63,30 +66,37 @@ def test_equal_losses_have_no_spread_in_any_division() -> None:
 
 def test_records_held_in_some_trials_only_count_there() -> None:
     rng = np.random.default_rng(0)
-    base, extra, population = rng.gamma(1, 1, (4, 6)), rng.gamma(1, 1, (4, 1)) + 9, rng.gamma(1, 1, (4, 50))
-    held = np.array([True, False, True, False])
-    ends = joint_range([range_of(base), where_trained(range_of(extra), held), range_of(population)])
-    moments = [moments_of(base, ends.low, ends.high), where_trained(moments_of(extra, ends.low, ends.high), held)]
-    found = epsilon_star_of_moments(joint_moments(moments), moments_of(population, ends.low, ends.high), DELTA)
-    for trial, is_held in enumerate(held):
-        own = np.concatenate([base[trial], extra[trial]]) if is_held else base[trial]
-        assert found[trial] == pytest.approx(float(parametric_epsilon_star(own, population[trial], DELTA)), abs=1e-9)
-        assert ends.high[trial] == max(own.max(), population[trial].max())
+    base = rng.gamma(1, 1, (4, 6))
+    extra = rng.gamma(1, 1, (4, 1)) + 9
+    population = rng.gamma(1, 1, (4, 50))
+    presence = np.array([True, False, True, False])
+    ends = joint_range([range_of(base), where_trained(range_of(extra), presence), range_of(population)])
+    moments = [moments_of(base, ends.low, ends.high), where_trained(moments_of(extra, ends.low, ends.high), presence)]
+    stars = epsilon_star_of_moments(joint_moments(moments), moments_of(population, ends.low, ends.high), DELTA)
+    for trial, is_held in enumerate(presence):
+        trial_losses = np.concatenate([base[trial], extra[trial]]) if is_held else base[trial]
+        assert stars[trial] == pytest.approx(
+            float(parametric_epsilon_star(trial_losses, population[trial], DELTA)), abs=1e-9
+        )
+        assert ends.high[trial] == max(trial_losses.max(), population[trial].max())
 
 
 def test_fewer_than_two_records_have_no_epsilon_star() -> None:
     population = moments_of(np.random.default_rng(0).random((3, 10)), 0.0, 1.0)
-    one = moments_of(np.full((3, 1), 0.5), 0.0, 1.0)
+    single_moments = moments_of(np.full((3, 1), 0.5), 0.0, 1.0)
     none = moments_of(np.empty((3, 0)), 0.0, 1.0)
-    both = joint_moments([none, one, where_trained(one, np.array([True, False, False])), none])
-    star = epsilon_star_of_moments(both, population, DELTA)
+    combined_moments = joint_moments(
+        [none, single_moments, where_trained(single_moments, np.array([True, False, False])), none]
+    )
+    star = epsilon_star_of_moments(combined_moments, population, DELTA)
     assert np.isnan(star).tolist() == [False, True, True]
     assert range_of(np.empty((3, 0))).count.tolist() == [0, 0, 0]
 
 
 def test_losses_beyond_a_public_range_are_clipped_to_it() -> None:
     losses = np.array([[0.1, 0.4, 7.0]])
-    clipped, whole = moments_of(losses, 0.2, 3.0), moments_of(np.array([[0.2, 0.4, 3.0]]), 0.2, 3.0)
+    clipped = moments_of(losses, 0.2, 3.0)
+    whole = moments_of(np.array([[0.2, 0.4, 3.0]]), 0.2, 3.0)
     np.testing.assert_array_equal(clipped.mean, whole.mean)
     np.testing.assert_array_equal(clipped.squares, whole.squares)
 
@@ -96,7 +106,8 @@ def test_losses_beyond_a_public_range_are_clipped_to_it() -> None:
     [(2.5, 0.1, 0.2), (-1, 0.1, 0.2), (np.nan, 0.1, 0.2), (2, 0.3, 0.2), (2, -0.1, 0.2), (2, 0.1, np.inf)],
 )
 def test_what_cannot_be_a_range_is_known(count: float, low: float, high: float) -> None:
-    good, bad = (2.0, 0.1, 0.2), (count, low, high)
+    good = (2.0, 0.1, 0.2)
+    bad = (count, low, high)
     assert LossRange(*(np.array([value, 0.0]) for value in good)).is_sound
     assert not LossRange(*(np.array(pair) for pair in zip(good, bad, strict=True))).is_sound
 
@@ -105,6 +116,7 @@ def test_what_cannot_be_a_range_is_known(count: float, low: float, high: float) 
     ("count", "mean", "squares"), [(2.5, 0, 1), (-1, 0, 1), (np.inf, 0, 1), (2, np.nan, 1), (2, 0, -1), (2, 0, np.inf)]
 )
 def test_what_cannot_be_moments_is_known(count: float, mean: float, squares: float) -> None:
-    good, bad = (2.0, -0.1, 0.2), (count, mean, squares)
+    good = (2.0, -0.1, 0.2)
+    bad = (count, mean, squares)
     assert ScoreMoments(*(np.array([value, 0.0]) for value in good)).is_sound
     assert not ScoreMoments(*(np.array(pair) for pair in zip(good, bad, strict=True))).is_sound

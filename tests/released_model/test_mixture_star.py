@@ -31,11 +31,12 @@ def test_one_component_is_the_closed_form_cut_or_not() -> None:
     for _ in range(100):
         means = rng.normal(size=2) * rng.choice([0.01, 0.3, 1.0, 5.0])
         stds = np.exp(rng.normal(size=2) * rng.choice([1e-6, 0.05, 0.5, 1.5]))
-        delta, cut = 10.0 ** rng.uniform(-12, -0.05), float(rng.choice([0.0, 1e-6, 1e-3, 0.1]))
-        found = epsilon_star_mixtures(normal(means[0], stds[0]), normal(means[1], stds[1]), delta, cut)
+        delta = 10.0 ** rng.uniform(-12, -0.05)
+        cut = float(rng.choice([0.0, 1e-6, 1e-3, 0.1]))
+        star_result = epsilon_star_mixtures(normal(means[0], stds[0]), normal(means[1], stds[1]), delta, cut)
         expected = float(epsilon_star_gaussian(means[0], stds[0], means[1], stds[1], delta, cut))
-        assert found.gap <= 1e-9
-        assert found.epsilon_star == pytest.approx(expected, rel=2e-9, abs=2e-9)
+        assert star_result.gap <= 1e-9
+        assert star_result.epsilon_star == pytest.approx(expected, rel=2e-9, abs=2e-9)
 
 
 @pytest.mark.few_cases(2)
@@ -43,14 +44,15 @@ def test_one_component_is_the_closed_form_cut_or_not() -> None:
 @pytest.mark.parametrize("delta", [1e-9, 1e-4, 0.1])
 def test_no_threshold_beats_a_mixture_and_one_comes_near(components: int, delta: float) -> None:
     rng = np.random.default_rng([52, components])
-    members, population = random_mixture(rng, components), random_mixture(rng, components)
-    found = epsilon_star_mixtures(members, population, delta)
+    members = random_mixture(rng, components)
+    population = random_mixture(rng, components)
+    star_result = epsilon_star_mixtures(members, population, delta)
     grid = np.linspace(-60, 60, 60_001)
     best = float(threshold_log_ratios(members, population, grid, delta).max())
-    assert found.gap <= 1e-9
-    assert best - 1e-8 <= found.epsilon_star <= best + 0.03 * max(best, 1)
+    assert star_result.gap <= 1e-9
+    assert best - 1e-8 <= star_result.epsilon_star <= best + 0.03 * max(best, 1)
     swapped = epsilon_star_mixtures(population, members, delta)
-    assert swapped.epsilon_star == pytest.approx(found.epsilon_star, abs=3e-9)
+    assert swapped.epsilon_star == pytest.approx(star_result.epsilon_star, abs=3e-9)
     within = epsilon_star_mixtures(members, population, delta, cut=0.01)
     low, high = threshold_limits(members, population, 0.01) or (0, 0)
     inner = threshold_log_ratios(members, population, np.linspace(low, high, 20_001), delta)
@@ -67,15 +69,16 @@ def test_a_narrow_component_is_not_missed() -> None:
 
 @pytest.mark.long
 def test_delta_zero() -> None:
-    one, other = normal(0.0, 1.0), normal(0.1, 1.0)
-    assert epsilon_star_mixtures(one, other, 0.0).epsilon_star == math.inf
-    assert math.isfinite(epsilon_star_mixtures(one, other, 0.0, cut=1e-6).epsilon_star)
-    assert epsilon_star_mixtures(one, one, 0.0).epsilon_star == 0.0
+    first_mixture = normal(0.0, 1.0)
+    second_mixture = normal(0.1, 1.0)
+    assert epsilon_star_mixtures(first_mixture, second_mixture, 0.0).epsilon_star == math.inf
+    assert math.isfinite(epsilon_star_mixtures(first_mixture, second_mixture, 0.0, cut=1e-6).epsilon_star)
+    assert epsilon_star_mixtures(first_mixture, first_mixture, 0.0).epsilon_star == 0.0
     # Two mixtures with the same widest component: the ratio of tails ends at that of its weights.
     half = NormalMixture(np.array([0.5, 0.5]), np.zeros(2), np.array([1.0, 2.0]))
-    most = NormalMixture(np.array([0.1, 0.9]), np.zeros(2), np.array([1.0, 2.0]))
-    found = epsilon_star_mixtures(half, most, 0.0, tolerance=1e-5)
-    assert found.epsilon_star == pytest.approx(math.log(0.9 / 0.5), abs=1e-4)
+    heavy_mixture = NormalMixture(np.array([0.1, 0.9]), np.zeros(2), np.array([1.0, 2.0]))
+    star_result = epsilon_star_mixtures(half, heavy_mixture, 0.0, tolerance=1e-5)
+    assert star_result.epsilon_star == pytest.approx(math.log(0.9 / 0.5), abs=1e-4)
 
 
 def test_fits_find_what_was_drawn_and_the_check_tells_misfits() -> None:
@@ -108,29 +111,30 @@ def test_wrong_mixtures_are_refused() -> None:
 
 def test_theorem_2_does_not_hold_as_printed() -> None:
     """Half the models without a leak, half with shift 1: the mechanism exceeds the mean of its models."""
-    found = mechanism_star_gaussian(np.array([0.0, 1.0]), 1.0, 0.0, 1.0, 1e-5)
-    assert found.mean_of_models == pytest.approx(2.19, abs=0.005)
-    assert found.mechanism == pytest.approx(3.53, abs=0.005)
+    star_result = mechanism_star_gaussian(np.array([0.0, 1.0]), 1.0, 0.0, 1.0, 1e-5)
+    assert star_result.mean_of_models == pytest.approx(2.19, abs=0.005)
+    assert star_result.mechanism == pytest.approx(3.53, abs=0.005)
     # The same from error rates alone, at common false positive rates.
     alpha = norm.sf(np.linspace(-6, 6, 4001))
     fnr = np.stack([norm.cdf(norm.isf(alpha) - shift) for shift in (0.0, 1.0)])
-    each = epsilon_star_of_rates(np.broadcast_to(alpha, fnr.shape), fnr, 1e-5)
-    assert float(epsilon_star_of_rates(alpha, fnr.mean(axis=0), 1e-5)) == pytest.approx(found.mechanism, abs=1e-3)
-    assert each.mean() == pytest.approx(found.mean_of_models, abs=1e-3)
+    model_stars = epsilon_star_of_rates(np.broadcast_to(alpha, fnr.shape), fnr, 1e-5)
+    assert float(epsilon_star_of_rates(alpha, fnr.mean(axis=0), 1e-5)) == pytest.approx(star_result.mechanism, abs=1e-3)
+    assert model_stars.mean() == pytest.approx(star_result.mean_of_models, abs=1e-3)
 
 
 def test_the_other_order_occurs_too() -> None:
     """Models that leak in opposite directions cancel in the average."""
-    found = mechanism_star_gaussian(np.array([-1.0, 1.0]), 1.0, 0.0, 1.0, 1e-2)
-    assert found.mechanism < found.mean_of_models
+    star_result = mechanism_star_gaussian(np.array([-1.0, 1.0]), 1.0, 0.0, 1.0, 1e-2)
+    assert star_result.mechanism < star_result.mean_of_models
 
 
 def test_mechanism_of_many_models_from_losses() -> None:
     rng = np.random.default_rng(55)
-    members, population = rng.beta(2, 4, (200, 100)), rng.beta(2, 3, (200, 150))
-    found = parametric_mechanism_star(members, population, 1e-2)
-    assert found.models == 200
-    assert found.mechanism > 0
+    members = rng.beta(2, 4, (200, 100))
+    population = rng.beta(2, 3, (200, 150))
+    star_result = parametric_mechanism_star(members, population, 1e-2)
+    assert star_result.models == 200
+    assert star_result.mechanism > 0
     alike = parametric_mechanism_star(np.tile(members[0], (5, 1)), np.tile(population[0], (5, 1)), 1e-2)
     assert alike.mechanism == pytest.approx(alike.mean_of_models, abs=2e-6)
 
@@ -140,14 +144,17 @@ def test_mechanism_of_many_models_from_losses() -> None:
 
 def test_nothing_is_certified_where_nothing_leaks_and_the_estimate_errs() -> None:
     """200 runs: false certificates at most binomial(200, .05) but for 1e-4; the estimate is far from 0 all the time."""
-    rng, false, estimates = np.random.default_rng(71), 0, []
+    rng = np.random.default_rng(71)
+    false = 0
+    estimates = []
     for run in range(200):
-        members, population = rng.beta(2, 2, (10, 100)), rng.beta(2, 2, (10, 100))
+        members = rng.beta(2, 2, (10, 100))
+        population = rng.beta(2, 2, (10, 100))
         false += mechanism_lower_bound(members, population, 1e-3) > 0
         if run < 10:
-            found = parametric_mechanism_star(members, population, 1e-3)
-            assert (found.lower_bound, found.confidence) == (mechanism_lower_bound(members, population, 1e-3), 0.95)
-            estimates.append(found.mechanism)
+            star = parametric_mechanism_star(members, population, 1e-3)
+            assert (star.lower_bound, star.confidence) == (mechanism_lower_bound(members, population, 1e-3), 0.95)
+            estimates.append(star.mechanism)
     assert false <= binom.ppf(1 - 1e-4, 200, 0.05)
     assert np.mean(estimates) > 0.08
 
@@ -156,7 +163,9 @@ def test_nothing_is_certified_where_nothing_leaks_and_the_estimate_errs() -> Non
 @pytest.mark.parametrize("together", [False, True])
 def test_it_holds_on_the_edge_of_what_is_allowed(together: bool) -> None:
     """Losses by randomised response at epsilon 1, record by record or one answer for all members of a model."""
-    rng, false, honest = np.random.default_rng(72), 0, float(expit(1.0))
+    rng = np.random.default_rng(72)
+    false = 0
+    honest = float(expit(1.0))
     for _ in range(200):
         low = rng.random((40, 1 if together else 50)) < honest
         members = np.where(low, 0, 1) + rng.random((40, 50))
@@ -169,13 +178,13 @@ def test_a_leak_is_certified_below_the_truth_and_more_models_certify_more() -> N
     """Normal losses, every other model with a shift of 1: the mechanism has 3.53."""
     rng = np.random.default_rng(73)
     truth = mechanism_star_gaussian(np.array([0.0, 1.0]), 1.0, 0.0, 1.0, 1e-5).mechanism
-    found = []
+    bounds = []
     for models in (4, 20, 100):
         shift = np.arange(models)[:, None] % 2
         members = np.exp(rng.normal(-shift, 1, (models, 500)))
-        found.append(mechanism_lower_bound(members, np.exp(rng.normal(0, 1, (models, 500))), 1e-5))
-    assert found == sorted(found)
-    assert 1 < found[-1] < truth
+        bounds.append(mechanism_lower_bound(members, np.exp(rng.normal(0, 1, (models, 500))), 1e-5))
+    assert bounds == sorted(bounds)
+    assert 1 < bounds[-1] < truth
 
 
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
@@ -184,20 +193,22 @@ def test_a_leak_is_certified_below_the_truth_and_more_models_certify_more() -> N
 )
 def test_ranks_alone_count_and_models_have_no_order(seed: int, models: int, m: int, p: int, gap: float) -> None:
     rng = np.random.default_rng(seed)
-    members, population = np.round(rng.gamma(2, 1, (models, m)), 1), np.round(rng.gamma(2, 1, (models, p)) + gap, 1)
-    found = mechanism_lower_bound(members, population, 1e-3)
-    order, scale = rng.permutation(models), rng.uniform(1, 3, (models, 1))
+    members = np.round(rng.gamma(2, 1, (models, m)), 1)
+    population = np.round(rng.gamma(2, 1, (models, p)) + gap, 1)
+    bound = mechanism_lower_bound(members, population, 1e-3)
+    order = rng.permutation(models)
+    scale = rng.uniform(1, 3, (models, 1))
     again = mechanism_lower_bound((scale * members)[order], (scale * population)[order], 1e-3)
-    assert again == pytest.approx(found, abs=1e-7)
-    assert 0 <= found <= math.log((1 - 1e-3) * (p + 1)) + 1e-9
-    assert mechanism_lower_bound(members, population, 1e-3, confidence=0.999) <= found + 1e-9
+    assert again == pytest.approx(bound, abs=1e-7)
+    assert 0 <= bound <= math.log((1 - 1e-3) * (p + 1)) + 1e-9
+    assert mechanism_lower_bound(members, population, 1e-3, confidence=0.999) <= bound + 1e-9
 
 
 def test_equal_losses_certify_nothing_and_wrong_input_is_named() -> None:
     assert mechanism_lower_bound(np.ones((50, 30)), np.ones((50, 30)), 0.0) == 0.0
-    for shape, delta, confidence, said in (
+    for shape, delta, confidence, expected_message in (
         ((30,), 0.1, 0.95, r"member losses .*\(30,\)"),
         ((5, 30), 1.0, 0.95, "delta is"),
         ((5, 30), 0.1, 1.0, "confidence is"),
     ):
-        assert_refused(said, mechanism_lower_bound, np.ones(shape), np.ones(shape), delta, confidence)
+        assert_refused(expected_message, mechanism_lower_bound, np.ones(shape), np.ones(shape), delta, confidence)

@@ -23,7 +23,8 @@ Array = NDArray[np.float64]
 def four_log_ratios(t: Array, distribution: tuple[float, float, float, float], delta: float) -> Array:
     """The four ratios of definition 2 at thresholds t, straight from the paper: FPR, FNR and their complements."""
     member_mean, member_std, population_mean, population_std = distribution
-    member, population = (t - member_mean) / member_std, (t - population_mean) / population_std
+    member = (t - member_mean) / member_std
+    population = (t - population_mean) / population_std
     pairs = ((population, member), (-member, -population), (-population, -member), (member, population))
     with np.errstate(divide="ignore"):
         return np.stack([np.log(np.maximum(ndtr(a) - delta, 0)) - log_ndtr(b) for a, b in pairs])
@@ -49,8 +50,8 @@ def brute_force(distribution: tuple[float, float, float, float], delta: float) -
 @pytest.mark.parametrize("mu", [1e-4, 0.01, 0.3, 1.0, 5.0, 40.0, 1e3])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-5, 0.01, 0.1, 0.45])
 def test_equal_spreads_are_gaussian_differential_privacy(mu: float, delta: float) -> None:
-    found = float(epsilon_star_gaussian(2 + 3 * mu, 3.0, 2.0, 3.0, delta))
-    assert found == pytest.approx(gdp_epsilon(delta, mu), rel=1e-9, abs=1e-11)
+    computed_star = float(epsilon_star_gaussian(2 + 3 * mu, 3.0, 2.0, 3.0, delta))
+    assert computed_star == pytest.approx(gdp_epsilon(delta, mu), rel=1e-9, abs=1e-11)
 
 
 @pytest.mark.long
@@ -62,8 +63,8 @@ def test_supremum_agrees_with_brute_force(distributions: int) -> None:
         stds = np.exp(rng.normal(size=2) * rng.choice([1e-6, 0.05, 0.5, 1.5]))
         delta = 10.0 ** rng.uniform(-12, -1)
         distribution = float(means[0]), float(stds[0]), float(means[1]), float(stds[1])
-        found = float(epsilon_star_gaussian(*distribution, delta))
-        assert found == pytest.approx(brute_force(distribution, delta), rel=1e-9, abs=1e-7)
+        computed_star = float(epsilon_star_gaussian(*distribution, delta))
+        assert computed_star == pytest.approx(brute_force(distribution, delta), rel=1e-9, abs=1e-7)
 
 
 DISTRIBUTIONS = st.tuples(st.floats(-3, 3), st.floats(0.05, 20), st.floats(-3, 3), st.floats(0.05, 20))
@@ -75,10 +76,10 @@ def test_no_threshold_beats_it_and_delta_lowers_it(
     distribution: tuple[float, float, float, float], log_delta: float
 ) -> None:
     delta = 10.0**log_delta
-    found = float(epsilon_star_gaussian(*distribution, delta))
+    computed_star = float(epsilon_star_gaussian(*distribution, delta))
     ends = [mean + side * 9 * std for mean, std in (distribution[:2], distribution[2:]) for side in (-1, 1)]
-    assert np.max(four_log_ratios(np.linspace(min(ends), max(ends), 5000), distribution, delta)) <= found + 1e-9
-    assert float(epsilon_star_gaussian(*distribution, delta * 1.1)) <= found + 1e-12
+    assert np.max(four_log_ratios(np.linspace(min(ends), max(ends), 5000), distribution, delta)) <= computed_star + 1e-9
+    assert float(epsilon_star_gaussian(*distribution, delta * 1.1)) <= computed_star + 1e-12
 
 
 @given(DISTRIBUTIONS, st.floats(-12, -1), st.floats(0.01, 100), st.floats(-50, 50))
@@ -88,14 +89,14 @@ def test_roles_and_linear_maps_change_nothing(
 ) -> None:
     delta = 10.0**log_delta
     member_mean, member_std, population_mean, population_std = distribution
-    found = float(epsilon_star_gaussian(*distribution, delta))
+    computed_star = float(epsilon_star_gaussian(*distribution, delta))
     swapped = epsilon_star_gaussian(population_mean, population_std, member_mean, member_std, delta)
     moved_means = scale * member_mean + origin, scale * population_mean + origin
     moved = epsilon_star_gaussian(moved_means[0], scale * member_std, moved_means[1], scale * population_std, delta)
     mirrored = epsilon_star_gaussian(-member_mean, member_std, -population_mean, population_std, delta)
-    assert float(swapped) == pytest.approx(found, rel=1e-9, abs=1e-9)
-    assert float(mirrored) == pytest.approx(found, rel=1e-9, abs=1e-9)
-    assert float(moved) == pytest.approx(found, rel=1e-6, abs=1e-6)
+    assert float(swapped) == pytest.approx(computed_star, rel=1e-9, abs=1e-9)
+    assert float(mirrored) == pytest.approx(computed_star, rel=1e-9, abs=1e-9)
+    assert float(moved) == pytest.approx(computed_star, rel=1e-6, abs=1e-6)
 
 
 def test_degenerate_distributions() -> None:
@@ -117,13 +118,14 @@ def test_degenerate_distributions() -> None:
 
 def test_leading_axes_are_free() -> None:
     rng = np.random.default_rng(22)
-    members, population = rng.gamma(2, 1, (3, 4, 50)), rng.gamma(3, 1, (3, 4, 70))
-    found = parametric_epsilon_star(members, population, 1e-3)
-    assert found.shape == (3, 4)
+    members = rng.gamma(2, 1, (3, 4, 50))
+    population = rng.gamma(3, 1, (3, 4, 70))
+    stars = parametric_epsilon_star(members, population, 1e-3)
+    assert stars.shape == (3, 4)
     for index in np.ndindex(3, 4):
         alone = parametric_epsilon_star(members[index], population[index], 1e-3)
         assert alone.shape == ()
-        assert float(alone) == pytest.approx(float(found[index]), rel=1e-12)
+        assert float(alone) == pytest.approx(float(stars[index]), rel=1e-12)
     assert parametric_epsilon_star(np.ones((0, 5)), np.ones((0, 4)), 1e-3).shape == (0,)
 
 
@@ -137,10 +139,12 @@ def test_scores_are_the_four_steps_of_the_appendix() -> None:
 
 def test_parametric_value_is_that_of_the_fitted_normals_with_common_extremes() -> None:
     rng = np.random.default_rng(23)
-    members, population = rng.gamma(2, 1, 300), rng.gamma(2.5, 1, 400)
-    low, high = min(members.min(), population.min()), max(members.max(), population.max())
-    one, zero = (logit(np.exp(-((x - low) / (high - low) + 1))) for x in (members, population))
-    expected = brute_force((one.mean(), one.std(), zero.mean(), zero.std()), 1e-3)
+    members = rng.gamma(2, 1, 300)
+    population = rng.gamma(2.5, 1, 400)
+    low = min(members.min(), population.min())
+    high = max(members.max(), population.max())
+    member_scores, zero = (logit(np.exp(-((x - low) / (high - low) + 1))) for x in (members, population))
+    expected = brute_force((member_scores.mean(), member_scores.std(), zero.mean(), zero.std()), 1e-3)
     assert float(parametric_epsilon_star(members, population, 1e-3)) == pytest.approx(expected, abs=1e-7)
     moved = parametric_epsilon_star(7 * members + 2, 7 * population + 2, 1e-3)
     assert float(moved) == pytest.approx(expected, abs=1e-7)
@@ -172,7 +176,8 @@ def test_wrong_input_is_named() -> None:
 def test_speed() -> None:
     rng = np.random.default_rng(25)
     for shape, limit in (((10**6,), 1.0), ((1000, 200), 0.3)):
-        members, population = rng.gamma(2, 1, shape), rng.gamma(3, 1, shape)
+        members = rng.gamma(2, 1, shape)
+        population = rng.gamma(3, 1, shape)
         times = []
         for _ in range(3):
             start = time.process_time()

@@ -23,28 +23,33 @@ Distribution = tuple[float, float, float, float]
 def precise(distribution: Distribution, delta: float) -> float:
     """The supremum at fifty digits: a scan of each ratio, then a ternary search around its best point."""
     member_mean, member_std, population_mean, population_std = distribution
-    members, population = (member_mean, member_std), (population_mean, population_std)
+    members = (member_mean, member_std)
+    population = (population_mean, population_std)
     best = mpmath.mpf(0)
     with mpmath.workdps(50):
 
         def tail(of: tuple[float, float], t: mpmath.mpf, sign: int) -> mpmath.mpf:
             return mpmath.erfc(sign * (t - of[0]) / (of[1] * mpmath.sqrt(2))) / 2
 
-        for one, other in ((members, population), (population, members)):
+        for numerator, denominator in ((members, population), (population, members)):
             for sign in (1, -1):
 
                 def ratio(
-                    t: mpmath.mpf, one: tuple[float, float] = one, other: tuple[float, float] = other, s: int = sign
+                    t: mpmath.mpf,
+                    numerator: tuple[float, float] = numerator,
+                    denominator: tuple[float, float] = denominator,
+                    s: int = sign,
                 ) -> mpmath.mpf:
-                    over = tail(one, t, s) - mpmath.mpf(delta)
-                    return mpmath.log(over / tail(other, t, s)) if over > 0 else mpmath.mpf("-inf")
+                    over = tail(numerator, t, s) - mpmath.mpf(delta)
+                    return mpmath.log(over / tail(denominator, t, s)) if over > 0 else mpmath.mpf("-inf")
 
-                points = [one[0] + sign * one[1] * (x / 25) for x in range(-200, 201)]
+                points = [numerator[0] + sign * numerator[1] * (x / 25) for x in range(-200, 201)]
                 values = [ratio(mpmath.mpf(t)) for t in points]
                 top = max(range(len(points)), key=values.__getitem__)
                 low, high = (mpmath.mpf(points[min(max(top + step, 0), len(points) - 1)]) for step in (-1, 1))
                 for _ in range(110):
-                    a, b = low + (high - low) / 3, high - (high - low) / 3
+                    a = low + (high - low) / 3
+                    b = high - (high - low) / 3
                     low, high = (a, high) if ratio(a) < ratio(b) else (low, b)
                 best = max(best, ratio(low), values[top])
     return float(best)
@@ -66,7 +71,8 @@ def test_bias_and_spread_from_samples_of_normals(mu: float) -> None:
     """As figures 4 and 5: without a leak, and with a strong one, the parametric form is nearer at every size."""
     rng = np.random.default_rng(41)
     truth = float(epsilon_star_gaussian(mu, 1.0, 0.0, 1.0, 1e-3))
-    biases, spreads = [], []
+    biases = []
+    spreads = []
     for size in (100, 1000, 10_000):
         parametric, empirical = _estimates(mu, size, rng)
         biases.append(abs(parametric.mean() - truth))
@@ -86,7 +92,8 @@ def test_at_a_moderate_leak_the_biases_of_the_empirical_form_cancel() -> None:
 
 
 def _estimates(mu: float, size: int, rng: np.random.Generator, repetitions: int = 60) -> tuple[Array, Array]:
-    members, population = rng.normal(20 + mu, 1, (repetitions, size)), rng.normal(20, 1, (repetitions, size))
+    members = rng.normal(20 + mu, 1, (repetitions, size))
+    population = rng.normal(20, 1, (repetitions, size))
     (mean_1, std_1), (mean_0, std_0) = fit_normal(members), fit_normal(population)
     parametric = epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, 1e-3)
     return parametric, empirical_epsilon_star(members, population, 1e-3)
@@ -107,23 +114,23 @@ LOSSES = st.lists(st.floats(0, 50, width=32), min_size=4, max_size=40)
 @given(LOSSES, LOSSES, st.floats(0.02, 50), st.floats(0, 20), st.sampled_from([1e-6, 1e-2, 0.3]))
 @settings(max_examples=examples(120), deadline=None, derandomize=True)
 def test_roles_shifts_and_scales(
-    one: list[float], zero: list[float], scale: float, origin: float, delta: float
+    member_losses: list[float], zero: list[float], scale: float, origin: float, delta: float
 ) -> None:
     """Exchanged roles change nothing, nor do shifted and rescaled losses; the empirical form knows ranks alone."""
-    members, population = (np.round(np.array(x), 2) for x in (one, zero))
+    members, population = (np.round(np.array(x), 2) for x in (member_losses, zero))
     for estimator in (parametric_epsilon_star, empirical_epsilon_star):
-        found = float(estimator(members, population, delta))
-        assert float(estimator(population, members, delta)) == pytest.approx(found, rel=1e-9, abs=1e-9)
+        star = float(estimator(members, population, delta))
+        assert float(estimator(population, members, delta)) == pytest.approx(star, rel=1e-9, abs=1e-9)
         if estimator is empirical_epsilon_star or _well_spread(members, population):
             moved = float(estimator(scale * members + origin, scale * population + origin, delta))
-            assert moved == pytest.approx(found, rel=1e-4, abs=1e-6)
+            assert moved == pytest.approx(star, rel=1e-4, abs=1e-6)
     bent = float(empirical_epsilon_star(members**2 * (members + 1), population**2 * (population + 1), delta))
     assert bent == float(empirical_epsilon_star(members, population, delta))
 
 
 def _well_spread(*sets: NDArray[np.float64]) -> bool:
     """Whether rounding of moved losses cannot turn nearly equal ones into equal ones, or the reverse."""
-    return all(np.ptp(each) > 0.05 for each in sets)
+    return all(np.ptp(losses) > 0.05 for losses in sets)
 
 
 def test_delta_zero_is_unbounded_but_within_a_cut() -> None:

@@ -159,8 +159,10 @@ def synthetic_run(
 
 def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise: float) -> NoiseStatistics:
     """Return residual sums of a model of two tensors, drawn from the distributions that hold for normal noise."""
-    sizes, shape = np.array([640, 10]), sigma.shape
-    scale, freedom = noise * sigma, np.broadcast_to(sizes - 1, (*shape, 2))
+    sizes = np.array([640, 10])
+    shape = sigma.shape
+    scale = noise * sigma
+    freedom = np.broadcast_to(sizes - 1, (*shape, 2))
     squares = scale[..., None] ** 2 * generator.chisquare(freedom)
     counts = np.broadcast_to(np.array([640, 640, 640]), (*shape, 1, 3))
     classes = stride_sizes(int(sizes.sum()))
@@ -185,8 +187,8 @@ def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise
 
 def synthetic_signal(shape: tuple[int, ...], noise: float) -> np.ndarray:
     """Return the noise along the difference and along contributions that are as long as the noise, so that few tell."""
-    drawn = noise * np.random.default_rng(77).standard_normal((*shape, 1, 2))
-    return np.concatenate([drawn, np.ones((*shape, 1, 1))], axis=-1)
+    noise_draws = noise * np.random.default_rng(77).standard_normal((*shape, 1, 2))
+    return np.concatenate([noise_draws, np.ones((*shape, 1, 1))], axis=-1)
 
 
 def synthetic_participation(sampling_rate: float, cohort: int | None) -> Participation:
@@ -205,7 +207,8 @@ def synthetic_distribution(
     source: str,
     adaptive: bool,
 ) -> Mechanism:
-    z, is_client = rounds**0.5 / mu, adjacency.unit is Unit.CLIENT
+    z = rounds**0.5 / mu
+    is_client = adjacency.unit is Unit.CLIENT
     clipping = AdaptiveClipping(CLIPPING_NORM) if adaptive else FixedClipping(CLIPPING_NORM)
     return Mechanism(
         adjacency=adjacency,

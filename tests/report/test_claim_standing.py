@@ -50,13 +50,13 @@ def test_a_limit_stands_alone_only_in_a_consistent_run(make_contents, verdict):
     answered = {
         row[1] for row in (*answers_of(Framework.NIST, contents)[::5], *answers_of(Framework.ANONYMOUS_DATA, contents))
     }
-    assert any(one.startswith(ANSWERED) for one in answered) == (standing is ClaimStanding.HELD)
+    assert any(answer_text.startswith(ANSWERED) for answer_text in answered) == (standing is ClaimStanding.HELD)
 
 
 def test_the_belief_alone_fails_with_probability_delta(make_contents):
     contents = make_contents(**KINDS[Verdict.CONSISTENT])
     chance = one_in(contents.guarantee.delta)
-    rows = [(name, told) for name, told in annex(contents)[0] if chance in told]
+    rows = [(name, value) for name, value in annex(contents)[0] if chance in value]
     assert ["surer" in name for name, _ in rows] == [True]
     assert chance in [fact.value for fact in first_screen_of(contents).facts]
 
@@ -69,34 +69,34 @@ def with_tests(contents, *names):
     """Return contents as if these tests alone had been made."""
     numbers = verdict_of(contents)
     judged = replace(
-        numbers.judged, not_offered=(), tests=tuple(one for one in numbers.judged.tests if one.name in names)
+        numbers.judged, not_offered=(), tests=tuple(test for test in numbers.judged.tests if test.name in names)
     )
     return replace(contents, findings=contents.findings.replaced(replace(numbers, judgement=judged)))
 
 
 def test_an_answer_about_the_mechanism_follows_from_the_tests_that_were_made(make_contents):
     contents = make_contents(**KINDS[Verdict.CONSISTENT])
-    made = {one.name for one in verdict_of(contents).judged.tests}
+    test_names = {test.name for test in verdict_of(contents).judged.tests}
     mechanism, side = (answers(contents)[name] for name in (MECHANISM, "Side channels"))
     assert mechanism[0] == ANSWERED
-    assert f"{len(made)} tests" in mechanism[1]
+    assert f"{len(test_names)} tests" in mechanism[1]
     assert "digits" in side[1]
-    few = answers(with_tests(contents, TestName.NOISE_TOTAL))
-    assert few[MECHANISM][0] not in (ANSWERED, UNKNOWN)
-    assert "not tested" in few[MECHANISM][1]
-    assert few["Side channels"][1].startswith("neither")
+    partial_answers = answers(with_tests(contents, TestName.NOISE_TOTAL))
+    assert partial_answers[MECHANISM][0] not in (ANSWERED, UNKNOWN)
+    assert "not tested" in partial_answers[MECHANISM][1]
+    assert partial_answers["Side channels"][1].startswith("neither")
 
 
 def test_a_run_without_tests_answers_nothing_about_the_mechanism(make_contents):
     for verdict in (Verdict.NOT_AUDITED, Verdict.NO_GUARANTEE):
-        told = answers(make_contents(**KINDS[verdict]))
-        assert told[MECHANISM][0] == UNKNOWN
-        assert told["Side channels"][1].startswith("neither")
+        replies = answers(make_contents(**KINDS[verdict]))
+        assert replies[MECHANISM][0] == UNKNOWN
+        assert replies["Side channels"][1].startswith("neither")
 
 
 def test_the_scope_of_the_annex_is_short_and_that_of_the_summary_whole(make_contents):
     contents = make_contents(**KINDS[Verdict.CONSISTENT])
-    (scope,) = (told for name, told in annex(contents)[1] if "could not be seen" in name)
+    (scope,) = (value for name, value in annex(contents)[1] if "could not be seen" in name)
     assert len(scope.split("\n")) <= 8
     assert len(scope) < len(contents.summary["scope"])
     assert "trainings is found" not in scope
@@ -142,17 +142,22 @@ def test_a_limit_that_nothing_exceeds_is_not_kept(claim):
 
 @pytest.mark.parametrize("relation", Relation)
 def test_a_smaller_unit_says_why_its_epsilon_is_larger(relation):
-    adjacency = next(one for one in Adjacency if one.unit is Unit.CLIENT and one.relation is relation)
-    told = _follows(UnitLevel(Unit.RECORD, False, 2, 260.9, None), adjacency)
-    assert ("weaker" in told) == (relation is Relation.ADD_REMOVE)
+    adjacency = next(
+        candidate for candidate in Adjacency if candidate.unit is Unit.CLIENT and candidate.relation is relation
+    )
+    explanation = _follows(UnitLevel(Unit.RECORD, False, 2, 260.9, None), adjacency)
+    assert ("weaker" in explanation) == (relation is Relation.ADD_REMOVE)
 
 
 def test_titles_name_the_file_of_a_user_and_not_its_format():
     assert DataSpec("csv", options=(("label", "y"), ("path", "data/stays.csv"))).title == "stays.csv"
     assert DataSpec("npz", options=(("path", "a/train.npz"),)).title == "train.npz"
     assert [DataSpec(name).title for name in ("csv", "adult", "hf:a/b", "own.loaders:load")] == [
-        "table", "adult", "hf:a/b", "load",
-    ]  # fmt: skip
+        "table",
+        "adult",
+        "hf:a/b",
+        "load",
+    ]
 
 
 @pytest.mark.few_cases(1)
@@ -162,5 +167,9 @@ def test_no_sheet_holds_the_line_to_sign_alone(make_contents, height):
     page = render_html(make_contents(**KINDS[Verdict.CONSISTENT]), [], True, False)
     closing = '<div class="closing"'
     page = page.replace(closing, f'<div style="height: {height}mm"></div>{closing}')
-    (sheet,) = [one for one in weasyprint.HTML(string=page).render().pages if "closing" in one.anchors]
+    (sheet,) = [
+        printed_page
+        for printed_page in weasyprint.HTML(string=page).render().pages
+        if "closing" in printed_page.anchors
+    ]
     assert sheet.anchors["closing"][1] > 60  # some lines are above it, below the margin of 13 mm or 49 pixels

@@ -16,10 +16,10 @@ def test_a_run_falls_into_audits_of_its_trials(
     noise: float, violated: range, make_contents: Callable[..., ReportContents]
 ) -> None:
     run = make_contents(trials=205, noise=noise).run
-    parts = list(_audits_of(run, 20))
-    assert [len(part.tables.trials) for part in parts] == [20] * 10
-    assert parts[3].tables.rounds["trial"].unique().tolist() == list(range(60, 80))
-    verdicts = tuple(verdict_of(part) for part in parts)
+    audits = list(_audits_of(run, 20))
+    assert [len(audit.tables.trials) for audit in audits] == [20] * 10
+    assert audits[3].tables.rounds["trial"].unique().tolist() == list(range(60, 80))
+    verdicts = tuple(verdict_of(audit) for audit in audits)
     assert verdicts.count(Verdict.VIOLATED) in violated
-    found = CombinationRow(next(combinations()), None, verdicts=verdicts)
-    assert found.is_accused == (noise < 1)
+    row = CombinationRow(next(combinations()), None, verdicts=verdicts)
+    assert row.is_accused == (noise < 1)

@@ -47,19 +47,24 @@ def figures_of(contents: ReportContents) -> dict[str, Figure]:
 
 @pytest.mark.long
 def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
-    image, table = np.eye(8, dtype=np.float32)[None], np.ones(5, dtype=np.float32)
+    image = np.eye(8, dtype=np.float32)[None]
+    table = np.ones(5, dtype=np.float32)
     for record, opposite, axes in ((image, None, 2), (image, image, 4), (table, None, 0)):
         crafted = CraftedMeasures(record, 3, 1.0, 0.9, 0.01, 0.95, 8, opposite)
         run = make_contents().run
         contents = report_contents(replace(run, crafted=crafted))
-        drawn = figures_of(contents)
+        figures = figures_of(contents)
         # One pair of axes for each image, and one for its scale.
-        assert len(drawn["crafted"].axes) == axes if axes else "crafted" not in drawn
-        assert to_png(drawn["crafted"]).startswith(PNG_SIGNATURE) if axes else True
-        told = contents.summary["crafted"]
+        assert len(figures["crafted"].axes) == axes if axes else "crafted" not in figures
+        assert to_png(figures["crafted"]).startswith(PNG_SIGNATURE) if axes else True
+        crafted_summary = contents.summary["crafted"]
         share = run.by_trial("local_sensitivity") / run.plan.global_sensitivity
-        assert (told["label"], told["clipped_gradient_norm"], told["cosine_to_others"]) == (3, 1.0, 0.01)
-        assert told["mean_sensitivity"] == pytest.approx(share.mean())
+        assert (
+            crafted_summary["label"],
+            crafted_summary["clipped_gradient_norm"],
+            crafted_summary["cosine_to_others"],
+        ) == (3, 1.0, 0.01)
+        assert crafted_summary["mean_sensitivity"] == pytest.approx(share.mean())
 
 
 def figure_of(contents: ReportContents, name: str) -> Figure:
@@ -88,8 +93,8 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
 def test_every_figure_is_drawn_as_png(make_contents, shape):
     contents = make_contents(**shape)
     pictures = draw_all(contents)
-    few = set() if has_tradeoff(contents) else {"tradeoff"}
-    assert {picture.name for picture in pictures} == EXPECTED - few
+    missing_names = set() if has_tradeoff(contents) else {"tradeoff"}
+    assert {picture.name for picture in pictures} == EXPECTED - missing_names
     assert all(picture.png.startswith(PNG_SIGNATURE) for picture in pictures)
     assert all(picture.caption and picture.title for picture in pictures)
 
@@ -117,7 +122,8 @@ def test_large_runs_are_drawn(make_contents):
 
 @pytest.mark.long
 def test_same_run_gives_the_same_bytes_and_leaves_no_global_state(make_contents):
-    contents, settings = make_contents(trials=30, rounds=3), dict(matplotlib.rcParams)
+    contents = make_contents(trials=30, rounds=3)
+    settings = dict(matplotlib.rcParams)
     for name in ("beliefs", "noise"):
         assert to_png(figure_of(contents, name)) == to_png(figure_of(contents, name))
     assert dict(matplotlib.rcParams) == settings
@@ -186,8 +192,8 @@ def test_rounds_without_signal_have_no_innovation(make_contents):
     still = run.tables.rounds.assign(local_sensitivity=run.tables.rounds["local_sensitivity"].mask(second, 0.0))
     quieter = with_tables(run, rounds=still)
     assert np.isfinite(measured_in(quieter).innovations).sum() == 18
-    found = report_contents(quieter)
-    assert found.summary["innovations"]["rounds_left_out"] == 6
+    contents = report_contents(quieter)
+    assert contents.summary["innovations"]["rounds_left_out"] == 6
     nowhere = with_tables(run, rounds=run.tables.rounds.assign(local_sensitivity=0.0))
     assert np.isnan(measured_in(nowhere).innovations).all()
 
@@ -211,8 +217,10 @@ def test_figure_shows_every_tensor_and_the_guarantee(make_contents):
     assert names[3].startswith("All")
     low, high = axes.get_xlim()
     assert low < 0.9 < 1 < high
-    many = tuple((f"t{at}", 1 + at / 1000, 0.9, 1.1) for at in range(40))
-    axes = NOISE.picture.figure(replace(numbers, estimate=replace(numbers.estimate, tensors=many)), contents).axes[0]
+    tensor_rows = tuple((f"t{at}", 1 + at / 1000, 0.9, 1.1) for at in range(40))
+    axes = NOISE.picture.figure(
+        replace(numbers, estimate=replace(numbers.estimate, tensors=tensor_rows)), contents
+    ).axes[0]
     assert len(axes.get_yticklabels()) == MOST_TENSORS + 2
     assert axes.get_yticklabels()[MOST_TENSORS - 1].get_text() == "t0"
 
@@ -232,25 +240,25 @@ def test_incomplete_tables_are_refused(make_contents):
 
 def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its_own(make_contents):
     contents = make_contents(trials=30, rounds=3)
-    drawn = _page_svg(figure_of(contents, "noise"), "noise")
-    assert drawn.startswith("<svg viewBox=")
-    assert drawn.endswith("</svg>")
-    assert drawn == _page_svg(figure_of(contents, "noise"), "noise")
-    found = contents.find(NoiseFinding).estimate
-    shown = rounded(found.ratio, found.low, found.high, 1.0)
-    text = re.escape(f"{shown.value} ({shown.interval})")
-    assert re.search(rf"<text [^>]*>{text}<", drawn), "words stay words, with all their digits"
-    assert "var(--ink)" in drawn
-    assert not re.search(r"#(?!noise-)[0-9a-f]{6}|\bid=\"(?!noise-)|https?://(?!www\.w3\.org)", drawn)
-    assert len(drawn) < 20_000
+    svg = _page_svg(figure_of(contents, "noise"), "noise")
+    assert svg.startswith("<svg viewBox=")
+    assert svg.endswith("</svg>")
+    assert svg == _page_svg(figure_of(contents, "noise"), "noise")
+    estimate = contents.find(NoiseFinding).estimate
+    rounded_ratio = rounded(estimate.ratio, estimate.low, estimate.high, 1.0)
+    text = re.escape(f"{rounded_ratio.value} ({rounded_ratio.interval})")
+    assert re.search(rf"<text [^>]*>{text}<", svg), "words stay words, with all their digits"
+    assert "var(--ink)" in svg
+    assert not re.search(r"#(?!noise-)[0-9a-f]{6}|\bid=\"(?!noise-)|https?://(?!www\.w3\.org)", svg)
+    assert len(svg) < 20_000
 
 
 @pytest.mark.long
 def test_the_trade_off_of_a_kept_guarantee_stays_under_it_and_of_half_the_noise_does_not(make_contents):
-    kept = make_contents(trials=2000, rounds=40).find(TprAtFprFinding)
-    assert kept.low <= kept.allowed
-    assert kept.allowed == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.1) + 0.55), abs=1e-6)
-    assert kept.low <= kept.found <= kept.high
+    rate_finding = make_contents(trials=2000, rounds=40).find(TprAtFprFinding)
+    assert rate_finding.low <= rate_finding.allowed
+    assert rate_finding.allowed == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.1) + 0.55), abs=1e-6)
+    assert rate_finding.low <= rate_finding.found <= rate_finding.high
     figure = figure_of(make_contents(trials=2000, rounds=40), "tradeoff")
     assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
     assert figure.axes[0].get_xlim() == (1e-3, 1)
@@ -258,10 +266,13 @@ def test_the_trade_off_of_a_kept_guarantee_stays_under_it_and_of_half_the_noise_
 
 def test_other_guarantees_are_those_that_calibration_gives(make_contents):
     contents = make_contents(trials=30, rounds=3)
-    each = contents.find(AlternativeGuarantees).guarantees
-    assert [one.belief for one in each] == [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
-    assert all(one.epsilon == pytest.approx(np.log(one.belief / (1 - one.belief)), rel=1e-6) for one in each)
-    assert all(first.noise_multiplier > second.noise_multiplier for first, second in pairwise(each))
+    guarantees = contents.find(AlternativeGuarantees).guarantees
+    assert [guarantee.belief for guarantee in guarantees] == [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
+    assert all(
+        guarantee.epsilon == pytest.approx(np.log(guarantee.belief / (1 - guarantee.belief)), rel=1e-6)
+        for guarantee in guarantees
+    )
+    assert all(first.noise_multiplier > second.noise_multiplier for first, second in pairwise(guarantees))
 
 
 def test_this_run_is_seen_among_other_guarantees_even_where_it_guarantees_less(make_contents):
@@ -270,4 +281,4 @@ def test_this_run_is_seen_among_other_guarantees_even_where_it_guarantees_less(m
     (here,) = next(line for line in axes.get_lines() if line.get_label() == "this run").get_ydata()
     low, high = axes.get_ylim()
     assert low < here < high
-    assert here < min(one.noise_multiplier for one in contents.find(AlternativeGuarantees).guarantees)
+    assert here < min(guarantee.noise_multiplier for guarantee in contents.find(AlternativeGuarantees).guarantees)

@@ -34,13 +34,14 @@ from tests.report.conftest import KINDS
 def test_the_first_screen_has_its_parts_in_order(make_contents, verdict):
     contents = make_contents(**KINDS[verdict])
     assert verdict_of(contents).verdict is verdict
-    html, engineer = first_screen(contents), engineer_part(contents)
-    for text, parts in (
+    html = first_screen(contents)
+    engineer = engineer_part(contents)
+    for text, markers in (
         (html, ('class="verdict', 'class="facts"', 'id="person"', "Next.")),
         (engineer, ('id="engineer"', 'class="facts"', 'class="gauge"', "To do.", 'class="origin')),
     ):
-        places = [text.index(part) for part in parts]
-        assert places == sorted(places)
+        positions = [text.index(marker) for marker in markers]
+        assert positions == sorted(positions)
     page = render_html(contents, [])
     assert page.index(html) < page.index(engineer) < page.index('id="words"') < page.index('id="numbers"')
     assert engineer.count("<dt>") == (3 if verdict is Verdict.VIOLATED else 2)
@@ -67,19 +68,20 @@ def test_a_delta_that_lets_whole_records_be_published_is_warned_of(make_contents
     (line,) = warnings_of(contents)
     assert "1,000 records" in line
     assert line in text_of(first_screen(contents))
-    few = replace(contents.plan, federation=replace(contents.plan.federation, records=100))
-    assert warnings_of(replace(contents, run=replace(contents.run, plan=few))) == []
+    small_plan = replace(contents.plan, federation=replace(contents.plan.federation, records=100))
+    assert warnings_of(replace(contents, run=replace(contents.run, plan=small_plan))) == []
 
 
 def test_right_guesses_stand_beside_what_a_kept_guarantee_allows(make_contents):
     contents = make_contents(exact=False)
-    estimate, bound = contents.summary["insider"], contents.plan.guarantee.advantage_bound_exact
-    most = most_wins(estimate["trials"], bound, 0.001)
+    estimate = contents.summary["insider"]
+    bound = contents.plan.guarantee.advantage_bound_exact
+    largest_count = most_wins(estimate["trials"], bound, 0.001)
     distribution = binom(estimate["trials"], (1 + bound) / 2)
-    assert distribution.sf(most) <= 0.001 < distribution.sf(most - 1)
+    assert distribution.sf(largest_count) <= 0.001 < distribution.sf(largest_count - 1)
     fact = facts_of(contents)[1]
     assert fact.value == f"{estimate['wins']} of 300"
-    assert re.findall(r"[\d,]+", fact.note.replace(", ", " ")) == [str(most), "1,000"]
+    assert re.findall(r"[\d,]+", fact.note.replace(", ", " ")) == [str(largest_count), "1,000"]
 
 
 def test_an_inconclusive_run_says_how_many_trials_and_minutes_would_tell(make_contents):
@@ -100,32 +102,37 @@ def test_an_inconclusive_run_says_how_many_trials_and_minutes_would_tell(make_co
 def test_a_run_that_could_find_missing_noise_says_that_the_count_alone_is_open(make_contents):
     needed = verdict_of(make_contents(exact=False, trials=1)).judgement.trials_needed
     contents = make_contents(exact=False, trials=needed)
-    found = verdict_of(contents).judgement
-    assert found.conclusive
-    assert not found.signal.conclusive
+    judgement = verdict_of(contents).judgement
+    assert judgement.conclusive
+    assert not judgement.signal.conclusive
     assert verdict_of(contents).verdict is Verdict.INCONCLUSIVE
-    few, page = (text_of(render_html(one, [])) for one in (make_contents(exact=False, trials=1), contents))
+    short_page, page = (
+        text_of(render_html(run_contents, [])) for run_contents in (make_contents(exact=False, trials=1), contents)
+    )
     blind = "breach could hardly"
-    assert blind in few
+    assert blind in short_page
     assert blind not in page
     assert page.count("counts 1.5 times") >= 3
 
 
 def bars_of(html):
     """Return kind, left and right end in percent of every bar of a gauge."""
-    found = re.findall(r'class="bar ([a-z ]+)" style="left:([\d.]+)%;width:([\d.]+)%', html)
-    return [(kind, float(left), float(left) + float(width)) for kind, left, width in found]
+    matches = re.findall(r'class="bar ([a-z ]+)" style="left:([\d.]+)%;width:([\d.]+)%', html)
+    return [(kind, float(left_end), float(left_end) + float(width)) for kind, left_end, width in matches]
 
 
 @pytest.mark.long
 def test_the_gauge_reaches_beyond_what_was_measured_and_marks_what_could_not_be_found(make_contents):
     contents = make_contents(**KINDS[Verdict.VIOLATED] | {"noise": 0.1})
-    found, guarantee = verdict_of(contents).judgement, contents.plan.guarantee
+    judgement = verdict_of(contents).judgement
+    guarantee = contents.plan.guarantee
     bars = {kind: ends for kind, *ends in bars_of(gauge_html(contents))}
     assert bars["shown beyond"][1] < 100, "the bar of what was shown ends on the axis"
-    one = bars["claimed"][1]
-    assert bars["shown beyond"][1] / one == pytest.approx(found.epsilon_lower_bound / guarantee.epsilon, rel=2e-3)
-    assert bars["blind"][1] / one == pytest.approx(found.limit_of_detection / guarantee.epsilon, rel=4e-3)
+    claimed_end = bars["claimed"][1]
+    assert bars["shown beyond"][1] / claimed_end == pytest.approx(
+        judgement.epsilon_lower_bound / guarantee.epsilon, rel=2e-3
+    )
+    assert bars["blind"][1] / claimed_end == pytest.approx(judgement.limit_of_detection / guarantee.epsilon, rel=4e-3)
     assert bars["detectable"] == [pytest.approx(bars["blind"][1], abs=0.02), pytest.approx(100, abs=0.02)]
     nothing = gauge_html(make_contents(**KINDS[Verdict.NO_GUARANTEE]))
     assert "axis" not in nothing
@@ -134,12 +141,13 @@ def test_the_gauge_reaches_beyond_what_was_measured_and_marks_what_could_not_be_
 
 def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the_guarantee(make_contents):
     contents = make_contents(exact=False)
-    guarantee, html = contents.plan.guarantee, gauge_html(contents)
-    kept = recomputed_epsilon(guarantee)
-    assert kept < min(guarantee.epsilon, verdict_of(contents).judgement.limit_of_detection)
-    assert kept == pytest.approx(gdp_epsilon(guarantee.delta, guarantee.claim.profile.gaussian_mu))
+    guarantee = contents.plan.guarantee
+    html = gauge_html(contents)
+    exact_epsilon = recomputed_epsilon(guarantee)
+    assert exact_epsilon < min(guarantee.epsilon, verdict_of(contents).judgement.limit_of_detection)
+    assert exact_epsilon == pytest.approx(gdp_epsilon(guarantee.delta, guarantee.claim.profile.gaussian_mu))
     assert html.count('class="kept"') == 3
-    assert f"gives away exactly {kept:.3g}" in text_of(html)
+    assert f"gives away exactly {exact_epsilon:.3g}" in text_of(html)
     exact = derive_guarantee(replace(guarantee.claim, accountant=Accountant.GDP))
     run = replace(contents.run, plan=replace(contents.plan, guarantee=exact))
     assert 'class="kept"' not in gauge_html(report_contents(run))
@@ -148,13 +156,13 @@ def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the
 @pytest.mark.long
 def test_what_is_shown_at_95_percent_alone_is_no_alarm(make_contents):
     # By chance, as one run in 20, the noise along the record looks too small.
-    shown = next(
+    chance_contents = next(
         contents
         for contents in (make_contents(exact=False, trials=1, rounds=2, seed=seed, mu=2.0) for seed in range(400))
         if verdict_of(contents).judgement.epsilon_lower_bound > contents.plan.guarantee.epsilon
         and verdict_of(contents).verdict is Verdict.INCONCLUSIVE
     )
-    html = gauge_html(shown)
+    html = gauge_html(chance_contents)
     assert "beyond" not in html
     assert "1 in 20" in html
     assert "1 in 1,000" in html
@@ -187,13 +195,13 @@ def test_randomised_records_are_not_called_unprotected_on_the_first_screen(make_
 
 
 def luminance(colour):
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    channels = [int(colour[offset : offset + 2], 16) / 255 for offset in (1, 3, 5)]
+    linear = [channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one, other):
-    low, high = sorted((luminance(one), luminance(other)))
+def contrast(colour, other_colour):
+    low, high = sorted((luminance(colour), luminance(other_colour)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -233,16 +241,18 @@ def test_the_style_sheet_uses_the_palette_alone():
 class Outline(HTMLParser):
     def __init__(self, text):
         super().__init__()
-        self.levels, self.loads, self.tags = [], [], []
+        self.levels = []
+        self.loads = []
+        self.tags = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
+        attributes = dict(attrs)
         self.tags.append(tag)
         if re.fullmatch(r"h\d", tag):
             self.levels.append(int(tag[1]))
-        self.loads += [given[name] for name in ("src", "srcset", "data", "background") if name in given]
-        self.loads += [given["href"]] if tag in ("link", "use", "image") and "href" in given else []
+        self.loads += [attributes[name] for name in ("src", "srcset", "data", "background") if name in attributes]
+        self.loads += [attributes["href"]] if tag in ("link", "use", "image") and "href" in attributes else []
 
 
 @pytest.mark.long
@@ -264,8 +274,8 @@ def test_the_pdf_has_five_pages_with_the_configuration_and_an_annex_to_sign(make
 
     contents = make_contents(**KINDS[verdict])
     html = render_html(contents, draw_all(contents), on_paper=True, with_appendix=False)
-    for part in ('id="configuration"', "Signature", "run.keep-releases"):
-        assert part in html
+    for marker in ('id="configuration"', "Signature", "run.keep-releases"):
+        assert marker in html
     assert 'id="appendix"' not in html
     assert len(weasyprint.HTML(string=html).render(stylesheets=[weasyprint.CSS(string=ON_PAPER)]).pages) == 5
     write_pdf(html, tmp_path / "report.pdf")
@@ -295,6 +305,6 @@ def test_noise_of_another_size_is_not_said_to_be_copied_or_odd(make_contents):
 def test_a_guarantee_that_allows_certainty_does_not_say_100_percent(make_contents):
     contents = make_contents(mu=9.0, trials=20)
     assert contents.plan.guarantee.belief_bound == 1
-    told = opening_of(contents)
-    assert "may become sure" in told
-    assert "more than 100" not in told
+    text = opening_of(contents)
+    assert "may become sure" in text
+    assert "more than 100" not in text

@@ -11,9 +11,15 @@ from fl_audit.audits.page.report_page import render_html
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+)
 MEASURE = """<script>
 const place = document.querySelector(".first").getBoundingClientRect();
 document.title = `bottom ${Math.round(place.bottom)} wide ${document.documentElement.scrollWidth}`;
@@ -33,7 +39,7 @@ def test_the_first_screen_fits_the_screen(make_contents, tmp_path: Path, width: 
     done = subprocess.run(
         [*command, "--dump-dom", (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=200
     )
-    found = re.search(r"bottom (\d+) wide (\d+)", done.stdout)
-    assert found is not None, done.stderr[-500:]
-    assert int(found[1]) <= height
-    assert int(found[2]) <= max(width, 500)
+    match = re.search(r"bottom (\d+) wide (\d+)", done.stdout)
+    assert match is not None, done.stderr[-500:]
+    assert int(match[1]) <= height
+    assert int(match[2]) <= max(width, 500)

@@ -59,9 +59,16 @@ def test_the_guarantee_names_the_unit(make_contents, adjacency, whether):
 def test_no_record_is_singled_out_where_clients_are_protected(make_contents, adjacency, noise):
     text = words_of(make_contents(**CLIENT | {"adjacency": adjacency, "noise": noise}))
     singled = (
-        "the record", "differing record", "one particular record", "record's direction", "one record", "that record",
-        "insider's record", "rate of records", "along-record",
-    )  # fmt: skip
+        "the record",
+        "differing record",
+        "one particular record",
+        "record's direction",
+        "one record",
+        "that record",
+        "insider's record",
+        "rate of records",
+        "along-record",
+    )
     assert [words for words in singled if re.search(rf"{words}\b", text)] == []
     assert "hides the client" in text
 
@@ -82,16 +89,23 @@ def test_every_test_is_named_for_either_unit():
 
 def test_another_prior_is_said_for_clients(make_contents):
     contents = make_contents(**CLIENT | {"prior": 0.2})
-    words, plan = contents.words, contents.plan
-    told = (f"{percent(plan.prior)} likely", f"that {words.that}", f"{percent(plan.guarantee.belief_bound)} sure",
-            words.that_short, f"{percent(plan.belief_bounds[0])} sure", words.not_that)  # fmt: skip
+    words = contents.words
+    plan = contents.plan
+    phrases = (
+        f"{percent(plan.prior)} likely",
+        f"that {words.that}",
+        f"{percent(plan.guarantee.belief_bound)} sure",
+        words.that_short,
+        f"{percent(plan.belief_bounds[0])} sure",
+        words.not_that,
+    )
     assert plan.prior == 0.2
-    assert re.search("[^.]*".join(re.escape(part) for part in told), opening_of(contents))
+    assert re.search("[^.]*".join(re.escape(phrase) for phrase in phrases), opening_of(contents))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("shape", "fact", "said"),
+    ("shape", "fact", "expected_text"),
     [
         ({}, "Noise", "the server adds .*sum"),
         ({"source": "distributed"}, "Noise", "5 clients .* 1/5 of the variance"),
@@ -116,15 +130,15 @@ def test_another_prior_is_said_for_clients(make_contents):
     ],
     ids=str,
 )
-def test_the_distribution_is_told_in_words(make_contents, shape, fact, said):
+def test_the_distribution_is_told_in_words(make_contents, shape, fact, expected_text):
     contents = make_contents(**CLIENT | shape)
-    assert re.search(said, mechanism_of(contents)[fact])
+    assert re.search(expected_text, mechanism_of(contents)[fact])
     assert not re.search(r"\bnan\b|\bNone\b(?! of)", words_of(contents))
 
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
-    ("shape", "said"),
+    ("shape", "expected_text"),
     [
         ({"sampling_rate": 0.3}, " and [^.]*not told which clients[^.]*"),
         ({"sampling_rate": 0.3, "threat_model": SEEN}, ", even if told [^.]*rounds that client[^.]*,"),
@@ -137,8 +151,8 @@ def test_the_distribution_is_told_in_words(make_contents, shape, fact, said):
     ],
     ids=str,
 )
-def test_the_guarantee_says_against_whom(make_contents, shape, said):
-    assert re.search(rf"watches this training{said} may become", opening_of(make_contents(**CLIENT | shape)))
+def test_the_guarantee_says_against_whom(make_contents, shape, expected_text):
+    assert re.search(rf"watches this training{expected_text} may become", opening_of(make_contents(**CLIENT | shape)))
 
 
 @pytest.mark.long
@@ -154,14 +168,15 @@ def test_sampling_is_that_of_the_unit(make_contents):
 
 def test_what_colluders_leave_follows_from_the_noise(make_contents):
     contents = make_contents(**CLIENT | {"source": "distributed", "threat_model": ThreatModel(colluders=1)})
-    numbers, mechanism = contents.find(ColludersFinding), contents.plan.federation.mechanism
-    assert [one.clients for one in numbers.groups] == [1, 2, 3, 4]
-    for one in numbers.groups:
-        z = effective_noise_multiplier(mechanism.noise, ThreatModel(colluders=one.clients - 1))
-        assert one.noise_multiplier == pytest.approx(z)
-        assert one.noise_multiplier == pytest.approx(mechanism.noise_multiplier * ((5 - one.clients) / 5) ** 0.5)
+    numbers = contents.find(ColludersFinding)
+    mechanism = contents.plan.federation.mechanism
+    assert [group.clients for group in numbers.groups] == [1, 2, 3, 4]
+    for group in numbers.groups:
+        z = effective_noise_multiplier(mechanism.noise, ThreatModel(colluders=group.clients - 1))
+        assert group.noise_multiplier == pytest.approx(z)
+        assert group.noise_multiplier == pytest.approx(mechanism.noise_multiplier * ((5 - group.clients) / 5) ** 0.5)
     assert numbers.groups[1].epsilon == pytest.approx(contents.plan.guarantee.epsilon)
-    epsilons = [one.epsilon for one in numbers.groups]
+    epsilons = [group.epsilon for group in numbers.groups]
     assert epsilons == sorted(epsilons)
     assert numbers.server.noise_multiplier == pytest.approx(mechanism.noise_multiplier / 5**0.5)
     assert make_contents(**CLIENT).find(ColludersFinding) is None

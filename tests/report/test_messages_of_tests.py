@@ -46,12 +46,12 @@ GUARANTEE = derive_guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(8.0
 
 
 def judged(name: str) -> VerdictDetails:
-    breach = next(one for one in BREACHES if one.name == name)
+    breach = next(candidate for candidate in BREACHES if candidate.name == name)
     return judge(synthetic_run(breach, 0), GUARANTEE, 0.95)
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[TestResult, ...]:
+def test_results() -> tuple[TestResult, ...]:
     rng = np.random.default_rng(1)
     scores = judge_scores(rng.standard_normal(50) + 3, rng.standard_normal(50), GUARANTEE, 0.95)
     hits = judge_hits(30, 50, 1 / 100, GUARANTEE, 0.95)
@@ -60,15 +60,15 @@ def found() -> tuple[TestResult, ...]:
     return (*judged("noise 2 % too small").tests, *scores.tests, *hits.tests, canaries, *opened)
 
 
-def test_every_test_says_what_it_measured_and_what_was_claimed(found: tuple[TestResult, ...]) -> None:
-    assert {test.name for test in found} >= set(TestName) - {TestName.DISTINGUISHER}
-    for test in found:
-        told = message_of(test, WORDS, STANDARD_GAUSSIAN)
-        said = [told.measured, told.claimed, told.breach, told.sentence]
-        said += [] if test.name is TestName.SCORES else [told.limit]
-        assert all(said), test.name
-        assert not any(re.search(r"[{}]|nan|not determined", text) for text in said), said
-        assert told.remedy.endswith(".")
+def test_every_test_says_what_it_measured_and_what_was_claimed(test_results: tuple[TestResult, ...]) -> None:
+    assert {test.name for test in test_results} >= set(TestName) - {TestName.DISTINGUISHER}
+    for test in test_results:
+        message = message_of(test, WORDS, STANDARD_GAUSSIAN)
+        texts = [message.measured, message.claimed, message.breach, message.sentence]
+        texts += [] if test.name is TestName.SCORES else [message.limit]
+        assert all(texts), test.name
+        assert not any(re.search(r"[{}]|nan|not determined", text) for text in texts), texts
+        assert message.remedy.endswith(".")
 
 
 def test_every_name_and_reason_has_words() -> None:
@@ -101,18 +101,18 @@ def test_a_limit_that_no_size_reaches_is_no_number(name: TestName) -> None:
     test = TestResult(name, 1.0, 1.0, 1.0, 1.0, math.inf)
     template = files("fl_audit.report").joinpath("templates", "test_messages.md").read_text()
     fields = meta.find_undeclared_variables(_environment().parse(template))
-    other = fields - set(vars(WORDS)) - {"measured", "claimed", "limit", "place", "test", "is_gaussian"}
-    assert message_of(replace(test, more=dict.fromkeys(other, 1.0)), WORDS, STANDARD_GAUSSIAN).limit == "nothing"
-    unlimited = replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0))
+    extra_fields = fields - set(vars(WORDS)) - {"measured", "claimed", "limit", "place", "test", "is_gaussian"}
+    assert message_of(replace(test, more=dict.fromkeys(extra_fields, 1.0)), WORDS, STANDARD_GAUSSIAN).limit == "nothing"
+    unlimited = replace(test, limit=math.nan, more=dict.fromkeys(extra_fields, 1.0))
     assert message_of(unlimited, WORDS, STANDARD_GAUSSIAN).limit == ""
 
 
 def test_the_limit_of_detection_is_told_in_trials(make_run: Callable[..., FinishedRun]) -> None:
     run = make_run(trials=5)
-    kept = judge(synthetic_run(BREACHES[-1], 0), GUARANTEE, 0.95)
-    text = _scope_of(kept, run)
-    for part in ("size of the noise", f"{kept.limit_of_detection:.3g}", f"{kept.trials_needed} trial"):
-        assert part in text
+    judgement = judge(synthetic_run(BREACHES[-1], 0), GUARANTEE, 0.95)
+    text = _scope_of(judgement, run)
+    for phrase in ("size of the noise", f"{judgement.limit_of_detection:.3g}", f"{judgement.trials_needed} trial"):
+        assert phrase in text
     nothing = judge_scores(np.zeros(5), np.zeros(5), GUARANTEE, 0.95)
     assert math.isinf(nothing.limit_of_detection)
     unknown = _scope_of(nothing, run)

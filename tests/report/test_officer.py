@@ -22,8 +22,8 @@ def test_the_annex_stands_on_page_and_paper_with_lines_to_fill_in() -> None:
         assert page.count(TO_FILL_IN) == 6
         assert "NIST SP 800-226" in page
         assert "replace-record" in page
-        for told in ("three levels", "Gaussian mu", "What was checked", "A verdict covers"):
-            assert told in page
+        for phrase in ("three levels", "Gaussian mu", "What was checked", "A verdict covers"):
+            assert phrase in page
         assert all(cell in page for row in PUBLISHED for cell in row)
 
 
@@ -39,18 +39,21 @@ def test_the_configuration_stands_after_the_line_to_sign_on_paper(make_contents)
 
 
 def test_every_framework_has_answers_that_follow_from_the_run(make_contents) -> None:
-    kept, broken, nothing = (
+    consistent_contents, broken, nothing = (
         make_contents(exact=False, **shape)
         for shape in ({}, {"noise": 0.5, "trials": 800}, {"with_insider": False, "with_guarantee": False, "trials": 5})
     )
     for framework in Framework:
-        rows = {contents.summary["verdict"]: answers_of(framework, contents) for contents in (kept, broken, nothing)}
+        rows = {
+            contents.summary["verdict"]: answers_of(framework, contents)
+            for contents in (consistent_contents, broken, nothing)
+        }
         assert all(len(row) == 3 and all(row) for table in rows.values() for row in table)
         assert len({tuple(row[0] for row in table) for table in rows.values()}) == 1, "the questions are the same"
         of_claim = {verdict: {row[1] for row in table} for verdict, table in rows.items()}
         assert any(answer.startswith(ANSWERED) for answer in of_claim["consistent"])
         assert ClaimStanding.REFUTED in of_claim["violated"]
         assert UNKNOWN in of_claim["no guarantee"]
-    requirements = [row[0].split()[0] for row in answers_of(Framework.SATRE, kept)]
+    requirements = [row[0].split()[0] for row in answers_of(Framework.SATRE, consistent_contents)]
     assert requirements.count("3.3.07") >= 3
     assert {requirement[:4] for requirement in requirements} == {"3.3."}

@@ -18,11 +18,43 @@ from tests.report.conftest import KINDS, MakeContents
 
 EXPLAINED = tuple(word for word, _ in template_table("words.md", unit="record"))
 TECHNICAL = (
-    *EXPLAINED, "global sensitivity", "sensitivity", "local", "gdp", "pld", "rdp", "limit of detection", "nats", "mu",
-    "regret", "accountant", "log-odds", "likelihood", "noise multiplier", "standard deviation", "neighbour",
-    "replace-record", "belief", "advantage", "AUC", "AUROC", "ROC", "confidence", "p-value", "tensor", "cosine",
-    "gradient", "adversary", "challenger", "posterior", "D'", "[audit]", "[privacy]", "Poisson", "amplification",
-)  # fmt: skip
+    *EXPLAINED,
+    "global sensitivity",
+    "sensitivity",
+    "local",
+    "gdp",
+    "pld",
+    "rdp",
+    "limit of detection",
+    "nats",
+    "mu",
+    "regret",
+    "accountant",
+    "log-odds",
+    "likelihood",
+    "noise multiplier",
+    "standard deviation",
+    "neighbour",
+    "replace-record",
+    "belief",
+    "advantage",
+    "AUC",
+    "AUROC",
+    "ROC",
+    "confidence",
+    "p-value",
+    "tensor",
+    "cosine",
+    "gradient",
+    "adversary",
+    "challenger",
+    "posterior",
+    "D'",
+    "[audit]",
+    "[privacy]",
+    "Poisson",
+    "amplification",
+)
 """Words that somebody who knows no differential privacy does not know. The first screen explains one, or is without."""
 WEAK = {"exact": False, "mu": 2.5}
 SHAPES = {**{str(verdict): shape for verdict, shape in KINDS.items()}, "weak": WEAK}
@@ -30,7 +62,7 @@ ADJACENCIES = (Adjacency.ADD_REMOVE_RECORD, Adjacency.ADD_REMOVE_USER, Adjacency
 
 
 def text_without_explanations(screen: FirstScreen) -> str:
-    numbers = [part for fact in screen.facts for part in (fact.name, fact.value, fact.note)]
+    numbers = [text for fact in screen.facts for text in (fact.name, fact.value, fact.note)]
     return " ".join(
         (screen.banner.word, screen.banner.line, *screen.warnings, *numbers, screen.person, screen.next_step)
     )
@@ -63,11 +95,12 @@ def test_the_declared_words_are_found_where_they_stand() -> None:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_verdict_who_is_protected_and_how_well_lead_in_this_order(make_contents: MakeContents, shape: str) -> None:
     contents = make_contents(**SHAPES[shape])
-    html, screen = first_screen(contents), first_screen_of(contents)
+    html = first_screen(contents)
+    screen = first_screen_of(contents)
     values = [f'class="figure">{fact.value}<' for fact in screen.facts]
-    parts = [f"{screen.banner.word}</h2>", *values, 'id="person"', "Next."]
-    places = [html.index(part) for part in parts]
-    assert places == sorted(places)
+    markers = [f"{screen.banner.word}</h2>", *values, 'id="person"', "Next."]
+    positions = [html.index(marker) for marker in markers]
+    assert positions == sorted(positions)
     names = [fact.name.lower() for fact in screen.facts]
     assert "protected" in names[0]
     assert "right for" in names[-1]
@@ -85,8 +118,8 @@ def test_it_says_first_whether_a_person_or_a_record_is_protected(
     make_contents: MakeContents, adjacency: Adjacency, protected: str
 ) -> None:
     is_of_users = adjacency is Adjacency.ADD_REMOVE_USER
-    made = Adjacency.ADD_REMOVE_RECORD if is_of_users else adjacency
-    contents = make_contents(exact=False, trials=40, rounds=4, adjacency=made)
+    stored_adjacency = Adjacency.ADD_REMOVE_RECORD if is_of_users else adjacency
+    contents = make_contents(exact=False, trials=40, rounds=4, adjacency=stored_adjacency)
     if is_of_users:
         federation = contents.plan.federation
         mechanism = replace(federation.mechanism, adjacency=adjacency, contribution=UserGradients())

@@ -24,11 +24,15 @@ def test_a_training_without_an_insider_leads_with_model_and_guarantee(make_conte
     contents = as_ordinary(make_contents(with_insider=False, trials=1, exact=False), insider=False, trials=1)
     assert verdict_of(contents).verdict is Verdict.NOT_AUDITED
     assert is_shown_as_training(contents)
-    shown = console_text(contents, width=100)
-    assert "Verdict" not in shown
+    terminal_text = console_text(contents, width=100)
+    assert "Verdict" not in terminal_text
     epsilon = number_text(contents.plan.guarantee.epsilon, 4)
-    assert len(re.findall(rf"epsilon {re.escape(epsilon)}\b", shown)) == 1, "the guarantee stands once"
-    assert shown.index("on test records") < shown.index("Guarantee") < shown.index("Audit of the guarantee")
+    assert len(re.findall(rf"epsilon {re.escape(epsilon)}\b", terminal_text)) == 1, "the guarantee stands once"
+    assert (
+        terminal_text.index("on test records")
+        < terminal_text.index("Guarantee")
+        < terminal_text.index("Audit of the guarantee")
+    )
     assert "model.safetensors" in next_step(contents)
     assert first_screen_of(contents).banner.word.startswith("Trained")
     page = render_html(contents, [])
@@ -39,9 +43,9 @@ def test_a_training_without_an_insider_leads_with_model_and_guarantee(make_conte
 def test_one_trial_with_an_insider_is_told_of_no_thousands_of_trials(make_contents):
     contents = as_ordinary(make_contents(exact=False, trials=1), trials=1)
     assert verdict_of(contents).verdict is Verdict.INCONCLUSIVE
-    shown = console_text(contents, width=100)
-    assert "nconclusive" not in shown
-    assert "too few" not in shown
+    terminal_text = console_text(contents, width=100)
+    assert "nconclusive" not in terminal_text
+    assert "too few" not in terminal_text
 
 
 def test_a_broken_guarantee_leads_whoever_asked(make_contents):

@@ -39,15 +39,19 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.links, self.values, self.names, self.text = [], [], [], [], ""
+        self.open = []
+        self.links = []
+        self.values = []
+        self.names = []
+        self.text = ""
         self.feed(text)
         assert self.open == []
 
     def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        self.links += [given[name] for name in ("src", "href") if name in given]
-        self.values += [given["value"]] if tag == "data" else []
-        self.names += [given["id"]] if "id" in given else []
+        attributes = dict(attrs)
+        self.links += [attributes[name] for name in ("src", "href") if name in attributes]
+        self.values += [attributes["value"]] if tag == "data" else []
+        self.names += [attributes["id"]] if "id" in attributes else []
         if tag not in VOID:
             self.open.append(tag)
 
@@ -117,25 +121,25 @@ def test_every_number_of_the_summary_is_on_the_page(make_contents):
     words = ("schema", "findings", "noise", "exact")  # exact answers stand there as sentences
     summary = {key: value for key, value in contents.summary.items() if key not in words}
     summary["noise"] = {key: value for key, value in contents.summary["noise"].items() if key not in ("tests", "level")}
-    found = [leaf for leaf in leaves(summary) if isinstance(leaf, int | float) and not isinstance(leaf, bool)]
-    assert len(found) > 100
-    missing = [number for number in found if number not in (0, 1, 0.95) and str(number) not in values]
+    numbers = [leaf for leaf in leaves(summary) if isinstance(leaf, int | float) and not isinstance(leaf, bool)]
+    assert len(numbers) > 100
+    missing = [number for number in numbers if number not in (0, 1, 0.95) and str(number) not in values]
     assert missing == []
 
 
 @pytest.mark.parametrize("noise", [1.0, 0.5])
 def test_readings_stand_in_summary_page_and_console_alike(make_contents, noise):
     contents = make_contents(trials=60, exact=False, noise=noise, seed=8)
-    told = {entry["name"]: entry for entry in contents.summary["findings"]}
+    findings = {entry["name"]: entry for entry in contents.summary["findings"]}
     rows = {row.name: row for row in page_rows(contents)}
-    assert told.keys() == rows.keys()
-    assert {"Advantage of the insider", "Share of D found at 10\xa0% false alarms", "Test accuracy"} <= told.keys()
+    assert findings.keys() == rows.keys()
+    assert {"Advantage of the insider", "Share of D found at 10\xa0% false alarms", "Test accuracy"} <= findings.keys()
     page, _ = page_and_appendix(contents)
     for name, row in rows.items():
-        assert told[name]["reading"] == row.reading
+        assert findings[name]["reading"] == row.reading
         assert name in page
     terminal = " ".join(console_text(contents).replace("│", "").split())
-    assert all(" ".join(finding_text(entry).split()) in terminal for entry in told.values())
+    assert all(" ".join(finding_text(entry).split()) in terminal for entry in findings.values())
 
 
 def test_report_is_written_whole_and_self_contained(make_contents, tmp_path):
@@ -169,7 +173,8 @@ def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents
     federation = replace(run.plan.federation, data=DataSpec(data))
     config = run.plan.config.changed(data={"name": data}, model={"name": model})
     contents = report_contents(replace(run, plan=replace(run.plan, federation=federation, config=config)))
-    text, terminal = html_of(contents), console_text(contents)
+    text = html_of(contents)
+    terminal = console_text(contents)
     assert re.search("<title>[^<]*: lfw, small_net</title>", text)
     assert "lfw, small_net:" in terminal
     assert data not in terminal + text.split('<h2 id="appendix"')[0]
@@ -267,8 +272,14 @@ class _Extra:
 
 def test_a_new_finding_is_one_entry_of_the_registry(make_contents):
     run = make_contents(trials=3).run
-    extra = Section("extra", "Extra", _Extra, lambda run, _: _Extra(run.plan.federation.rounds), ("extra",),
-                    sentence=lambda numbers, _: f"There were {numbers.rounds} of them.")  # fmt: skip
+    extra = Section(
+        "extra",
+        "Extra",
+        _Extra,
+        lambda run, _: _Extra(run.plan.federation.rounds),
+        ("extra",),
+        sentence=lambda numbers, _: f"There were {numbers.rounds} of them.",
+    )
     contents = report_contents(run, (*SECTIONS, extra))
     assert "There were 30 of them." in render_html(contents, [])
     assert contents.summary["extra"] == 30
@@ -279,17 +290,31 @@ def test_a_new_finding_is_one_entry_of_the_registry(make_contents):
 
 
 SCHEMA = {
-    "guarantee": ("epsilon", "delta", "accountant", "noise_multiplier", "belief_bound", "advantage_bound",
-                  "advantage_bound_exact"),
+    "guarantee": (
+        "epsilon",
+        "delta",
+        "accountant",
+        "noise_multiplier",
+        "belief_bound",
+        "advantage_bound",
+        "advantage_bound_exact",
+    ),
     "insider": ("trials", "wins", "advantage", "advantage_low", "advantage_high", "max_belief", "belief_violations"),
-    "empirical_epsilon": ("from_sensitivity", "from_belief", "from_advantage", "lower_bound", "confidence", "method",
-                          "limit_of_detection"),
+    "empirical_epsilon": (
+        "from_sensitivity",
+        "from_belief",
+        "from_advantage",
+        "lower_bound",
+        "confidence",
+        "method",
+        "limit_of_detection",
+    ),
     "epsilon_star": ("mean", "max", "delta"),
     "noise": ("ratio", "low", "high", "along_record", "tests"),
     "membership": ("advantage", "bound", "bound_scope", "record"),
     "utility": ("test_accuracy",),
     "timing": ("setup_seconds", "training_seconds", "trials_per_second"),
-}  # fmt: skip
+}
 """Keys of `summary.json` that users rely on: none is ever renamed."""
 
 
@@ -297,9 +322,9 @@ def test_a_finding_is_shown_beside_where_it_is_measured():
     """In the package of its audit; what a section leaves out is a default of `Section`."""
     packages = set()
     for section in SECTIONS:
-        shown = [section.sentence, section.rows, section.tables, section.said]
-        shown += [section.picture.draw, section.picture.caption] if section.picture is not None else []
-        homes = {one.__module__ for one in (section.measure, *shown)} - {Section.__module__}
+        functions = [section.sentence, section.rows, section.tables, section.said]
+        functions += [section.picture.draw, section.picture.caption] if section.picture is not None else []
+        homes = {function.__module__ for function in (section.measure, *functions)} - {Section.__module__}
         (package,) = {home.rpartition(".")[0] for home in homes}
         packages.add(package.rpartition(".")[2])
     assert packages == {"verdict", "common", "identifiability", "membership", "reconstruction", "canaries"}

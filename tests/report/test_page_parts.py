@@ -31,9 +31,11 @@ PARTS = {
     ),
 }
 WITH_HTML_OF_THEIR_OWN = {
-    "fl_audit/audits/page/gauge.py", "fl_audit/report/page.py",
-    "experiments/papers/page.py", "experiments/papers/published_page.py",
-}  # fmt: skip
+    "fl_audit/audits/page/gauge.py",
+    "fl_audit/report/page.py",
+    "experiments/papers/page.py",
+    "experiments/papers/published_page.py",
+}
 """The gauge and SVG figures, tables in scrolling boxes, and the pages of papers that stand in the documentation."""
 
 
@@ -54,9 +56,11 @@ def test_pages_are_put_together_from_parts() -> None:
     assert len(files) >= 10
     writing = set()
     for path in files:
-        texts = [one.value for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.Constant)]
-        if any(isinstance(text, str) and re.search(r"</?(p|div|h\d|ul|li|dl|dt|dd|span|figure|details|table)\b", text)
-               for text in texts):  # fmt: skip
+        texts = [node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)]
+        if any(
+            isinstance(text, str) and re.search(r"</?(p|div|h\d|ul|li|dl|dt|dd|span|figure|details|table)\b", text)
+            for text in texts
+        ):
             writing.add(path.relative_to(ROOT).as_posix())
     assert {name for name in writing if "/experiments/" not in f"/{name}" or name.startswith("experiments/")} <= (
         WITH_HTML_OF_THEIR_OWN

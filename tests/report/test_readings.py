@@ -63,8 +63,8 @@ def test_every_number_with_an_interval_beside_a_guarantee_says_how_it_stands(mak
     contents = make_contents(**shape)
     page, appendix = render_html(contents, []).split('<h2 id="appendix"')
     terminal = " ".join(console_text(contents).replace("│", "").split())
-    told = {entry["name"]: entry for entry in contents.summary["findings"]}
-    assert {ADVANTAGE, SHOWN, STAR, ACCURACY} <= told.keys(), "what a comparison reads"
+    findings = {entry["name"]: entry for entry in contents.summary["findings"]}
+    assert {ADVANTAGE, SHOWN, STAR, ACCURACY} <= findings.keys(), "what a comparison reads"
     beside = [row for row in rows_of(contents) if row.limit is not None and row.low is not None]
     assert len(beside) >= 4
     for row in beside:
@@ -72,8 +72,8 @@ def test_every_number_with_an_interval_beside_a_guarantee_says_how_it_stands(mak
         expected = " ".join(row.reading_text.split())
         assert expected in line_of(appendix, row.name)
         if row.on_page:
-            assert told[row.name]["reading"] == row.reading
-            assert " ".join(finding_text(told[row.name]).split()) in terminal
+            assert findings[row.name]["reading"] == row.reading
+            assert " ".join(finding_text(findings[row.name]).split()) in terminal
             assert expected in line_of(page, row.name)
     assert set(_MARKS) == set(map(str, Reading)) - {str(Reading.KEPT)}
 
@@ -85,8 +85,8 @@ def test_readings_and_verdict_agree(make_contents):
     words = {}
     for shape in SHAPES.values():
         contents = make_contents(**shape)
-        found = {row.reading for row in rows_of(contents)}
-        words.setdefault(verdict_of(contents).verdict, set()).update(found)
+        readings = {row.reading for row in rows_of(contents)}
+        words.setdefault(verdict_of(contents).verdict, set()).update(readings)
     assert set(words) == {Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE}
     assert Reading.BROKEN not in words[Verdict.CONSISTENT] | words[Verdict.INCONCLUSIVE]
     assert {Reading.KEPT, Reading.NO_CONTRADICTION, Reading.TOO_FEW} <= words[Verdict.CONSISTENT]
@@ -113,13 +113,16 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
     contents = make_contents(**SHAPES[str(verdict)])
     assert verdict_of(contents).verdict is verdict
     numbers = contents.summary["insider"]
-    trials, insider = numbers["trials"], next(n for s, n in sections_with_findings(contents) if s is INSIDER)
+    trials = numbers["trials"]
+    insider = next(n for s, n in sections_with_findings(contents) if s is INSIDER)
     # So many wins that they lie above the guarantee, and so few that the interval still holds it.
     bound = contents.plan.guarantee.advantage_bound_exact
     lucky = replace(insider.estimate, wins=trials - 1, advantage=bound + 0.1, low=bound - 0.1, high=bound + 0.3)
-    above = replace(contents.findings, by_type=dict(contents.findings.by_type) | {
-        type(insider): replace(insider, estimate=lucky, belief_violations=1)
-    })  # fmt: skip
+    above = replace(
+        contents.findings,
+        by_type=dict(contents.findings.by_type)
+        | {type(insider): replace(insider, estimate=lucky, belief_violations=1)},
+    )
     changed = replace(contents, findings=above)
     note = advantage_row(changed.find(type(insider)).estimate, changed).comparison_in_brackets
     assert note
@@ -180,6 +183,6 @@ def test_what_no_trial_has_is_not_measured(make_contents):
 def test_ends_that_arithmetic_alone_tells_apart_have_few_digits(make_contents):
     contents = make_contents(trials=20, rounds=4)
     section, numbers = next(pair for pair in sections_with_findings(contents) if pair[0].name == "empirical-epsilon")
-    found = EmpiricalEpsilonEstimate(2.19722457733622, 2.1972245773362196, 2.19722457733622, 1.0, "")
-    rows = section.rows(replace(numbers, from_sensitivity=found), contents)
+    estimate = EmpiricalEpsilonEstimate(2.19722457733622, 2.1972245773362196, 2.19722457733622, 1.0, "")
+    rows = section.rows(replace(numbers, from_sensitivity=estimate), contents)
     assert next(row for row in rows if row.name.startswith("From sens")).shown.interval == "2.197 to 2.197"

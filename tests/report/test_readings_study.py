@@ -15,9 +15,9 @@ from tests.validation.readings import contradicts, honest_readings, problems_of
 @pytest.mark.long
 def test_honest_runs_say_what_their_intervals_say(tmp_path: Path) -> None:
     """Two trials, eight records, attackers, canaries and distributions: runs 0 to 11."""
-    found = {kind: problems_of(results_of_run(plan)) for kind, plan in honest_readings(12, tmp_path)}
-    assert len(found) == 12
-    assert not any(found.values()), found
+    problems = {kind: problems_of(results_of_run(plan)) for kind, plan in honest_readings(12, tmp_path)}
+    assert len(problems) == 12
+    assert not any(problems.values()), problems
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,9 @@ def test_the_study_finds_words_of_earlier_versions_and_broken_numbers(
 ) -> None:
     honest = make_contents(exact=False, trials=60, seed=8)
     assert problems_of(honest) == []
-    assert any(one.startswith("broken: ") for one in problems_of(make_contents(exact=False, trials=60, noise=0.5)))
+    assert any(
+        problem.startswith("broken: ") for problem in problems_of(make_contents(exact=False, trials=60, noise=0.5))
+    )
     for entry in honest.summary["findings"][:1]:
         monkeypatch.setitem(entry, "reading", "not as claimed, within chance")
-    assert any(one.startswith("summary: ") for one in problems_of(honest))
+    assert any(problem.startswith("summary: ") for problem in problems_of(honest))

@@ -22,7 +22,9 @@ from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import percent
 from tests.builders.pages import console_text
 
-TRIALS, TARGETS, MU = 80, 30, 0.55
+TRIALS = 80
+TARGETS = 30
+MU = 0.55
 
 
 def with_targets(run: FinishedRun, seed: int = 5) -> FinishedRun:
@@ -63,12 +65,12 @@ def contents(make_contents):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("known", "verdict"), [(0, "inconclusive"), (TRIALS - 1, "inconclusive"), (TRIALS, "consistent")]
+    ("measured_trials", "verdict"), [(0, "inconclusive"), (TRIALS - 1, "inconclusive"), (TRIALS, "consistent")]
 )
-def test_the_noise_along_targets_counts_where_all_trials_measured_it(contents, known, verdict):
+def test_the_noise_along_targets_counts_where_all_trials_measured_it(contents, measured_trials, verdict):
     """Trials of an older version did not: then nothing but scores is judged."""
     table = contents.run.tables.targets
-    measured = table["trial"] < known
+    measured = table["trial"] < measured_trials
     noise = np.random.default_rng(5).standard_normal((len(table), 5))
     sums = {
         "noise_squares": np.square(noise).sum(axis=1),
@@ -91,7 +93,7 @@ def test_attackers_get_what_their_scores_are_worth(contents):
     assert numbers is not None
     assert (numbers.trials, numbers.targets) == (TRIALS, TARGETS)
     assert list(numbers.achieved) == ["loss", "lira", "shadow", INSIDER]
-    rates = {name: found.rates.auc for name, found in numbers.achieved.items()}
+    rates = {name: attack_result.rates.auc for name, attack_result in numbers.achieved.items()}
     assert rates["loss"].low < 0.5 < rates["loss"].high
     assert rates["lira"].value == 1.0
     # Exactly Phi(mu / sqrt 2), for insiders whose signal is mu: also what the guarantee allows at most.
@@ -104,19 +106,19 @@ def test_attackers_get_what_their_scores_are_worth(contents):
 def test_bounds_are_given_where_they_hold(contents):
     numbers = contents.find(AllAttacksFinding)
     # The trials of attacks with shadow models were each other's, and none were kept apart.
-    has_bound = {name: found.bound is not None for name, found in numbers.achieved.items()}
+    has_bound = {name: attack_result.bound is not None for name, attack_result in numbers.achieved.items()}
     assert has_bound == {"loss": True, "lira": False, "shadow": False, INSIDER: True}
     assert numbers.achieved[INSIDER].one_run is None, "who knows other coins of a trial is no test of a single run"
     one_run = numbers.achieved["lira"].one_run
     assert (one_run.guesses.right, one_run.guesses.guessed, one_run.guesses.coins) == (6, 6, TARGETS)
-    told = contents.summary["attacks"]["by_name"]
-    assert told["lira"]["one_run"]["right"] == 6
+    attack_summaries = contents.summary["attacks"]["by_name"]
+    assert attack_summaries["lira"]["one_run"]["right"] == 6
     # Of six right guesses the trade-off curve proves as much as the binomial distribution does, or a little less or
     # more.
-    assert told["lira"]["one_run"]["epsilon_by_tradeoff"] == pytest.approx(
+    assert attack_summaries["lira"]["one_run"]["epsilon_by_tradeoff"] == pytest.approx(
         tradeoff_epsilon(one_run.guesses, 0.001, 0.05)
     )
-    assert told["loss"]["lower_bound"]["delta"] == 0.001
+    assert attack_summaries["loss"]["lower_bound"]["delta"] == 0.001
     assert contents.find(VerdictFinding).judgement is not None, "the insiders' log-odds are judged"
 
 
@@ -132,9 +134,9 @@ def test_figures_and_page_show_them(contents):
     page = render_html(contents, draw_all(contents))
     lines = console_text(contents)
     assert "AUC, LiRA" in lines
-    said = ATTACKS.sentence(numbers, contents)
-    assert f"{percent(numbers.largest_order)} here, since two records" in said
-    assert f"{percent(numbers.largest_auc)} here, where one record" in said
+    sentence = ATTACKS.sentence(numbers, contents)
+    assert f"{percent(numbers.largest_order)} here, since two records" in sentence
+    assert f"{percent(numbers.largest_auc)} here, where one record" in sentence
     assert 'id="figure-attacks"' in page
     rows = {row["name"]: row for row in contents.summary["findings"]}
     assert rows["AUC, LiRA"]["claimed"] == numbers.largest_order > numbers.largest_auc
@@ -148,7 +150,7 @@ def test_a_report_on_the_insider_alone_names_no_attacker(contents):
     table = contents.run.tables.targets.drop(columns=["score_loss", "score_lira", "score_shadow"])
     alone = report_contents(replace(contents.run, tables=replace(contents.run.tables, targets=table)))
     assert not {"loss", "lira", "shadow"} & alone.find(AllAttacksFinding).achieved.keys()
-    page, with_attackers = (render_html(one, draw_all(one)) for one in (alone, contents))
+    page, with_attackers = (render_html(attack_report, draw_all(attack_report)) for attack_report in (alone, contents))
     assert "but one coin" in page
     assert "picked the right" in with_attackers
     assert "picked the right" not in page

@@ -31,7 +31,7 @@ def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -
     return report_contents(replace(contents.run, tables=replace(tables, releases=releases), **facts))
 
 
-def shown(contents: ReportContents) -> str:
+def terminal_text(contents: ReportContents) -> str:
     return " ".join(console_text(contents, width=300).split())  # a caption is broken into lines as wide as the table
 
 
@@ -39,7 +39,7 @@ def test_lines_about_the_data_stand_in_summary_console_and_first_screen(make_con
     small = make_contents(exact=False, trials=40, rounds=4)
     contents = changed(small, look_at=("lines about data",), most_records=7)
     assert contents.summary["look_at"] == ["lines about data"]
-    assert "lines about data" in shown(contents)
+    assert "lines about data" in terminal_text(contents)
     assert "lines about data" in first_screen(contents)
     assert re.search(r"up to 7, .*protected less", person_text(contents))
     assert "protected less" not in person_text(changed(contents, most_records=1))
@@ -51,7 +51,7 @@ def test_a_model_no_better_than_one_class_is_told(make_contents):
     (line,) = changed(contents, commonest=accuracy).summary["look_at"]
     share = re.escape(percent(round(accuracy, 3)))
     assert re.search(rf"no better .*one class: .*{share} .*, against {share} ", line)
-    assert " ".join(line.split()) in shown(changed(contents, commonest=accuracy))
+    assert " ".join(line.split()) in terminal_text(changed(contents, commonest=accuracy))
     assert changed(contents, commonest=accuracy - 0.01).summary["look_at"] == []
     assert "--without-privacy" in line
 
@@ -62,8 +62,8 @@ def test_a_model_no_better_than_one_class_is_told(make_contents):
 def test_a_run_without_privacy_that_was_played_is_not_advised_but_used(make_contents, without_privacy, reason):
     contents = make_contents(exact=False, trials=40, rounds=4)
     accuracy = float(contents.summary["utility"]["test_accuracy"])
-    other = NonPrivateAccuracy("other", 5, (0, 4), (0.1, without_privacy))
-    (line,) = changed(contents, commonest=max(accuracy, 0.5), unprotected=other).summary["look_at"]
+    unprotected_accuracy = NonPrivateAccuracy("other", 5, (0, 4), (0.1, without_privacy))
+    (line,) = changed(contents, commonest=max(accuracy, 0.5), unprotected=unprotected_accuracy).summary["look_at"]
     assert "--without-privacy" not in line
     assert line.endswith(f"so {reason} the reason")
 
@@ -84,7 +84,9 @@ def test_a_run_without_noise_is_not_advised_to_run_without_privacy(make_contents
     assert "--without-privacy" not in line
     with_noise = make_contents(exact=False, trials=40, rounds=4)
     members = replace(with_noise.plan.federation, audit="canaries")
-    assert not any("--without-privacy" in one for one in cautions_for_reader(_with_federation(with_noise, members)))
+    assert not any(
+        "--without-privacy" in caution for caution in cautions_for_reader(_with_federation(with_noise, members))
+    )
 
 
 def _with_federation(contents: ReportContents, federation: Federation) -> ReportContents:
@@ -96,7 +98,7 @@ def _with_federation(contents: ReportContents, federation: Federation) -> Report
 def test_epsilon_star_of_chance_is_called_meaningless_everywhere(make_contents, untrained: float, is_told: bool):
     contents = changed(make_contents(exact=False, trials=40, rounds=4), untrained)
     names = [entry["name"] for entry in contents.summary["findings"] if entry["name"].startswith("Epsilon*")]
-    texts = (*names, shown(contents), render_html(contents, []), engineer_part(contents))
+    texts = (*names, terminal_text(contents), render_html(contents, []), engineer_part(contents))
     assert all((NOT_MEANINGFUL in text) == is_told for text in texts)
     assert any(NOT_MEANINGFUL in line for line in contents.summary["look_at"]) == is_told
     assert contents.summary["epsilon_star"]["is_meaningful"] is not is_told

@@ -14,9 +14,12 @@ from fl_audit.runs.provenance import command_text
 
 SEED = 0x9E3779B97F4A7C15
 FIRST = RunSession(
-    "2026-11-05T10:00:00+00:00", "fl-audit demo --out a", "0123456789ab",
-    {"Python": "3.11.7", "fl_audit": "0.1.0", "flwr": "1.42.0", "torch": "2.13.0"}, {"cores": "2"},
-)  # fmt: skip
+    "2026-11-05T10:00:00+00:00",
+    "fl-audit demo --out a",
+    "0123456789ab",
+    {"Python": "3.11.7", "fl_audit": "0.1.0", "flwr": "1.42.0", "torch": "2.13.0"},
+    {"cores": "2"},
+)
 
 
 def test_a_report_tells_the_origin_that_was_stored_and_not_the_reader_s(make_contents):
@@ -31,26 +34,26 @@ def test_a_report_tells_the_origin_that_was_stored_and_not_the_reader_s(make_con
         == "5 November 2026 · fl_audit 0.1.0, flwr 1.42.0, torch 2.13.0 · data abababababab · fl-audit demo --out a"
     )
     html = render_html(contents, [])
-    for told in ("fl-audit demo --out a", "0123456789ab", "Python 3.11.7", "2026-11-06T09:00", "ab" * 32):
-        assert told in html
+    for phrase in ("fl-audit demo --out a", "0123456789ab", "Python 3.11.7", "2026-11-06T09:00", "ab" * 32):
+        assert phrase in html
     unknown = render_html(report_contents(replace(run, provenance=replace(origin, data=None))), [])
     assert "test guesses" in unknown
     assert "test guesses" not in html
     secret = replace(origin, is_keyed=True, pool=1600)
     assert Provenance.of_json(secret.to_json()) == secret
     of_a_user = report_contents(replace(run, provenance=secret))
-    drawn = f"{of_a_user.plan.federation.records:,} of 1,600 records drawn"
+    records_text = f"{of_a_user.plan.federation.records:,} of 1,600 records drawn"
     page = render_html(of_a_user, [])
-    assert page.count(drawn) == 2
+    assert page.count(records_text) == 2
     assert re.search(rf"{'ab' * 32}, [^.<]*key in challenger/", page)
     assert "data abababababab" in page.replace("\xa0", " ")
-    assert drawn in provenance_line(secret, of_a_user.plan.federation.records)
+    assert records_text in provenance_line(secret, of_a_user.plan.federation.records)
     assert "all 1,600 records" in provenance_line(secret, 1600)
     assert NOT_NOTED in render_html(make_contents(trials=5, rounds=2), [])
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected_command"),
     [
         (["run", "a.toml", "--set", "audit.trials=9"], "fl-audit run a.toml --set audit.trials=9"),
         (["run", "a.toml", "--set", f"run.seed={SEED}", "--out", "b"], "fl-audit run a.toml --out b"),
@@ -58,8 +61,8 @@ def test_a_report_tells_the_origin_that_was_stored_and_not_the_reader_s(make_con
         (["run", "a.toml", "--out", f"runs/{SEED}"], None),
     ],
 )
-def test_the_command_is_told_without_the_seed(words, told):
-    assert command_text(["/usr/bin/fl-audit", *words], SEED) == told
+def test_the_command_is_told_without_the_seed(words, expected_command):
+    assert command_text(["/usr/bin/fl-audit", *words], SEED) == expected_command
 
 
 def test_programs_that_are_no_command_of_ours_are_not_told():

@@ -54,7 +54,7 @@ def test_beliefs_that_round_to_certainty_have_a_density(mu):
 def belief_cdf(belief, mu, prior, share):
     """Log-odds of the truth are N(mu^2/2, mu^2) before the prior, which speaks for D and against D'."""
     evidence = [logit(belief) - sign * logit(prior) for sign in (1, -1)]
-    with_d, without = (stats.norm.cdf(part, mu**2 / 2, mu) for part in evidence)
+    with_d, without = (stats.norm.cdf(log_odds, mu**2 / 2, mu) for log_odds in evidence)
     return share * with_d + (1 - share) * without
 
 

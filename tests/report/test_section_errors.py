@@ -25,13 +25,15 @@ def raise_error(*of: Any) -> Any:
     raise ValueError(REASON)
 
 
-def with_error(contents: ReportContents, name: str, part: str) -> ReportContents:
+def with_error(contents: ReportContents, name: str, function_name: str) -> ReportContents:
     """Return the report of the same run, one section of which raises an error."""
-    sections = (replace(one, **{part: raise_error}) if one.name == name else one for one in SECTIONS)
+    sections = (
+        replace(section, **{function_name: raise_error}) if section.name == name else section for section in SECTIONS
+    )
     return report_contents(contents.run, tuple(sections))
 
 
-def shown(contents: ReportContents) -> str:
+def rendered_text(contents: ReportContents) -> str:
     """Return what the page and the console show."""
     return render_html(contents, []) + console_text(contents)
 
@@ -39,48 +41,51 @@ def shown(contents: ReportContents) -> str:
 def of_section(section: Section[Any], contents: ReportContents) -> set[str]:
     """Return the keys of a summary that come from a section."""
     numbers = contents.find(section.numbers)
-    own = set() if numbers is None else {*numbers.to_json(), *section.said(numbers, contents.run)}
-    return own | {*section.keys}
+    summary_keys = set() if numbers is None else {*numbers.to_json(), *section.said(numbers, contents.run)}
+    return summary_keys | {*section.keys}
 
 
 @pytest.mark.few_cases(8)
-@pytest.mark.parametrize("part", ["measure", "said", "sentence", "rows", "tables"])
+@pytest.mark.parametrize("function_name", ["measure", "said", "sentence", "rows", "tables"])
 @pytest.mark.parametrize("section", SECTIONS, ids=[section.name for section in SECTIONS])
-def test_all_other_sections_are_written(section: Section[Any], part: str, make_contents: MakeContents) -> None:
+def test_all_other_sections_are_written(section: Section[Any], function_name: str, make_contents: MakeContents) -> None:
     honest = make_contents(exact=False)
     assert honest.summary["verdict"] == "consistent"
-    found = with_error(honest, section.name, part)
-    if honest.find(section.numbers) is None and part != "measure":
-        assert found.errors == ()
+    contents = with_error(honest, section.name, function_name)
+    if honest.find(section.numbers) is None and function_name != "measure":
+        assert contents.errors == ()
         return
-    assert section.title in [error.part for error in found.errors]
-    assert all(error.reason for error in found.errors)
-    assert found.summary["verdict"] == "inconclusive"
-    assert found.summary["not_computed"][0]["reason"] == f"ValueError: {REASON}"
-    lost = {key for key, value in honest.summary.items() if key not in NUMBERS and found.summary[key] != value}
-    assert lost <= of_section(section, honest) | {key for one in SECTIONS[1:] for key in one.keys if section is VERDICT}
-    assert REASON in shown(found)
+    assert section.title in [error.part for error in contents.errors]
+    assert all(error.reason for error in contents.errors)
+    assert contents.summary["verdict"] == "inconclusive"
+    assert contents.summary["not_computed"][0]["reason"] == f"ValueError: {REASON}"
+    lost = {key for key, value in honest.summary.items() if key not in NUMBERS and contents.summary[key] != value}
+    assert lost <= of_section(section, honest) | {
+        key for other_section in SECTIONS[1:] for key in other_section.keys if section is VERDICT
+    }
+    assert REASON in rendered_text(contents)
 
 
 def test_a_violated_run_stays_violated(make_contents: MakeContents) -> None:
     violated = make_contents(exact=False, noise=0.5, trials=800)
     for name in ("noise", "guarantee", "beliefs"):
-        found = with_error(violated, name, "measure")
-        assert found.summary["verdict"] == "violated"
-        assert REASON in shown(found)
+        contents = with_error(violated, name, "measure")
+        assert contents.summary["verdict"] == "violated"
+        assert REASON in rendered_text(contents)
 
 
 def test_exact_questions_stand_without_the_tests_and_the_tests_without_them(
     make_contents: MakeContents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = ExactAnswer(ExactQuestion.SUM, 2.0, 1.0, is_kept=False, text="a sum is wrong")
-    violated, honest = make_contents(exact=False, noise=0.5, trials=800), make_contents(exact=False)
+    violated = make_contents(exact=False, noise=0.5, trials=800)
+    honest = make_contents(exact=False)
     judged = verdict_section(raise_error, lambda facts: "It covers this run.", lambda run: "")
     sections = (judged, *SECTIONS[1:])
     monkeypatch.setattr(findings_verdict, "exact_answers", lambda run: (broken,))
-    found = report_contents(honest.run, sections)
-    assert found.summary["verdict"] == "violated"
-    assert "sum is wrong" in shown(found)
+    contents = report_contents(honest.run, sections)
+    assert contents.summary["verdict"] == "violated"
+    assert "sum is wrong" in rendered_text(contents)
     monkeypatch.setattr(findings_verdict, "exact_answers", lambda run: ())
     assert report_contents(honest.run, sections).summary["verdict"] == "inconclusive"
     monkeypatch.setattr(findings_verdict, "exact_answers", raise_error)
@@ -90,10 +95,14 @@ def test_exact_questions_stand_without_the_tests_and_the_tests_without_them(
 
 def test_a_figure_that_cannot_be_drawn_leaves_its_reason(make_contents: MakeContents) -> None:
     honest = make_contents(exact=False)
-    first = next(one for one in honest.sections if one.picture is not None and honest.find(one.numbers) is not None)
+    first = next(
+        section
+        for section in honest.sections
+        if section.picture is not None and honest.find(section.numbers) is not None
+    )
     assert first.picture is not None
     broken = replace(first, picture=replace(first.picture, draw=raise_error))
-    contents = replace(honest, sections=tuple(broken if one is first else one for one in honest.sections))
+    contents = replace(honest, sections=tuple(broken if section is first else section for section in honest.sections))
     pictures = draw_all(contents)
     assert [picture.name for picture in pictures if not picture.png] == [first.name]
     assert f"could not be drawn because of an error (ValueError: {REASON})" in render_html(contents, pictures)

@@ -14,26 +14,32 @@ from fl_audit.released_model.parametric_star import parametric_epsilon_star
 from fl_audit.released_model.star_estimate import least_of_few
 from fl_audit.released_model.star_methods import EpsilonStarLocation, StarMethod
 from fl_audit.report.report_elements import ReportContents
-from tests.report.test_report_cautions import shown
+from tests.report.test_report_cautions import terminal_text
 
 TRIALS = 40
 
 
-def played(contents: ReportContents, *, rejected: int | None, counted: float = 0.3, **audit: object) -> ReportContents:
+def played(
+    contents: ReportContents, *, rejected: int | None, counted_star: float = 0.3, **audit: object
+) -> ReportContents:
     """Return the contents of a run whose fit was rejected in so many trials, or was not tested."""
-    tables, plan = contents.run.tables, contents.plan
-    trials, releases = tables.trials, tables.releases
+    tables = contents.run.tables
+    plan = contents.plan
+    trials = tables.trials
+    releases = tables.releases
     if rejected is not None:
         p_values = np.where(np.arange(len(trials)) < rejected, 0.001, 0.6)
-        trials = trials.assign(epsilon_star_counted=counted, **{FIT: p_values})
-        releases = releases.assign(epsilon_star_counted=np.where(releases["round"] == 0, counted / 2, counted))
+        trials = trials.assign(epsilon_star_counted=counted_star, **{FIT: p_values})
+        releases = releases.assign(
+            epsilon_star_counted=np.where(releases["round"] == 0, counted_star / 2, counted_star)
+        )
     plan = replace(plan, config=plan.config.changed(audit=audit))
     return report_contents(replace(contents.run, tables=replace(tables, trials=trials, releases=releases), plan=plan))
 
 
 def texts(contents: ReportContents) -> list[str]:
-    (note,) = [one["note"] for one in contents.summary["findings"] if one["name"].startswith("Epsilon*")]
-    return [note, shown(contents), render_html(contents, [])]
+    (note,) = [finding["note"] for finding in contents.summary["findings"] if finding["name"].startswith("Epsilon*")]
+    return [note, terminal_text(contents), render_html(contents, [])]
 
 
 @pytest.mark.parametrize(("rejected", "is_counted"), [(0, False), (TRIALS // 2, False), (TRIALS // 2 + 1, True)])
@@ -42,7 +48,8 @@ def test_counted_losses_are_the_headline_where_normals_are_rejected_in_most_tria
 ) -> None:
     plain = make_contents(exact=False, trials=TRIALS, rounds=4)
     contents = played(plain, rejected=rejected)
-    star, before = contents.summary["epsilon_star"], plain.summary["epsilon_star"]
+    star = contents.summary["epsilon_star"]
+    before = plain.summary["epsilon_star"]
     by_normals = {name: before[name] for name in ("mean", "max", "untrained_mean", "untrained_max", "cut")}
     assert (star["fit_tested"], star["fit_rejected"]) == (TRIALS, rejected)
     if is_counted:
@@ -57,7 +64,7 @@ def test_counted_losses_are_the_headline_where_normals_are_rejected_in_most_tria
         assert star["method"] == "parametric"
         assert star["by_normals"] is None
         assert {name: star[name] for name in by_normals} == by_normals
-    (entry,) = [one for one in contents.summary["findings"] if one["name"].startswith("Epsilon*")]
+    (entry,) = [finding for finding in contents.summary["findings"] if finding["name"].startswith("Epsilon*")]
     assert entry["value"] == star["mean"]
     assert all(
         f"rejected in {rejected} of {TRIALS}" in text.replace("\N{NO-BREAK SPACE}", " ") for text in texts(contents)
@@ -81,21 +88,23 @@ def test_what_was_not_tested_is_told_with_its_reason_wherever_the_number_stands(
 @pytest.mark.parametrize("has_few", [False, True])
 def test_normals_that_no_test_could_judge_are_not_the_headline(make_contents, has_few: bool) -> None:
     contents = played(make_contents(exact=False, trials=TRIALS, rounds=4), rejected=0)
-    tables, least = contents.run.tables, 0.1 if has_few else np.nan
-    trials = tables.trials.assign(epsilon_star_least=least, **{FIT: np.nan})
-    releases = tables.releases.assign(epsilon_star_least=least)
+    tables = contents.run.tables
+    lower_bound = 0.1 if has_few else np.nan
+    trials = tables.trials.assign(epsilon_star_least=lower_bound, **{FIT: np.nan})
+    releases = tables.releases.assign(epsilon_star_least=lower_bound)
     contents = report_contents(replace(contents.run, tables=replace(tables, trials=trials, releases=releases)))
     star = contents.find(EpsilonStarFinding)
     assert star is not None
     assert (star.method, star.fit_tested, star.is_lower_bound) == (StarMethod.EMPIRICAL, 0, has_few)
-    assert star.mean == pytest.approx(least if has_few else 0.3)
+    assert star.mean == pytest.approx(lower_bound if has_few else 0.3)
     note, *_ = texts(contents)
     assert ("lower bound" in note) == has_few
 
 
 def test_few_losses_without_a_leak_give_no_large_number() -> None:
     rng = np.random.default_rng(3)
-    members, population = rng.gamma(2, size=(20, 30)), rng.gamma(2, size=(20, 30))
+    members = rng.gamma(2, size=(20, 30))
+    population = rng.gamma(2, size=(20, 30))
     assert parametric_epsilon_star(members, population, 1e-5).mean() > 2
     assert least_of_few(members, population, 1e-5, 0.01).max() < 0.5
     assert np.isnan(least_of_few(np.ones((2, 100)), np.ones((2, 100)), 1e-5, 0.01)).all()

@@ -19,8 +19,12 @@ from fl_audit.statistics.claim_comparisons import (
 )
 
 ENDS = st.tuples(st.floats(-2, 2), st.floats(-2, 2)).map(lambda ends: (min(ends), max(ends)))
-CLAIMS, SIDES = st.floats(0.01, 1), st.booleans()
-KEPT, BROKEN, OPEN, FEW = Reading.KEPT, Reading.BROKEN, Reading.NO_CONTRADICTION, Reading.TOO_FEW
+CLAIMS = st.floats(0.01, 1)
+SIDES = st.booleans()
+KEPT = Reading.KEPT
+BROKEN = Reading.BROKEN
+OPEN = Reading.NO_CONTRADICTION
+FEW = Reading.TOO_FEW
 
 
 @given(ends=ENDS, claim=CLAIMS, is_least=SIDES)
@@ -33,16 +37,16 @@ def test_the_word_is_that_of_the_interval(ends, claim, is_least):
 
 @given(ends=ENDS, claim=CLAIMS, is_least=SIDES, largest=st.sampled_from([1.0, math.inf]))
 def test_too_few_are_those_whose_interval_holds_claim_and_twofold(ends, claim, is_least, largest):
-    found = compare_with_claim(ends, claim, is_least=is_least, largest=largest).reading
+    reading = compare_with_claim(ends, claim, is_least=is_least, largest=largest).reading
     twofold = claim / 2 if is_least or 2 * claim > largest else 2 * claim
-    assert (found is FEW) == (ends[0] <= twofold <= ends[1] and found not in (KEPT, BROKEN, Reading.NO_LIMIT))
+    assert (reading is FEW) == (ends[0] <= twofold <= ends[1] and reading not in (KEPT, BROKEN, Reading.NO_LIMIT))
 
 
-@given(ends=ENDS, more=st.floats(0, 1), claim=CLAIMS, is_least=SIDES)
-def test_a_wider_interval_says_no_more(ends, more, claim, is_least):
+@given(ends=ENDS, margin=st.floats(0, 1), claim=CLAIMS, is_least=SIDES)
+def test_a_wider_interval_says_no_more(ends, margin, claim, is_least):
     """Neither kept nor broken comes from less evidence, and too few trials stay too few."""
     narrow = compare_with_claim(ends, claim, is_least=is_least).reading
-    wide = compare_with_claim((ends[0] - more, ends[1] + more), claim, is_least=is_least).reading
+    wide = compare_with_claim((ends[0] - margin, ends[1] + margin), claim, is_least=is_least).reading
     assert wide is narrow if wide in (KEPT, BROKEN) else narrow is not FEW or wide is FEW
 
 
@@ -97,10 +101,20 @@ def test_readings_of_numbers_as_reports_have_them(value, low, high, claim, is_le
 def test_beyond_the_printed_interval_the_wider_one_decides_and_is_printed():
     def row(hits: int) -> ReportNumber:
         ends = clopper_pearson(hits, 800, 0.95)
-        return ReportNumber("share", hits / 800, "", *ends, 0.95, 0.1, is_share=True, largest=1.0,
-                   wide=lambda confidence: clopper_pearson(hits, 800, confidence))  # fmt: skip
+        return ReportNumber(
+            "share",
+            hits / 800,
+            "",
+            *ends,
+            0.95,
+            0.1,
+            is_share=True,
+            largest=1.0,
+            wide=lambda confidence: clopper_pearson(hits, 800, confidence),
+        )
 
-    lucky, broken = row(100), row(320)
+    lucky = row(100)
+    broken = row(320)
     assert lucky.low > 0.1
     assert lucky.reading is OPEN
     text = finding_text(lucky.to_json()).replace("\N{NO-BREAK SPACE}", " ")

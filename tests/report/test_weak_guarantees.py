@@ -108,8 +108,8 @@ def test_the_page_of_so_weak_a_claim_names_no_limit_of_almost_everything(make_co
     [("account", 0.5, True), ("account", 5.0, False), ("calibrate", 8.0, True), ("calibrate", 1.0, False)],
 )
 def test_commands_name_a_weak_guarantee(command: str, noise: float, is_weak: bool) -> None:
-    given = "--noise-multiplier" if command == "account" else "--epsilon"
-    words = [command, given, str(noise), "--rounds", "1", "--delta", "1e-5", "--adjacency", "add-remove-record"]
+    option = "--noise-multiplier" if command == "account" else "--epsilon"
+    words = [command, option, str(noise), "--rounds", "1", "--delta", "1e-5", "--adjacency", "add-remove-record"]
     assert ("next to nothing" in CliRunner().invoke(app, words).stdout) is is_weak
     assert (json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["warning"] is not None) is is_weak
 

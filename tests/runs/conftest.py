@@ -23,10 +23,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a disk of 160 KB, with room for some batches, where this machine lets the test have one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=160k", "none", str(place)]
+    disk_directory = tmp_path / "disk"
+    disk_directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=160k", "none", str(disk_directory)]
     if os.name != "posix" or os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("a small disk is mounted, which only root may")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    yield disk_directory
+    subprocess.run(["umount", str(disk_directory)], check=True)

@@ -29,15 +29,17 @@ ONE_CLASS = {
 def test_each_client_has_the_metrics_of_its_own_records(tmp_path: Path) -> None:
     chosen = ["auroc", "accuracy"]
     plan = small_plan(audit={"trials": 1}, training={"metrics": chosen, "client-metrics": True})
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    run, module = read_run(tmp_path / "run"), nn.Sequential(nn.Flatten(), nn.Linear(30, 2))
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    run = read_run(tmp_path / "run")
+    module = nn.Sequential(nn.Flatten(), nn.Linear(30, 2))
     module.load_state_dict(run.model())
     federation = load_federation(plan.federation)
     with torch.no_grad():
         logits = module(federation.training.features).double()
-    margin, labels = (logits[:, 1] - logits[:, 0]).numpy(), federation.training.labels.numpy()
+    margin = (logits[:, 1] - logits[:, 0]).numpy()
+    labels = federation.training.labels.numpy()
     by_client = [reference.roc_auc_score(labels[shard], margin[shard]) for shard in federation.shards]
-    table = found.summary["client_metrics"]
+    table = contents.summary["client_metrics"]
     assert [client["metrics"]["auroc"] for client in table["clients"]] == pytest.approx(by_client)
     assert table["pooled"]["auroc"] == pytest.approx(reference.roc_auc_score(labels, margin))
     assert table["pooled"]["accuracy"] == pytest.approx(np.mean((margin > 0) == labels))
@@ -45,7 +47,7 @@ def test_each_client_has_the_metrics_of_its_own_records(tmp_path: Path) -> None:
     assert table["standard_deviation"] == pytest.approx(np.std(by_client, ddof=1))
     assert table["is_private"] is False
     assert [client["records"] for client in table["clients"]] == [len(shard) for shard in federation.shards]
-    assert found.trials["train_worst_client"][0] == pytest.approx(min(by_client))
+    assert contents.trials["train_worst_client"][0] == pytest.approx(min(by_client))
     assert len(run.history["train_auroc"].dropna()) == 5, "every evaluated release has them"
     assert "guarantee does not cover" in run.report.read_text()
     assert {"train/auroc", "train/worst_client"} <= {series.name for series in series_of(run)}
@@ -56,28 +58,30 @@ def test_clients_of_one_class_are_named_where_the_auroc_is_not_defined(tmp_path:
     training = {"metrics": ["auroc"], "client-metrics": True}
     for name in ("first", "second"):
         plan = small_plan(data=ONE_CLASS, audit={"trials": 1}, training=training, run={"seed": len(name)})
-        found = run_audit(plan, tmp_path / name, Engine.LOCAL)
-    labels, federation = load_federation(plan.federation).training.labels.numpy(), load_federation(plan.federation)
+        contents = run_audit(plan, tmp_path / name, Engine.LOCAL)
+    labels = load_federation(plan.federation).training.labels.numpy()
+    federation = load_federation(plan.federation)
     alone = [number for number, shard in enumerate(federation.shards) if len(set(labels[shard])) == 1]
     assert alone
-    assert found.summary["client_metrics"]["of_one_class"] == alone
+    assert contents.summary["client_metrics"]["of_one_class"] == alone
     text = read_run(tmp_path / "second").report.read_text()
     assert "records of one class only, for which the AUROC is not defined" in " ".join(text.split())
     defined = len(alone) < len(federation.shards)
-    named = [name for row in rows([tmp_path / "first", tmp_path / "second"]) for name in row.findings]
-    assert ("Training AUROC, worst client" in named) == defined
-    assert "Training AUROC" in named, "compare shows it"
+    finding_names = [name for row in rows([tmp_path / "first", tmp_path / "second"]) for name in row.findings]
+    assert ("Training AUROC, worst client" in finding_names) == defined
+    assert "Training AUROC" in finding_names, "compare shows it"
 
 
 def test_nothing_is_computed_unless_it_is_asked_for(tmp_path: Path) -> None:
-    found = run_locally(small_plan(audit={"trials": 1}), tmp_path / "run")
-    assert found.summary["client_metrics"] is None
-    assert not [column for column in found.releases if column.startswith("train_")]
+    contents = run_locally(small_plan(audit={"trials": 1}), tmp_path / "run")
+    assert contents.summary["client_metrics"] is None
+    assert not [column for column in contents.releases if column.startswith("train_")]
 
 
 def test_the_worst_client_is_the_one_with_the_smallest_score_or_the_largest_error() -> None:
     values = np.array([[0.5, np.nan, 0.9], [np.nan, np.nan, np.nan]])
-    largest, smallest = worst_client(values, "rmse"), worst_client(values, "auroc")
+    largest = worst_client(values, "rmse")
+    smallest = worst_client(values, "auroc")
     assert (largest[0], smallest[0]) == (0.9, 0.5)
     assert math.isnan(largest[1])
     assert math.isnan(smallest[1])

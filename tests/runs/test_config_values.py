@@ -18,7 +18,9 @@ from tests.few_examples import examples
 FIELDS = [
     (section, str(field.alias), field)
     for section, model in (
-        (str(part.alias), part.annotation) for part in RunConfig.model_fields.values() if part.alias is not None
+        (str(section_field.alias), section_field.annotation)
+        for section_field in RunConfig.model_fields.values()
+        if section_field.alias is not None
     )
     for field in model.model_fields.values()  # type: ignore[union-attr]
 ]
@@ -36,7 +38,7 @@ def refusal(section: str, key: str, value: Any) -> str:
 
 @pytest.mark.few_cases(4)
 @pytest.mark.parametrize(
-    ("section", "key", "value", "said"),
+    ("section", "key", "value", "expected_message"),
     [
         ("audit", "trials", True, "audit.trials is true: .*whole numbers from 1"),
         ("training", "rounds", "2", "training.rounds is '2': .*whole numbers from 1"),
@@ -57,8 +59,10 @@ def refusal(section: str, key: str, value: Any) -> str:
         pytest.param("audit", "trials", 2**20000, "audit.trials is .*6021 digits", id="huge"),
     ],
 )
-def test_a_wrong_value_is_named_with_what_is_accepted(section: str, key: str, value: Any, said: str) -> None:
-    assert re.search(said, refusal(section, key, value))
+def test_a_wrong_value_is_named_with_what_is_accepted(
+    section: str, key: str, value: Any, expected_message: str
+) -> None:
+    assert re.search(expected_message, refusal(section, key, value))
 
 
 @pytest.mark.few_cases(8)
@@ -70,11 +74,11 @@ def test_no_key_takes_a_value_of_another_kind(section: str, key: str) -> None:
         values = small_settings()
         values[section] = values.get(section, {}) | {key: value}
         try:
-            kept = getattr(parse_config(values), section)
+            section_config = getattr(parse_config(values), section)
         except InputError:
             continue
-        found = getattr(kept, key.replace("-", "_"))
-        assert type(found) is type(value) or (type(value) is int and found == 2.0)
+        parsed_value = getattr(section_config, key.replace("-", "_"))
+        assert type(parsed_value) is type(value) or (type(value) is int and parsed_value == 2.0)
         accepted.append(value)
     # One kind each: a number, a text or a truth value.
     assert len(accepted) <= 1
@@ -88,7 +92,7 @@ def test_any_value_is_shown_in_one_short_line(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected_message"),
     [
         ("[data]\nrecords = " + "9" * 5000, "no valid TOML: Exceeds"),
         ("[data]\nrecords = 0x" + "f" * 5000, "data.records is .*6021 digits"),
@@ -96,10 +100,10 @@ def test_any_value_is_shown_in_one_short_line(value: object) -> None:
         ("[data\n", "no valid TOML: "),
     ],
 )
-def test_monstrous_files_get_one_line(text: str, said: str, tmp_path: Path) -> None:
+def test_monstrous_files_get_one_line(text: str, expected_message: str, tmp_path: Path) -> None:
     path = tmp_path / "audit.toml"
     path.write_text(text + "\n[privacy]\nadjacency = 'replace-record'\nbelief = 0.9\n")
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=expected_message) as caught:
         load_config(path)
     assert "\n" not in str(caught.value)
     assert "set_int_max_str_digits" not in str(caught.value)

@@ -82,7 +82,8 @@ def test_the_head_skips_helpers_that_ray_has_and_no_others(monkeypatch: pytest.M
     """Each name is one of the installed Ray; of another one, none may exist."""
     import ray
 
-    services, node = ray._private.services, ray._private.node.Node
+    services = ray._private.services
+    node = ray._private.node.Node
     for owner, function in ((services, "start_api_server"), (node, "start_monitor"), (node, "start_log_monitor")):
         monkeypatch.setattr(owner, function, getattr(owner, function))
     ray_head.skip_helpers()
@@ -109,23 +110,23 @@ def test_a_run_needs_no_private_names_of_ray(tmp_path: Path) -> None:
 
 
 def test_equal_versions_and_builds_of_them_do_not_differ() -> None:
-    own = dict(own_versions())
-    minor, _, patch = own["Python"].rpartition(".")
-    assert differing_versions(own) == ""
-    assert differing_versions(own | {"Python": f"{minor}.{int(patch) + 1}"}) == ""
-    assert differing_versions(own | {"torch": f"{own['torch'].partition('+')[0]}+cu130"}) == ""
+    versions = dict(own_versions())
+    minor, _, patch = versions["Python"].rpartition(".")
+    assert differing_versions(versions) == ""
+    assert differing_versions(versions | {"Python": f"{minor}.{int(patch) + 1}"}) == ""
+    assert differing_versions(versions | {"torch": f"{versions['torch'].partition('+')[0]}+cu130"}) == ""
 
 
 @pytest.mark.parametrize(
-    ("other", "words"),
+    ("changed_versions", "words"),
     [
         ({"Python": "3.99.1"}, "Python 3.99.1"),
         ({"numpy": "9.9.9"}, "numpy 9.9.9"),
         ({"numpy": "9.9.9", "torch": ""}, "numpy 9.9.9 and no torch"),
     ],
 )
-def test_a_difference_is_named(other: dict[str, str], words: str) -> None:
-    assert differing_versions(dict(own_versions()) | other) == words
+def test_a_difference_is_named(changed_versions: dict[str, str], words: str) -> None:
+    assert differing_versions(dict(own_versions()) | changed_versions) == words
 
 
 PROGRAM = """

@@ -33,7 +33,7 @@ NOISES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def plan_of(noise: str, **more: dict[str, Any]) -> RunPlan:
+def plan_of(noise: str, **overrides: dict[str, Any]) -> RunPlan:
     """Return the plan of six rounds with a noise multiplier of 2."""
     changes = NOISES[noise]
     privacy = {"belief": None, "noise-multiplier": 2.0, "sensitivity": None, "noise": noise, "accountant": None}
@@ -42,7 +42,7 @@ def plan_of(noise: str, **more: dict[str, Any]) -> RunPlan:
         "privacy": privacy | changes.get("privacy", {}),
         "audit": changes.get("audit", {}),
     }
-    for section, values in more.items():
+    for section, values in overrides.items():
         sections[section] = sections.get(section, {}) | values
     return small_plan(**sections)
 
@@ -55,7 +55,8 @@ def test_epsilon_grows_to_that_of_the_guarantee(noise: str) -> None:
     assert spent[-1] == plan.stated_guarantee.epsilon
     assert all(np.diff(spent) >= 0)
     if noise in ("central", "local", "distributed"):
-        z, delta = plan.effective_noise_multiplier, plan.stated_guarantee.delta
+        z = plan.effective_noise_multiplier
+        delta = plan.stated_guarantee.delta
         assert spent[1:] == pytest.approx([gdp_epsilon(delta, np.sqrt(k) / z) for k in range(1, ROUNDS + 1)])
 
 
@@ -97,10 +98,10 @@ def test_the_first_rounds_of_correlated_noise_are_accounted_as_their_marginal_di
 
 @given(st.floats(1, 100), st.integers(1, 60))
 def test_the_budget_is_kept_and_used_up(budget: float, rounds: int) -> None:
-    kept = rounds_within(budget, rounds, lambda number: number**1.5)
-    assert 1 <= kept <= rounds
-    assert kept**1.5 <= budget
-    assert kept == rounds or (kept + 1) ** 1.5 > budget
+    allowed_rounds = rounds_within(budget, rounds, lambda number: number**1.5)
+    assert 1 <= allowed_rounds <= rounds
+    assert allowed_rounds**1.5 <= budget
+    assert allowed_rounds == rounds or (allowed_rounds + 1) ** 1.5 > budget
 
 
 @pytest.mark.parametrize("noise", ["central", "banded"])
@@ -120,8 +121,8 @@ def test_training_ends_before_the_round_that_exceeds_the_budget(noise: str) -> N
 def test_the_table_of_releases_has_the_epsilon_of_each(tmp_path: Path) -> None:
     plan = plan_of("central", audit={"trials": 2})
     plan = plan_of("central", audit={"trials": 2}, privacy={"stop-at-epsilon": plan.epsilon_after(3)})
-    found = run_locally(plan, tmp_path / "run")
+    contents = run_locally(plan, tmp_path / "run")
     expected = [plan.epsilon_after(number) for number in range(4)]
-    assert found.releases["epsilon"].tolist() == expected * 2
+    assert contents.releases["epsilon"].tolist() == expected * 2
     again = run_locally(plan, tmp_path / "run", resume=True)
     assert again.summary["guarantee"]["epsilon"] == expected[-1]

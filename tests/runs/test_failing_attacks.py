@@ -21,11 +21,11 @@ from tests.builders.tables import write_people
 REASON = "the attack has no number"
 
 
-def played(place: Path, **changes: dict[str, Any]) -> dict[str, Any]:
+def played(directory: Path, **changes: dict[str, Any]) -> dict[str, Any]:
     plan = small_plan(**changes)
-    run_audit(plan, place / "run", Engine.LOCAL)
-    assert REASON in (place / "run" / "report.html").read_text()
-    summary: dict[str, Any] = read_json(place / "run" / "summary.json")
+    run_audit(plan, directory / "run", Engine.LOCAL)
+    assert REASON in (directory / "run" / "report.html").read_text()
+    summary: dict[str, Any] = read_json(directory / "run" / "summary.json")
     return summary
 
 
@@ -62,15 +62,23 @@ def test_the_other_attacks_are_written_without_one_that_fails(
     monkeypatch.setattr(attacks, "_guesses", fail)
     monkeypatch.setitem(ATTACKS, failing, replace(ATTACKS[failing], scores=fail))
     consistent_otherwise(monkeypatch)
-    other = "loss" if guesses_values else "rmia"
-    audit = {"kind": "membership", "trials": 24, "targets": 10, "attacks": [failing, other], "epsilon-star": False}
-    asked = {"attribute": "smokes"} if guesses_values else {}
+    working_attack = "loss" if guesses_values else "rmia"
+    audit = {
+        "kind": "membership",
+        "trials": 24,
+        "targets": 10,
+        "attacks": [failing, working_attack],
+        "epsilon-star": False,
+    }
+    attribute_settings = {"attribute": "smokes"} if guesses_values else {}
     privacy = {"adjacency": "add-remove-record", "sensitivity": None}
-    summary = played(tmp_path, data=people_in(tmp_path / "people.csv"), audit=audit | asked, privacy=privacy)
+    summary = played(
+        tmp_path, data=people_in(tmp_path / "people.csv"), audit=audit | attribute_settings, privacy=privacy
+    )
     assert summary["verdict"] == "inconclusive"
-    assert [one["reason"] for one in summary["not_computed"]] == [f"ArithmeticError: {REASON}"]
+    assert [failure["reason"] for failure in summary["not_computed"]] == [f"ArithmeticError: {REASON}"]
     assert failing in summary["not_computed"][0]["part"]
-    assert other in summary["attacks"]["by_name"]
+    assert working_attack in summary["attacks"]["by_name"]
 
 
 def test_a_search_for_images_that_fails_leaves_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,13 +89,23 @@ def test_a_search_for_images_that_fails_leaves_the_run(tmp_path: Path, monkeypat
     consistent_otherwise(monkeypatch)
     summary = played(
         tmp_path,
-        data={"name": "images", "path": str(pictures_in(tmp_path / "images")), "records": 40, "test-records": 20,
-              "population-records": 30},
-        privacy={"belief": None, "epsilon": 5.0, "adjacency": "add-remove-record", "sensitivity": None,
-                 "accountant": "gdp"},
+        data={
+            "name": "images",
+            "path": str(pictures_in(tmp_path / "images")),
+            "records": 40,
+            "test-records": 20,
+            "population-records": 30,
+        },
+        privacy={
+            "belief": None,
+            "epsilon": 5.0,
+            "adjacency": "add-remove-record",
+            "sensitivity": None,
+            "accountant": "gdp",
+        },
         audit={"reconstruct-samples": 4, "epsilon-star": False},
-    )  # fmt: skip
+    )
     assert summary["verdict"] == "inconclusive"
-    assert [one["part"] for one in summary["not_computed"]] == ["The search for training images"]
+    assert [failure["part"] for failure in summary["not_computed"]] == ["The search for training images"]
     assert summary["pictures"] is None
     assert summary["findings"]

@@ -39,14 +39,15 @@ RESULT = AuditResult(
 
 def is_accepted(content: bytes, reviews: Path, key: Path) -> bool:
     """Return whether Flower's own code accepts a bundle with reviews where one key is trusted."""
-    found = _format_verification(read_flower_reviews(reviews))
-    fab = Fab(hashlib.sha256(content).hexdigest(), content, found)
+    verification = _format_verification(read_flower_reviews(reviews))
+    fab = Fab(hashlib.sha256(content).hexdigest(), content, verification)
     # A line of the YAML file is a member of a JSON object too.
     return _verify_fab(fab, json.loads(f"{{{trusted_entity(key)}}}"))
 
 
 def test_flowers_code_accepts_the_reviewed_bundle_by_a_trusted_key_alone(tmp_path: Path, keys: dict[str, Path]) -> None:
-    reviews, bundle = tmp_path / "reviews.json", str(RESULT.bundle)
+    reviews = tmp_path / "reviews.json"
+    bundle = str(RESULT.bundle)
     add_flower_review(reviews, bundle, keys["officer"])
     assert is_accepted(BUNDLE, reviews, keys["officer"])
     assert is_accepted(BUNDLE, reviews, keys["officer"].with_suffix(".pub"))
@@ -62,11 +63,19 @@ def test_flowers_code_accepts_the_reviewed_bundle_by_a_trusted_key_alone(tmp_pat
     assert not is_accepted(BUNDLE, reviews, keys["officer"])
 
 
-def signed_with_review(place: Path, result: AuditResult, key: Path) -> Any:
-    place.mkdir()
-    (place / "summary.json").write_text(json.dumps(result.to_json()))
+def signed_with_review(directory: Path, result: AuditResult, key: Path) -> Any:
+    directory.mkdir()
+    (directory / "summary.json").write_text(json.dumps(result.to_json()))
     return CliRunner().invoke(
-        app, ["sign", str(place), "--key", str(key), "--flower-review", str(place.parent / f"{place.name}.json")]
+        app,
+        [
+            "sign",
+            str(directory),
+            "--key",
+            str(key),
+            "--flower-review",
+            str(directory.parent / f"{directory.name}.json"),
+        ],
     )
 
 
@@ -79,7 +88,7 @@ def test_the_command_signs_both(tmp_path: Path, keys: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "expected_message"),
     [
         (replace(RESULT, verdict=Verdict.VIOLATED), "violated"),
         (replace(RESULT, bundle=None), "not known"),
@@ -87,11 +96,11 @@ def test_the_command_signs_both(tmp_path: Path, keys: dict[str, Path]) -> None:
     ],
 )
 def test_nothing_is_signed_where_no_review_can_be(
-    result: AuditResult, said: str, tmp_path: Path, keys: dict[str, Path]
+    result: AuditResult, expected_message: str, tmp_path: Path, keys: dict[str, Path]
 ) -> None:
     done = signed_with_review(tmp_path / "it", result, keys["officer"])
     assert isinstance(done.exception, InputError)
-    assert said in str(done.exception)
+    assert expected_message in str(done.exception)
     assert {path.name for path in tmp_path.iterdir()} == {"it"}
     assert not (tmp_path / "it" / "statements.intoto.jsonl").exists()
 
@@ -142,18 +151,22 @@ PROGRAMS = Path(sys.executable).parent
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as probe_socket:
+        probe_socket.bind(("127.0.0.1", 0))
+        return int(probe_socket.getsockname()[1])
 
 
 @contextmanager
-def running(place: Path, environment: dict[str, str], *command: str) -> Iterator[None]:
-    with (place / f"{command[0]}.log").open("ab") as log:
+def running(directory: Path, environment: dict[str, str], *command: str) -> Iterator[None]:
+    with (directory / f"{command[0]}.log").open("ab") as log:
         process = subprocess.Popen(
-            [str(PROGRAMS / command[0]), *command[1:]], env=environment, cwd=place, stdout=log,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+            [str(PROGRAMS / command[0]), *command[1:]],
+            env=environment,
+            cwd=directory,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
             yield
         finally:
@@ -171,7 +184,8 @@ def test_a_real_supernode_trains_by_a_trusted_review_and_refuses_without(tmp_pat
         (package / f"{name}.py").write_text(text)
     (tmp_path / "app" / "pyproject.toml").write_text(PROJECT)
     shutil.copy(Path(__file__).parents[2] / "LICENSE", tmp_path / "app")
-    port, node_port = free_port(), free_port()
+    port = free_port()
+    node_port = free_port()
     (tmp_path / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
     )
@@ -185,7 +199,7 @@ def test_a_real_supernode_trains_by_a_trusted_review_and_refuses_without(tmp_pat
     server = review_server(bundle, tmp_path / "audit.json")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     environment["FLWR_SUPERGRID_API_URL"] = f"http://127.0.0.1:{server.server_address[1]}"
-    said = {}
+    replies = {}
     link = ("flower-superlink", "--insecure", "--host", "127.0.0.1", "--port", str(port))
     with running(tmp_path, environment, *link, "--disable-runtime-dependency-installation"):
         end = time.monotonic() + 120
@@ -199,12 +213,17 @@ def test_a_real_supernode_trains_by_a_trusted_review_and_refuses_without(tmp_pat
             node = ("flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}", "--port", str(node_port))
             with running(tmp_path, environment, *node, "--trusted-entities", "trusted.yaml"):
                 done = subprocess.run(
-                    [PROGRAMS / "flwr", "run", "@site/tiny", "here", "--stream"], cwd=tmp_path, env=environment,
-                    capture_output=True, text=True, timeout=300, check=False,
-                )  # fmt: skip
-                said[name] = re.findall(r"REPLY (.*)", done.stdout)
+                    [PROGRAMS / "flwr", "run", "@site/tiny", "here", "--stream"],
+                    cwd=tmp_path,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=300,
+                    check=False,
+                )
+                replies[name] = re.findall(r"REPLY (.*)", done.stdout)
     server.shutdown()
     # 7 is Flower's `ErrorCode.INVALID_FAB`. The node that ended before may still be asked, and does not answer.
-    assert said["officer"] == ["2"]
-    assert "error 7" in said["engineer"]
-    assert "2" not in said["engineer"]
+    assert replies["officer"] == ["2"]
+    assert "error 7" in replies["engineer"]
+    assert "2" not in replies["engineer"]

@@ -14,7 +14,8 @@ from fl_audit.runs.local_engine import local_grid
 
 @pytest.fixture
 def _many_thread_switches_and_collections() -> Iterator[None]:
-    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    interval = sys.getswitchinterval()
+    thresholds = gc.get_threshold()
     sys.setswitchinterval(1e-5)
     gc.set_threshold(20)
     yield

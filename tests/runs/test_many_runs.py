@@ -26,11 +26,11 @@ def _scheduled(*labels: str) -> list[ScheduledRun]:
     return [ScheduledRun(label, Path(label), 3, planned) for label in labels]
 
 
-@pytest.mark.parametrize("way", ["one by one", "side by side"])
-def test_runs_are_counted_and_fail_with_their_own_error(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("execution_name", ["one by one", "side by side"])
+def test_runs_are_counted_and_fail_with_their_own_error(execution_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many_runs, "ProcessPoolExecutor", ThreadPoolExecutor)
     played: list[str] = []
-    counted: list[int] = []
+    counts: list[int] = []
 
     def play(run: ScheduledRun, on_round: Callable[[int], None]) -> None:
         if run.label == "wrong":
@@ -42,13 +42,15 @@ def test_runs_are_counted_and_fail_with_their_own_error(way: str, monkeypatch: p
 
     @contextmanager
     def progress(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
-        yield lambda name: counted.append
+        yield lambda name: counts.append
 
-    one = partial(many_runs.one_by_one, play=play)
-    execution = one if way == "one by one" else partial(many_runs.side_by_side, play=play, processes=2)
+    sequential_play = partial(many_runs.one_by_one, play=play)
+    execution = (
+        sequential_play if execution_name == "one by one" else partial(many_runs.side_by_side, play=play, processes=2)
+    )
     many_runs.play_runs(_scheduled("a", "b", "c"), execution, progress)
     assert sorted(played) == ["a", "b", "c"]
-    assert counted == [3, 3, 3]
+    assert counts == [3, 3, 3]
     with pytest.raises(InputError, match="wrong"):
         many_runs.play_runs(_scheduled("wrong", "a", "b", "c"), execution, progress)
     played.clear()
@@ -59,7 +61,7 @@ def test_runs_are_counted_and_fail_with_their_own_error(way: str, monkeypatch: p
     assert sorted(played) == sorted(finished) == ["a", "b", "c"]
     played.clear()
     with pytest.raises(FederationError, match=r"^failed: a client fell silent"):
-        many_runs.play_runs(runs, one, progress, stops_at_failure=True)
+        many_runs.play_runs(runs, sequential_play, progress, stops_at_failure=True)
     assert played == []
 
 
@@ -91,7 +93,8 @@ if __name__ == "__main__":
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 def test_runs_side_by_side_end_with_whoever_began_them(tmp_path: Path) -> None:
     (tmp_path / "begin.py").write_text(_SIDE_BY_SIDE)
-    command, notes = [sys.executable, "begin.py", "."], list[Path]()
+    command = [sys.executable, "begin.py", "."]
+    notes = list[Path]()
     begun = subprocess.Popen(command, cwd=tmp_path)
     try:
         while len(notes) < 2:
@@ -101,8 +104,8 @@ def test_runs_side_by_side_end_with_whoever_began_them(tmp_path: Path) -> None:
         runs_of_it = [psutil.Process(int(note.name)) for note in notes]
         begun.terminate()
         begun.wait(10.0)
-        left = psutil.wait_procs(runs_of_it, timeout=10.0)[1]
-        assert all(one.status() == psutil.STATUS_ZOMBIE for one in left)
+        survivors = psutil.wait_procs(runs_of_it, timeout=10.0)[1]
+        assert all(process.status() == psutil.STATUS_ZOMBIE for process in survivors)
     finally:
         for note in notes:
             with suppress(psutil.Error):

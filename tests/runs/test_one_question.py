@@ -38,9 +38,9 @@ def by_command(target: str, value: float, **guarantee: Any) -> float:
 
 
 def by_python(target: str, value: float, **guarantee: Any) -> float:
-    found = fa.calibrate(**{target.replace("-", "_"): value}, **guarantee).noise_multiplier
-    assert found is not None
-    return found
+    noise_multiplier = fa.calibrate(**{target.replace("-", "_"): value}, **guarantee).noise_multiplier
+    assert noise_multiplier is not None
+    return noise_multiplier
 
 
 def by_file(target: str, value: float, rounds: int, sampling_rate: float = 1.0, **guarantee: Any) -> float:
@@ -69,8 +69,8 @@ def test_every_door_gives_the_same_noise(
     guarantee = {"rounds": rounds, "delta": delta, "prior": prior, "adjacency": adjacency}
     assert by_file(*target, **guarantee) == pytest.approx(by_python(*target, **guarantee), rel=1e-9)
     del guarantee["prior"]
-    first, *others = (door(*target, **guarantee) for door in DOORS)
-    assert others == pytest.approx([first] * len(others), rel=1e-9)
+    first, *other_multipliers = (door(*target, **guarantee) for door in DOORS)
+    assert other_multipliers == pytest.approx([first] * len(other_multipliers), rel=1e-9)
 
 
 @pytest.mark.few_cases(3)
@@ -78,16 +78,16 @@ def test_every_door_gives_the_same_noise(
 @pytest.mark.parametrize("target", [("belief", 0.9), ("advantage", 0.3), ("epsilon", 2.0), ("reconstruction", 0.05)])
 def test_every_door_gives_the_same_noise_with_sampling(target: tuple[str, float], adjacency: str) -> None:
     guarantee = {"rounds": 20, "delta": 1e-5, "adjacency": adjacency, "sampling_rate": 0.1}
-    one, other, third = (door(*target, **guarantee) for door in DOORS)
-    assert one == pytest.approx(other, rel=1e-9)
-    assert one == pytest.approx(third, rel=1e-9)
+    first_multiplier, second_multiplier, third = (door(*target, **guarantee) for door in DOORS)
+    assert first_multiplier == pytest.approx(second_multiplier, rel=1e-9)
+    assert first_multiplier == pytest.approx(third, rel=1e-9)
 
 
 @pytest.mark.parametrize("accountant", list(fa.Accountant))
 def test_a_named_accountant_is_the_same_through_every_door(accountant: fa.Accountant) -> None:
     guarantee = {"rounds": 30, "delta": 1e-3, "adjacency": "replace-record", "accountant": str(accountant)}
-    found = [door("epsilon", 2.0, **guarantee) for door in DOORS]
-    assert found[1:] == pytest.approx(found[:-1], rel=1e-9)
+    multipliers = [door("epsilon", 2.0, **guarantee) for door in DOORS]
+    assert multipliers[1:] == pytest.approx(multipliers[:-1], rel=1e-9)
 
 
 def test_no_door_fills_in_how_neighbours_differ() -> None:

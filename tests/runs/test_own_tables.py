@@ -41,13 +41,15 @@ def initialised(name: str) -> str:
         ran = CliRunner().invoke(app, flags)
         if ran.exit_code == 0:
             return ran.stdout
-        said = str(ran.exception)
+        error_text = str(ran.exception)
         ways = [
             match[0]
-            for match in re.finditer(r"--[a-z-]+ ('[^']*'|[^\s;:,]+)( (with )?--[a-z]+ ('[^']*'|[^\s;:,]+))*", said)
+            for match in re.finditer(
+                r"--[a-z-]+ ('[^']*'|[^\s;:,]+)( (with )?--[a-z]+ ('[^']*'|[^\s;:,]+))*", error_text
+            )
         ]
-        flags += shlex.split(ways[-1 if said.endswith("fixes all") else 0].replace(" with ", " "))
-    raise AssertionError(f"the advice does not lead out: {said}")
+        flags += shlex.split(ways[-1 if error_text.endswith("fixes all") else 0].replace(" with ", " "))
+    raise AssertionError(f"the advice does not lead out: {error_text}")
 
 
 def _long(*values: object) -> Any:
@@ -56,7 +58,7 @@ def _long(*values: object) -> Any:
 
 @pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
-    ("name", "classes", "columns", "said"),
+    ("name", "classes", "columns", "expected_text"),
     [
         (
             "german",
@@ -100,10 +102,10 @@ def _long(*values: object) -> Any:
         ("constant", 2, [], "every feature .*same"),
     ],
 )
-def test_a_table_leads_to_a_verdict(name: str, classes: int, columns: list[str], said: str) -> None:
-    told = initialised(name)
-    assert re.search(said, told)
-    assert " train, " in told
+def test_a_table_leads_to_a_verdict(name: str, classes: int, columns: list[str], expected_text: str) -> None:
+    output = initialised(name)
+    assert re.search(expected_text, output)
+    assert " train, " in output
     config = load_config(Path("audit.toml"), ["run.seed=0"])  # an honest run is called violated once in 1,000
     source = load_source(data_spec(config.data))
     assert np.unique(source.pool.labels).size == source.pool.classes == classes
@@ -212,8 +214,8 @@ def test_letters_are_what_they_were(encoding: str) -> None:
     words = ["Müller", "Köln", "Straße", "ja"]
     text = "Größe;y\n" + "".join(f"{words[row % 4]};{row % 2}\n" for row in range(ROWS))
     Path("letters.csv").write_bytes(text.encode(encoding))
-    found = read_table_text(Path("letters.csv"))
-    assert (found.text, found.separator, found.header) == (text, ";", ["Größe", "y"])
+    table = read_table_text(Path("letters.csv"))
+    assert (table.text, table.separator, table.header) == (text, ";", ["Größe", "y"])
 
 
 @pytest.mark.parametrize(
@@ -268,15 +270,15 @@ def test_how_amounts_are_read_is_said_and_many_words_among_numbers_are_no_missin
 
 def test_words_that_differ_by_spaces_around_them_are_one_and_said() -> None:
     words = ("Yes", "Yes ", "No", '"No"')
-    found = written("x;y\n" + "".join(f"{row};{words[row % 4]}\n" for row in range(ROWS)))
-    assert found.pool.classes == 2
-    assert re.search("y has 'Yes', 'Yes '", found.cautions[0].text)
-    assert found.cautions[0].remedies == ()
+    dataset = written("x;y\n" + "".join(f"{row};{words[row % 4]}\n" for row in range(ROWS)))
+    assert dataset.pool.classes == 2
+    assert re.search("y has 'Yes', 'Yes '", dataset.cautions[0].text)
+    assert dataset.cautions[0].remedies == ()
 
 
 def test_a_column_with_one_word_is_listed_among_many() -> None:
-    names = ";".join(f"x{place}" for place in range(30))
-    rows = "".join(f"DE;{';'.join(str(row * place % 7) for place in range(30))};{row % 2}\n" for row in range(ROWS))
+    names = ";".join(f"x{index}" for index in range(30))
+    rows = "".join(f"DE;{';'.join(str(row * index % 7) for index in range(30))};{row % 2}\n" for row in range(ROWS))
     lines = column_lines(written(f"country;{names};y\n{rows}").columns)
     assert any(re.match("country: levels, DE .*every record.* 1", line) for line in lines)
 
@@ -288,11 +290,11 @@ def test_a_class_that_no_training_record_has_is_named() -> None:
         f'data = {{name = "csv", path = "{Path("rare.csv").absolute()}", label = "y", records = 20, clients = 2}}\n'
         'training = {rounds = 1}\nprivacy = {belief = 0.9, delta = 0.001, adjacency = "replace-record"}\n'
     )
-    said = [caution.text for caution in data_warnings_of(plan_run(load_config(Path("audit.toml"))))]
-    assert any(re.match(r"no record .*fraud \(1 in .*\b20 that train", one) for one in said)
+    caution_texts = [caution.text for caution in data_warnings_of(plan_run(load_config(Path("audit.toml"))))]
+    assert any(re.match(r"no record .*fraud \(1 in .*\b20 that train", text) for text in caution_texts)
     # x numbers the records, and 20 records are too few for a rate
-    assert re.match("x: another value .* 200 rows", said[0])
-    assert any(re.search("measured on 20 training records", one) for one in said)
+    assert re.match("x: another value .* 200 rows", caution_texts[0])
+    assert any(re.search("measured on 20 training records", text) for text in caution_texts)
 
 
 def test_an_encoding_that_is_as_likely_is_named_and_names_decide() -> None:
@@ -308,18 +310,18 @@ def test_an_encoding_that_is_as_likely_is_named_and_names_decide() -> None:
 def test_a_usual_word_for_a_missing_value_is_a_class_among_words(word: str) -> None:
     """A person without a complication has a label: that there was none."""
     text = "x;y\n" + "".join(f"{row};{(word, 'Bleeding', 'Infection')[row % 3]}\n" for row in range(ROWS))
-    found = written(text)
-    assert (found.pool.classes, len(found.pool)) == (3, ROWS)
-    assert found.cautions[0].remedies == (Remedy("missing", (word,)),)
-    assert re.search(rf"\b{ROWS // 3} records .*label {word!r}", found.cautions[0].text)
+    dataset = written(text)
+    assert (dataset.pool.classes, len(dataset.pool)) == (3, ROWS)
+    assert dataset.cautions[0].remedies == (Remedy("missing", (word,)),)
+    assert re.search(rf"\b{ROWS // 3} records .*label {word!r}", dataset.cautions[0].text)
     without = written(text, missing=(word,))
     assert (without.pool.classes, len(without.pool), without.cautions) == (2, 2 * ROWS // 3, ())
     gaps = text.replace(";Bleeding", ";").replace("x;y", "x;z")
     with pytest.raises(InputError, match=r"missing value .* z\b"):
         written(gaps, label="z")
     assert written(gaps, label="z", missing=()).pool.classes == 2
-    for others in ((0, 1), (True, False)):  # beside numbers and truth values it is no class
-        numbers = "x;w\n" + "".join(f"{row};{(word, *others)[row % 3]}\n" for row in range(ROWS))
+    for other_labels in ((0, 1), (True, False)):  # beside numbers and truth values it is no class
+        numbers = "x;w\n" + "".join(f"{row};{(word, *other_labels)[row % 3]}\n" for row in range(ROWS))
         with pytest.raises(InputError, match=rf"{word!r} .*missing value .* w\b") as caught:
             written(numbers, label="w", missing=())
         assert caught.value.remedies == (Remedy("missing", (word,)),)

@@ -58,21 +58,23 @@ def _hospital(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said_by(*words: str) -> str:
-    made = CliRunner().invoke(app, list(words))
-    assert made.exit_code == 0, made.exception
-    return " ".join(made.stdout.replace("│", " ").split())
+    command_result = CliRunner().invoke(app, list(words))
+    assert command_result.exit_code == 0, command_result.exception
+    return " ".join(command_result.stdout.replace("│", " ").split())
 
 
 def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed() -> None:
-    most = int(pd.read_csv("hospital.csv")["patient_id"].value_counts().max())
-    told = rf"patient_id: {PATIENTS} values in {ROWS} rows, up to {most} each: [^:;]*records [^:;]*not protect"
+    largest_count = int(pd.read_csv("hospital.csv")["patient_id"].value_counts().max())
+    pattern = (
+        rf"patient_id: {PATIENTS} values in {ROWS} rows, up to {largest_count} each: [^:;]*records [^:;]*not protect"
+    )
     first = said_by("init", *FLAGS)
-    assert re.search(told, first)
-    assert re.search(told, said_by("check", "audit.toml", "--no-probe"))
+    assert re.search(pattern, first)
+    assert re.search(pattern, said_by("check", "audit.toml", "--no-probe"))
     advice = first.partition("a feature; ")[2].partition(" protects all")[0]
     assert advice == "--user patient_id --adjacency replace-user"
-    said = said_by("init", *FLAGS, *shlex.split(advice), "--force")
-    assert "look at" not in said
+    output = said_by("init", *FLAGS, *shlex.split(advice), "--force")
+    assert "look at" not in output
     config = load_config(Path("audit.toml"))
     assert config.privacy.adjacency.unit is Unit.USER
     public = plan_run(config).federation
@@ -86,7 +88,7 @@ def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed(
 def test_the_settings_that_check_and_run_name_fix_it_too() -> None:
     said_by("init", *FLAGS)
     (caution,) = data_warnings_of(plan_run(load_config(Path("audit.toml"))))
-    changed = [f"{one.section}.{one.key}={one.value}" for one in caution.remedies]
+    changed = [f"{remedy.section}.{remedy.key}={remedy.value}" for remedy in caution.remedies]
     text = "".join(
         line + "\n" for line in Path("audit.toml").read_text().splitlines() if not line.startswith("clients")
     )
@@ -95,12 +97,14 @@ def test_the_settings_that_check_and_run_name_fix_it_too() -> None:
 
 
 def test_with_users_named_a_claim_about_records_says_what_it_does_not_cover() -> None:
-    said = said_by("init", *FLAGS, "--user", "patient_id", "--adjacency", "add-remove-record")
+    output = said_by("init", *FLAGS, "--user", "patient_id", "--adjacency", "add-remove-record")
     plan = plan_run(load_config(Path("audit.toml")))
     persons = np.unique(split_of(plan.federation).inside.user, return_counts=True)[1]
-    assert re.search(rf"not one person: {len(persons)} users [^:;]* 150 records [^:;]*, up to {persons.max()}\b", said)
+    assert re.search(
+        rf"not one person: {len(persons)} users [^:;]* 150 records [^:;]*, up to {persons.max()}\b", output
+    )
     assert most_records(plan) == persons.max()
-    advice = said.partition(" a user; ")[2].partition(" does ")[0]
+    advice = output.partition(" a user; ")[2].partition(" does ")[0]
     assert advice == "--adjacency add-remove-user"
     again = said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
     assert "look at" not in again
@@ -108,7 +112,8 @@ def test_with_users_named_a_claim_about_records_says_what_it_does_not_cover() ->
 
 
 def test_users_that_are_named_are_not_asked_for_again_and_rows_that_repeat_are_theirs() -> None:
-    table, draw = pd.read_csv("hospital.csv"), np.random.default_rng(2)
+    table = pd.read_csv("hospital.csv")
+    draw = np.random.default_rng(2)
     # Short numbers in no order: nothing but the sex that follows from them says that they are those of persons.
     short = pd.Series(draw.choice(np.arange(100, 1000), PATIENTS, replace=False), np.unique(table["patient_id"]))
     table = table.assign(chiffre=table["patient_id"].map(short)).drop(columns=["patient_id"])
@@ -117,27 +122,27 @@ def test_users_that_are_named_are_not_asked_for_again_and_rows_that_repeat_are_t
     assert re.search("chiffre: 80 [^:;]* 302 rows", unnamed)
     assert "2 of 302 records repeat" in unnamed
     for adjacency in ("replace-user", "replace-record"):
-        named = said_by("init", *FLAGS, "--user", "chiffre", "--adjacency", adjacency, "--force")
-        assert named.count("look at") == (adjacency == "replace-record")
-        assert ("not one person" in named) == (adjacency == "replace-record")
+        output = said_by("init", *FLAGS, "--user", "chiffre", "--adjacency", adjacency, "--force")
+        assert output.count("look at") == (adjacency == "replace-record")
+        assert ("not one person" in output) == (adjacency == "replace-record")
 
 
 @pytest.mark.parametrize("rows", [900, 2400])
 def test_how_many_users_train_is_said_with_its_reason(rows: int) -> None:
     pd.read_csv("hospital.csv").sample(rows, replace=True, random_state=0).to_csv("hospital.csv", index=False)
-    said = said_by("init", *FLAGS, "--user", "patient_id", "--drop", "sex")
+    output = said_by("init", *FLAGS, "--user", "patient_id", "--drop", "sex")
     records = plan_run(load_config(Path("audit.toml"))).federation.records
     assert records > min(1000, rows // 2) - 2 * rows // PATIENTS
-    assert ("half of them" in said) == (records > 0.45 * rows)
-    assert ("records in [data]" in said) == (records < 0.45 * rows)
+    assert ("half of them" in output) == (records > 0.45 * rows)
+    assert ("records in [data]" in output) == (records < 0.45 * rows)
 
 
 def test_where_few_users_have_all_the_records_that_train_reading_fewer_of_each_lets_more_train() -> None:
     table = pd.read_csv("hospital.csv").sample(4800, replace=True, random_state=0)
     table.assign(patient_id=np.arange(4800) % 60 + 10**6).to_csv("hospital.csv", index=False)
-    said = said_by("init", *FLAGS, "--user", "patient_id")
+    output = said_by("init", *FLAGS, "--user", "patient_id")
     before = plan_run(load_config(Path("audit.toml"))).federation.users
-    advice = said.partition("; with ")[2].partition(", the first")[0]
+    advice = output.partition("; with ")[2].partition(", the first")[0]
     assert advice == "--set data.records-per-user=10"
     again = said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
     assert "records-per-user" not in again
@@ -147,8 +152,8 @@ def test_where_few_users_have_all_the_records_that_train_reading_fewer_of_each_l
 
 
 def test_clients_that_train_by_themselves_are_told_the_strategy_that_clips_users() -> None:
-    said = said_by("init", *FLAGS, "--user", "patient_id", "--set", "training.strategy=dp-fedavg")
-    advice = said.partition(" a user; ")[2].partition(" does ")[0]
+    output = said_by("init", *FLAGS, "--user", "patient_id", "--set", "training.strategy=dp-fedavg")
+    advice = output.partition(" a user; ")[2].partition(" does ")[0]
     assert advice == "--set training.strategy=dp-fedsgd --adjacency replace-user"
     assert "look at" not in said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
 
@@ -175,17 +180,17 @@ def test_visits_of_users_are_no_persons_of_their_own() -> None:
     table.assign(visit_id=table["patient_id"].rank(method="dense").astype(int) * 10 + half).to_csv(
         "hospital.csv", index=False
     )
-    said = said_by("init", *FLAGS, "--user", "patient_id")
-    assert re.search("visit_id: [^:]*an identifier, [^:]*a feature; --drop visit_id ", said)
+    output = said_by("init", *FLAGS, "--user", "patient_id")
+    assert re.search("visit_id: [^:]*an identifier, [^:]*a feature; --drop visit_id ", output)
 
 
 def test_with_an_owner_one_record_is_still_not_one_person() -> None:
-    said = said_by("init", *FLAGS, "--owner", "patient_id")
+    output = said_by("init", *FLAGS, "--owner", "patient_id")
     plan = plan_run(load_config(Path("audit.toml")))
-    most = max(len(shard) for shard in load_federation(plan.federation).shards)
+    largest_count = max(len(shard) for shard in load_federation(plan.federation).shards)
     owners = plan.federation.clients
-    assert re.search(rf"not one person: {owners} owners [^:;]* 150 records [^:;]*, up to {most}\b", said)
-    advice = said.partition(" an owner; ")[2].partition(" does ")[0]
+    assert re.search(rf"not one person: {owners} owners [^:;]* 150 records [^:;]*, up to {largest_count}\b", output)
+    advice = output.partition(" an owner; ")[2].partition(" does ")[0]
     assert "look at" not in said_by("init", *FLAGS, "--owner", "patient_id", *shlex.split(advice), "--force")
 
 
@@ -210,7 +215,7 @@ def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(
     assert (config.privacy.adjacency, config.training.strategy) == (adjacency, strategy)
 
 
-def shown(contents: ReportContents) -> str:
+def terminal_text(contents: ReportContents) -> str:
     return console_text(contents, width=400)
 
 
@@ -220,16 +225,16 @@ def test_report_console_and_summary_say_it_with_the_number() -> None:
         said_by("init", *FLAGS, *flags, "--force")
         plan = plan_run(load_config(Path("audit.toml"), ["run.seed=1"]))
         (caution,) = data_warnings_of(plan)
-        place = Path(f"run{len(flags)}")
-        contents = run_locally(plan, place)
+        directory = Path(f"run{len(flags)}")
+        contents = run_locally(plan, directory)
         assert caution.text in contents.summary["look_at"]
-        assert caution.text in json.loads((place / "summary.json").read_text())["look_at"]
-        assert caution.text[:60] in shown(contents)
+        assert caution.text in json.loads((directory / "summary.json").read_text())["look_at"]
+        assert caution.text[:60] in terminal_text(contents)
         assert caution.text.partition(":")[2][:40] in first_screen(contents)
         assert f"here up to {contents.run.most_records}, is protected less" in person_text(contents)
-    rebuild_report(place)
-    assert "not one person" in (place / "report.html").read_text()
-    assert " users at " not in (place / "report.html").read_text(), "the units of this run are records"
+    rebuild_report(directory)
+    assert "not one person" in (directory / "report.html").read_text()
+    assert " users at " not in (directory / "report.html").read_text(), "the units of this run are records"
 
 
 @pytest.mark.long
@@ -237,19 +242,21 @@ def test_the_report_of_users_begins_with_how_many_there_are() -> None:
     said_by("init", *FLAGS, "--user", "patient_id", "--force")
     plan = plan_run(load_config(Path("audit.toml"), ["run.seed=1", "audit.trials=4"]))
     contents = run_audit(plan, Path("of-users"), Engine.LOCAL)
-    counted = f"{contents.plan.federation.records} records of {contents.plan.federation.users} users at "
-    assert counted in Path("of-users", "report.html").read_text()
+    expected_text = f"{contents.plan.federation.records} records of {contents.plan.federation.users} users at "
+    assert expected_text in Path("of-users", "report.html").read_text()
 
 
 def test_rates_of_few_records_are_told() -> None:
     table = pd.read_csv("hospital.csv").drop(columns="patient_id")
     table[:40].to_csv("hospital.csv", index=False)
-    said = said_by("init", *FLAGS, "--clients", "2")
-    assert re.search("accuracy [^:;]* 8 test records [^:;]* 35 percentage points", said)
-    assert "20 training records" in said
+    output = said_by("init", *FLAGS, "--clients", "2")
+    assert re.search("accuracy [^:;]* 8 test records [^:;]* 35 percentage points", output)
+    assert "20 training records" in output
     table.to_csv("longer.csv", index=False)
     said_by("init", "longer.toml", "--data", "longer.csv", *FLAGS[2:])
-    few = data_warnings_of(plan_run(load_config(Path("longer.toml"), ["data.test-records=9"])))[-1]
-    assert re.match("accuracy .* 9 test records alone", few.text)
-    fixed = [f"{one.section}.{one.key}={one.value}" for one in few.remedies]
-    assert all("alone" not in one.text for one in data_warnings_of(plan_run(load_config(Path("longer.toml"), fixed))))
+    last_caution = data_warnings_of(plan_run(load_config(Path("longer.toml"), ["data.test-records=9"])))[-1]
+    assert re.match("accuracy .* 9 test records alone", last_caution.text)
+    fixed = [f"{entry.section}.{entry.key}={entry.value}" for entry in last_caution.remedies]
+    assert all(
+        "alone" not in entry.text for entry in data_warnings_of(plan_run(load_config(Path("longer.toml"), fixed)))
+    )

@@ -39,10 +39,10 @@ def _config(**training: Any) -> RunConfig:
 
 
 def _sampled(accountant: str, adjacency: str = "add-remove-record", **privacy: Any) -> RunPlan:
-    named = {"belief": None, "noise-multiplier": 1.3} | privacy
+    privacy_settings = {"belief": None, "noise-multiplier": 1.3} | privacy
     return small_plan(
         training={"rounds": 40, "sampling-rate": 0.05},
-        privacy=named | {"sensitivity": "global", "adjacency": adjacency, "accountant": accountant},
+        privacy=privacy_settings | {"sensitivity": "global", "adjacency": adjacency, "accountant": accountant},
         audit=ALONE,
     )
 
@@ -74,7 +74,7 @@ def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) ->
 
 
 @pytest.mark.parametrize(
-    ("sections", "said"),
+    ("sections", "expected_message"),
     [
         ({"training": {"epochs": 2, "rounds": 3}}, "rounds = 3 and epochs = 2.0 .*both given"),
         (
@@ -100,14 +100,14 @@ def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) ->
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_one_line(sections: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said) as caught:
+def test_what_does_not_go_together_is_refused_in_one_line(sections: dict[str, Any], expected_message: str) -> None:
+    with pytest.raises(InputError, match=expected_message) as caught:
         small_plan(**sections)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("accountant", "adjacency", "said"),
+    ("accountant", "adjacency", "expected_message"),
     [
         ("gdp", "add-remove-record", "gdp .*without sampling only"),
         ("gdp", "replace-record", "gdp .*without sampling only"),
@@ -115,18 +115,20 @@ def test_what_does_not_go_together_is_refused_in_one_line(sections: dict[str, An
         ("rdp-classic", "replace-record", "^rdp-classic .*sampling only .*comes or goes"),
     ],
 )
-def test_accountants_refuse_samples_that_they_do_not_cover(accountant: str, adjacency: str, said: str) -> None:
+def test_accountants_refuse_samples_that_they_do_not_cover(
+    accountant: str, adjacency: str, expected_message: str
+) -> None:
     for target in ({}, {"noise-multiplier": None, "epsilon": 2.0}):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=expected_message):
             _sampled(accountant, adjacency, **target)
 
 
 def test_the_guarantee_of_a_sampled_run_is_that_of_opacus() -> None:
     theirs = RDPAccountant()
     theirs.history = [(1.3, 0.05, 40)]
-    found = _sampled("rdp").guarantee
-    assert found is not None
-    assert found.epsilon == pytest.approx(theirs.get_epsilon(0.01), rel=1e-9)
+    guarantee = _sampled("rdp").guarantee
+    assert guarantee is not None
+    assert guarantee.epsilon == pytest.approx(theirs.get_epsilon(0.01), rel=1e-9)
     orders = RDP_ORDERS
     divergences = compute_rdp(q=0.05, noise_multiplier=1.3, steps=40, orders=orders.tolist())
     classic = _sampled("rdp-classic").guarantee
@@ -209,7 +211,8 @@ def learned_record(trials: int) -> RunPlan:
 @pytest.mark.long
 def test_a_pilot_run_finds_the_number_that_a_long_run_needs(tmp_path: Path) -> None:
     plan = learned_record(800)
-    planned, pilot = planned_of_signal(plan), pilot_of_signal(plan, QUICK)
+    planned = planned_of_signal(plan)
+    pilot = pilot_of_signal(plan, QUICK)
     summary = run_locally(plan, tmp_path / "run").summary
     needed = summary["signal"]["trials_needed"]
     assert planned is not None
@@ -222,11 +225,11 @@ def test_a_pilot_run_finds_the_number_that_a_long_run_needs(tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_a_run_with_the_trials_that_check_asks_for_is_conclusive(tmp_path: Path) -> None:
-    asked = check_plan(learned_record(200)).trials_for_conclusive_verdict
-    assert asked is not None
-    plan = learned_record(asked)
+    needed_trials = check_plan(learned_record(200)).trials_for_conclusive_verdict
+    assert needed_trials is not None
+    plan = learned_record(needed_trials)
     assert check_plan(plan).is_conclusive
-    assert not check_plan(learned_record(asked // 2)).is_conclusive
+    assert not check_plan(learned_record(needed_trials // 2)).is_conclusive
     assert run_locally(plan, tmp_path / "run").summary["verdict"] == "consistent"
 
 
@@ -240,12 +243,12 @@ def test_a_run_with_the_trials_that_a_report_asks_for_is_conclusive(adjacency: s
         training={"rounds": 10},
         run={"seed": seed, "trials_per_batch": 400},
     )
-    few = run_locally(plan_run(config), tmp_path / "few").find(VerdictFinding)
-    assert few is not None
-    assert few.verdict is Verdict.INCONCLUSIVE
-    asked = few.judged.trials_for_conclusive_verdict
-    assert asked is not None
-    enough = plan_run(config.changed(audit={"trials": asked}))
+    small_finding = run_locally(plan_run(config), tmp_path / "few").find(VerdictFinding)
+    assert small_finding is not None
+    assert small_finding.verdict is Verdict.INCONCLUSIVE
+    needed_trials = small_finding.judged.trials_for_conclusive_verdict
+    assert needed_trials is not None
+    enough = plan_run(config.changed(audit={"trials": needed_trials}))
     summary = run_locally(enough, tmp_path / "enough").summary
     assert summary["verdict"] == "consistent"
 

@@ -48,28 +48,28 @@ def test_it_says_what_there_is_and_writes_nothing(
     before = sorted(tmp_path.rglob("*"))
     ran = CliRunner().invoke(app, ["check", str(config), "--json"])
     assert ran.exit_code == 0, ran.output
-    found = json.loads(ran.stdout)
+    answer = json.loads(ran.stdout)
     assert sorted(tmp_path.rglob("*")) == before
-    assert found["data"]["records"] == 60
-    assert found["data"]["smallest_client"] == found["data"]["largest_client"] == 20
-    assert found["data"]["classes"] == 2
-    assert found["data"]["features"] == 3
-    assert [column.split(":")[0] for column in found["data"]["columns"]] == ["outcome", "age", "ward"]
-    assert found["guarantee"]["epsilon"] == pytest.approx(2.0)
-    assert found["limits"]["trials_needed"] >= 1
-    assert found["estimate"]["seconds"] > 0
-    assert found["estimate"]["trials"] == 4
-    assert found["estimate"]["command_seconds"] > found["estimate"]["seconds"]
-    assert found["keep_releases"] == 4
-    assert found["writes"]["total"] < 10**6
+    assert answer["data"]["records"] == 60
+    assert answer["data"]["smallest_client"] == answer["data"]["largest_client"] == 20
+    assert answer["data"]["classes"] == 2
+    assert answer["data"]["features"] == 3
+    assert [column.split(":")[0] for column in answer["data"]["columns"]] == ["outcome", "age", "ward"]
+    assert answer["guarantee"]["epsilon"] == pytest.approx(2.0)
+    assert answer["limits"]["trials_needed"] >= 1
+    assert answer["estimate"]["seconds"] > 0
+    assert answer["estimate"]["trials"] == 4
+    assert answer["estimate"]["command_seconds"] > answer["estimate"]["seconds"]
+    assert answer["keep_releases"] == 4
+    assert answer["writes"]["total"] < 10**6
 
 
 def test_memory_and_processes_on_ray_are_told() -> None:
     """Of this process, and of each that Ray starts for clients: ordinary ones, the victim and the insider."""
     plan = small_plan(data={"clients": 5}, run={"actors": 3})
-    one, on_ray = (probe(plan, engine) for engine in (Engine.LOCAL, Engine.RAY))
-    assert (one.processes, on_ray.processes) == (1, 1 + 3 + 2)
-    assert 200 * 2**20 < one.memory < on_ray.memory - 5 * 200 * 2**20
+    local_probe, on_ray = (probe(plan, engine) for engine in (Engine.LOCAL, Engine.RAY))
+    assert (local_probe.processes, on_ray.processes) == (1, 1 + 3 + 2)
+    assert 200 * 2**20 < local_probe.memory < on_ray.memory - 5 * 200 * 2**20
     alone = small_plan(
         data={"clients": 5}, run={"actors": 3}, privacy={"sensitivity": "global"}, audit={"insider": False}
     )
@@ -81,19 +81,21 @@ def test_a_few_trials_show_how_long_many_take(monkeypatch: pytest.MonkeyPatch) -
     plan = small_plan(audit={"trials": 24}, run={"trials-per-batch": 24})
     every = probe(plan)
     monkeypatch.setattr(time_probe, "ENOUGH_SECONDS", 0.0)
-    few = probe(plan)
-    assert (every.trials, few.trials) == (24, 2)
-    assert few.seconds == pytest.approx(plan.config.audit.trials / 2 * (few.start_seconds + few.round_seconds * 2), 0.5)
+    short_probe = probe(plan)
+    assert (every.trials, short_probe.trials) == (24, 2)
+    assert short_probe.seconds == pytest.approx(
+        plan.config.audit.trials / 2 * (short_probe.start_seconds + short_probe.round_seconds * 2), 0.5
+    )
     size = load_federation(plan.federation).model.layout.size
-    assert few.memory < every.memory + 24 * time_probe._ROWS_HELD * 4 * size + 50 * 2**20
+    assert short_probe.memory < every.memory + 24 * time_probe._ROWS_HELD * 4 * size + 50 * 2**20
 
 
 def test_a_person_reads_the_same(config: Path) -> None:
-    said = CliRunner().invoke(app, ["check", str(config), "--no-probe"]).stdout
-    assert max(map(len, said.splitlines())) <= 80
+    output = CliRunner().invoke(app, ["check", str(config), "--no-probe"]).stdout
+    assert max(map(len, output.splitlines())) <= 80
     for word in ("60 records", "age: number", "noise multiplier", "4 trials find noise", "1.5 times"):
-        assert word in said
-    assert "Takes" not in said
+        assert word in output
+    assert "Takes" not in output
     assert "│ Takes │ about" in " ".join(CliRunner().invoke(app, ["check", str(config)]).stdout.split())
 
 
@@ -109,19 +111,19 @@ def test_what_a_guarantee_cannot_assure_is_told_before_the_run(privacy: dict[str
     """A large delta and an epsilon that excludes nothing are known from the plan, so `check` names them."""
     plan = small_plan(privacy=privacy)
     assert plan.guarantee is not None
-    told = [caution.text for caution in check_plan(plan, with_probe=False).cautions]
-    assert any("may become sure" in text for text in told) is ("epsilon" in privacy)
-    assert any("Delta" in text for text in told) is (units is not None)
-    assert delta_warning(plan.guarantee, plan.federation.units) in (*told, None)
-    assert all(f"large for {units}" in text for text in told if "Delta" in text)
+    caution_texts = [caution.text for caution in check_plan(plan, with_probe=False).cautions]
+    assert any("may become sure" in text for text in caution_texts) is ("epsilon" in privacy)
+    assert any("Delta" in text for text in caution_texts) is (units is not None)
+    assert delta_warning(plan.guarantee, plan.federation.units) in (*caution_texts, None)
+    assert all(f"large for {units}" in text for text in caution_texts if "Delta" in text)
 
 
 def test_one_client_trains_where_nobody_attacks(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"2 and more .* insider = false .* 1 is"):
         check_plan(small_plan(data={"clients": 1}), with_probe=False)
     alone = {"data": {"clients": 1}, "audit": {"insider": False}, "privacy": {"sensitivity": "global"}}
-    found = run_locally(small_plan(**alone), tmp_path / "run")
-    assert found.summary["verdict"] == "not audited"
+    contents = run_locally(small_plan(**alone), tmp_path / "run")
+    assert contents.summary["verdict"] == "not audited"
 
 
 def test_a_run_is_offered_to_be_resumed_where_there_is_one(tmp_path: Path) -> None:
@@ -130,8 +132,8 @@ def test_a_run_is_offered_to_be_resumed_where_there_is_one(tmp_path: Path) -> No
     (tmp_path / "full" / "other").write_text("")
     (tmp_path / "run" / "public").mkdir(parents=True)
     (tmp_path / "run" / "public" / "configuration.json").write_text("{}")
-    for name, found in (("file", "is a file"), ("full", "holds no run"), ("run", "exists: .* --resume")):
-        with pytest.raises(InputError, match=found) as caught:
+    for name, expected_message in (("file", "is a file"), ("full", "holds no run"), ("run", "exists: .* --resume")):
+        with pytest.raises(InputError, match=expected_message) as caught:
             require_new_run_path(tmp_path / name, resume=False)
         assert ("--resume" in str(caught.value)) is (name == "run")
     require_new_run_path(tmp_path / "new" / "one", resume=False)
@@ -147,16 +149,16 @@ def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_n
     plan = small_plan(**wide, run={"keep-releases": None})
     parameters = load_federation(plan.federation).model.layout.size
     assert plan.config.run.keep_releases == 2**28 // (1000 * parameters) == 3
-    found = footprint(plan)
-    assert found.releases <= 2**30 + 3 * 4 * parameters
+    run_footprint = footprint(plan)
+    assert run_footprint.releases <= 2**30 + 3 * 4 * parameters
     # The final models of all trials would take more than a gigabyte, so that one trial's is kept beside the model file.
     assert 20_000 * 4 * parameters > 2**30
-    assert found.models == 2 * 4 * parameters
-    told = check_plan(plan, with_probe=False).cautions[-1].text
-    assert re.match(rf"the run writes .*{found.total / GIGABYTE:,.1f} GB", told)
-    with_less_memory = replace(found, tables=10**15).caution
+    assert run_footprint.models == 2 * 4 * parameters
+    caution_text = check_plan(plan, with_probe=False).cautions[-1].text
+    assert re.match(rf"the run writes .*{run_footprint.total / GIGABYTE:,.1f} GB", caution_text)
+    with_less_memory = replace(run_footprint, tables=10**15).caution
     assert re.search("GB of memory .*more than this machine", with_less_memory)
-    monkeypatch.setattr(psutil, "disk_usage", lambda place: SimpleNamespace(free=5 * 10**9))
+    monkeypatch.setattr(psutil, "disk_usage", lambda path: SimpleNamespace(free=5 * 10**9))
     with pytest.raises(InputError, match=r"fewer trials or rounds.* 5\.0 GB .*free"):
         run_audit(plan, tmp_path / "run", Engine.LOCAL)
     assert not (tmp_path / "run").exists()
@@ -175,8 +177,8 @@ def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path) -
     planned = check_plan(plan, with_probe=False)
     assert planned.limits is not None
     summary = run_locally(plan, tmp_path / "run").summary
-    told = summary["empirical_epsilon"]["limit_of_detection"]
-    assert planned.limits.limit_of_detection == pytest.approx(told, rel=1e-9)
+    detection_limit = summary["empirical_epsilon"]["limit_of_detection"]
+    assert planned.limits.limit_of_detection == pytest.approx(detection_limit, rel=1e-9)
     assert planned.is_conclusive == (summary["verdict"] == "consistent")
     # The plan takes the record's contributions for as long as the clipping norm, which is the most that they are.
     assert planned.signal is not None
@@ -184,11 +186,12 @@ def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked"), [("membership", {"targets": 4, "attacks": ["loss"]}), ("reconstruction", {"candidates": 4})]
+    ("kind", "audit_settings"),
+    [("membership", {"targets": 4, "attacks": ["loss"]}), ("reconstruction", {"candidates": 4})],
 )
-def test_with_many_targets_it_says_which_noise_is_found(kind: str, asked: dict[str, Any]) -> None:
+def test_with_many_targets_it_says_which_noise_is_found(kind: str, audit_settings: dict[str, Any]) -> None:
     privacy = {"sensitivity": None, "belief": None, "noise-multiplier": 1.0}
-    audit = {"kind": kind, "trials": 40, "epsilon-star": False} | asked
+    audit = {"kind": kind, "trials": 40, "epsilon-star": False} | audit_settings
     limits = check_plan(small_plan(privacy=privacy, audit=audit), with_probe=False).limits
     assert limits is not None
     assert (limits.conclusive, limits.noise_short_in_all) == (True, None)
@@ -201,9 +204,9 @@ def test_without_an_exact_distribution_it_says_that_nobody_knows_what_scores_fin
         training={"strategy": "dp-sgd-clients", "rounds": 1},
         privacy={"sensitivity": None, "belief": None, "noise-multiplier": 1.0, "accountant": "rdp"},
     )
-    found = check_plan(plan_run(parse_config(settings)), with_probe=False)
-    limits = found.limits
+    plan_check = check_plan(plan_run(parse_config(settings)), with_probe=False)
+    limits = plan_check.limits
     assert limits is not None
-    assert check_json(found)["limits"]["judged"] == "scores"
+    assert check_json(plan_check)["limits"]["judged"] == "scores"
     assert limits.noise_short is None
     assert (limits.conclusive, limits.trials_needed, limits.limit_of_detection) == (False, None, inf)

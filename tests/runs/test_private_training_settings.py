@@ -33,18 +33,24 @@ def test_defaults_are_those_of_the_strategy() -> None:
 
 def test_noise_is_calibrated_for_every_client() -> None:
     plan = small_plan(training=TRAINING, privacy=PRIVACY, data={"partition": "linear", "clients": 3})
-    mechanism, guarantee = plan.federation.mechanism, plan.guarantee
+    mechanism = plan.federation.mechanism
+    guarantee = plan.guarantee
     assert isinstance(mechanism.noise, LocalDPSGD)
     assert guarantee is not None
     assert guarantee.epsilon == pytest.approx(4.0, rel=1e-3)
     shards = [len(shard) for shard in load_federation(plan.federation).shards]
-    each = client_epsilons(shards, 10, 4, mechanism.noise.multiplier, guarantee.delta, guarantee.accountant, epochs=1)
-    assert len(set(each)) > 1
-    assert max(each) == guarantee.epsilon <= 4.0
+    epsilons = client_epsilons(
+        shards, 10, 4, mechanism.noise.multiplier, guarantee.delta, guarantee.accountant, epochs=1
+    )
+    assert len(set(epsilons)) > 1
+    assert max(epsilons) == guarantee.epsilon <= 4.0
     events = tuple(local_events(records, 10, 4, mechanism.noise.multiplier, epochs=1) for records in sorted(shards))
     for threat_model in (CLIENT_ALONE, ThreatModel(colluders=1), ThreatModel(Adversary.SERVER)):
         assert mechanism.events_of_each(4, threat_model) == events
-    assert guarantee.claim.events == events[int(np.argmax([each[shards.index(records)] for records in sorted(shards)]))]
+    assert (
+        guarantee.claim.events
+        == events[int(np.argmax([epsilons[shards.index(records)] for records in sorted(shards)]))]
+    )
     assert mechanism.denominator == 3
     assert mechanism.is_private_release
     assert not mechanism.knows_llr
@@ -57,12 +63,15 @@ def test_the_smallest_shard_may_have_a_smaller_epsilon() -> None:
         privacy=PRIVACY | {"epsilon": 8.0, "delta": 1e-5, "accountant": "pld"},
         data={"records": 109, "clients": 10},
     )
-    mechanism, guarantee = plan.federation.mechanism, plan.guarantee
+    mechanism = plan.federation.mechanism
+    guarantee = plan.guarantee
     assert guarantee is not None
     assert isinstance(mechanism.contribution, PrivateTraining)
     assert mechanism.contribution.shards == (10, 11)
-    fewest, most = client_epsilons((10, 11), 10, 1, mechanism.noise_multiplier, 1e-5, Accountant.PLD, epochs=1)
-    assert fewest < most == guarantee.epsilon
+    fewest, largest_epsilon = client_epsilons(
+        (10, 11), 10, 1, mechanism.noise_multiplier, 1e-5, Accountant.PLD, epochs=1
+    )
+    assert fewest < largest_epsilon == guarantee.epsilon
     assert guarantee.epsilon == pytest.approx(8.0, rel=1e-3)
     assert guarantee.epsilon <= 8.0
 

@@ -86,7 +86,9 @@ def test_numbers_that_look_like_a_quantity_are_refused_with_the_task_that_learns
     options = (("path", str(path)), ("label", "days"))
     with pytest.raises(InputError, match="looks like a quantity") as refused:
         load_source(DataSpec("table", options=options))
-    (remedy,) = [one for one in (*refused.value.remedies, *refused.value.choices) if one.key == "task"]
+    (remedy,) = [
+        candidate for candidate in (*refused.value.remedies, *refused.value.choices) if candidate.key == "task"
+    ]
     assert str(remedy) in str(refused.value)
     assert load_source(DataSpec("table", options=(*options, ("task", str(remedy.value))))).pool.has_quantities
 
@@ -100,7 +102,7 @@ def test_a_label_of_words_is_no_quantity(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected_message"),
     [
         ({"data": {"partition": "dirichlet"}}, "partition is 'dirichlet'"),
         ({"audit": {"neighbour": "crafted"}}, "neighbour is 'crafted'"),
@@ -110,9 +112,9 @@ def test_a_label_of_words_is_no_quantity(tmp_path: Path) -> None:
     ],
 )
 def test_what_needs_classes_is_refused_in_one_line(
-    tmp_path: Path, changes: dict[str, dict[str, object]], said: str
+    tmp_path: Path, changes: dict[str, dict[str, object]], expected_message: str
 ) -> None:
-    with pytest.raises(InputError, match=said) as refused:
+    with pytest.raises(InputError, match=expected_message) as refused:
         plan_of(tmp_path, **changes)
     assert "accepted" in str(refused.value)
     assert "\n" not in str(refused.value)

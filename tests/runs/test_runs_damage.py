@@ -36,10 +36,10 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    place = tmp_path_factory.mktemp("finished")
-    found = run_locally(plan_with(), place / "run")
-    run_locally(plan_with(seed=1), place / "other")
-    return Finished(place / "run", place / "other", found.trials, found.rounds)
+    directory = tmp_path_factory.mktemp("finished")
+    contents = run_locally(plan_with(), directory / "run")
+    run_locally(plan_with(seed=1), directory / "other")
+    return Finished(directory / "run", directory / "other", contents.trials, contents.rounds)
 
 
 @pytest.fixture
@@ -67,10 +67,10 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def exchange(one: Path, two: Path) -> None:
-    aside = one.with_name("aside")
-    one.rename(aside)
-    two.rename(one)
+def exchange(first_path: Path, two: Path) -> None:
+    aside = first_path.with_name("aside")
+    first_path.rename(aside)
+    two.rename(first_path)
     aside.rename(two)
 
 
@@ -112,7 +112,7 @@ PLAYED_AGAIN: dict[str, Damage] = {
     "releases missing": lambda run: public(run, "releases").unlink(),
     "one bit of a release": lambda run: flip(public(run, "releases")),
     "all batches gone": lambda run: shutil.rmtree(batch(run).parent),
-}  # fmt: skip
+}
 
 PASSED_OVER: dict[str, Damage] = {
     "stray file among batches": lambda run: (batch(run).parent / "notes.txt").write_text("mine"),
@@ -189,9 +189,9 @@ def test_what_decides_nothing_is_passed_over(kind: str, run: Path, finished: Fin
     pd.testing.assert_frame_equal(pd.read_parquet(run / "rounds.parquet"), finished.rounds, check_exact=True)
 
 
-def refused_line(call: Callable[[], object], said: str) -> str:
+def refused_line(call: Callable[[], object], expected_message: str) -> str:
     """Return the one line with which a call is refused."""
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=expected_message) as caught:
         call()
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -200,17 +200,17 @@ def refused_line(call: Callable[[], object], said: str) -> str:
 @pytest.mark.few_cases(5)
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_played_again_gets_one_line(kind: str, run: Path) -> None:
-    damage, said = REFUSED[kind]
+    damage, expected_message = REFUSED[kind]
     damage(run)
-    assert "4711" not in refused_line(lambda: resumed(run), said)
+    assert "4711" not in refused_line(lambda: resumed(run), expected_message)
     refused_line(lambda: rebuild_report(run), r"\w")
 
 
 @pytest.mark.parametrize("kind", IN_THE_WAY)
 def test_what_stands_in_the_way_is_named_before_anything_is_played(kind: str, run: Path) -> None:
-    damage, said = IN_THE_WAY[kind]
+    damage, expected_message = IN_THE_WAY[kind]
     damage(run)
-    refused_line(lambda: resumed(run), said)
+    refused_line(lambda: resumed(run), expected_message)
 
 
 def test_a_batch_of_another_run_is_not_taken_for_ones_own(run: Path, finished: Finished) -> None:

@@ -44,10 +44,10 @@ def batches(out: Path) -> list[Path]:
 def test_an_interrupt_before_anything_was_begun_says_so(delay: float, tmp_path: Path) -> None:
     command = started(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.trials=10000")
     time.sleep(delay)
-    said = command.end(signal.SIGINT, SECONDS_TO_END)
+    output = command.end(signal.SIGINT, SECONDS_TO_END)
     assert command.process.returncode == 130
     if not (tmp_path / "out" / "public" / "configuration.json").exists():
-        assert re.fullmatch(r"fl-audit: interrupted; nothing .*\n", said)
+        assert re.fullmatch(r"fl-audit: interrupted; nothing .*\n", output)
 
 
 @pytest.mark.long
@@ -55,17 +55,19 @@ def test_an_interrupted_run_names_the_command_that_goes_on(tmp_path: Path, monke
     flags = ["--set", "run.seed=90071992547409931", "--set", "audit.confidence=0.9", "--engine", "local"]
     command = started(tmp_path, "run", "audit.toml", *flags, "--out", "out")
     command.wait_until(lambda: len(batches(tmp_path / "out")) >= 1)
-    said = command.end(signal.SIGINT, SECONDS_TO_END)
+    output = command.end(signal.SIGINT, SECONDS_TO_END)
     assert command.process.returncode == 130
-    said = said.splitlines()[-1]
-    continuation = said.partition("go on with: ")[2].strip()
-    wanted = "fl-audit run audit.toml --set audit.confidence=0.9 --set run.seed= --engine local --out out --resume"
-    assert continuation == wanted
-    kept = {path: path.stat().st_mtime_ns for path in batches(tmp_path / "out")}
+    output = output.splitlines()[-1]
+    continuation = output.partition("go on with: ")[2].strip()
+    expected_command = (
+        "fl-audit run audit.toml --set audit.confidence=0.9 --set run.seed= --engine local --out out --resume"
+    )
+    assert continuation == expected_command
+    modification_times = {path: path.stat().st_mtime_ns for path in batches(tmp_path / "out")}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert exit_status(*shlex.split(continuation)[1:]) == 0
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert {path: path.stat().st_mtime_ns for path in modification_times} == modification_times
     assert len(pd.read_parquet(tmp_path / "out" / "trials.parquet")) == 12
 
 
@@ -99,12 +101,12 @@ def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> No
     command = started(tmp_path, "run", "audit.toml", "--out", "out", "--set", "audit.trials=1000")
     command.wait_until((tmp_path / "out" / "public" / "configuration.json").exists)
     time.sleep(delay)
-    said = command.end(signal.SIGINT, SECONDS_TO_END)
+    output = command.end(signal.SIGINT, SECONDS_TO_END)
     assert command.process.returncode == 130
     go_on = "fl-audit run audit.toml --set audit.trials=1000 --engine ray --out out --resume"
     # Before it there may stand a line that says what goes on.
-    assert said.splitlines()[-1] == f"fl-audit: interrupted; go on with: {go_on}"
-    assert not any("Traceback" in line for line in said.splitlines())
+    assert output.splitlines()[-1] == f"fl-audit: interrupted; go on with: {go_on}"
+    assert not any("Traceback" in line for line in output.splitlines())
 
 
 @pytest.mark.long
@@ -121,12 +123,12 @@ def test_the_guard_ends_what_the_block_leaves_behind() -> None:
     before = os.environ.get("FL_AUDIT_EMBEDDED_RAY")
     command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(300)"]
     with nothing_outlives():
-        left = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
-        assert left.stdout is not None
-        left.stdout.readline()  # until it runs, the system may not show its environment
-        mark = psutil.Process(left.pid).environ()["FL_AUDIT_EMBEDDED_RAY"]
-        assert [process.pid for process in marked_processes(mark)] == [left.pid]
-    assert left.wait(timeout=5) == -signal.SIGKILL
+        survivor = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
+        assert survivor.stdout is not None
+        survivor.stdout.readline()  # until it runs, the system may not show its environment
+        mark = psutil.Process(survivor.pid).environ()["FL_AUDIT_EMBEDDED_RAY"]
+        assert [process.pid for process in marked_processes(mark)] == [survivor.pid]
+    assert survivor.wait(timeout=5) == -signal.SIGKILL
     assert os.environ.get("FL_AUDIT_EMBEDDED_RAY") == before
 
 
@@ -143,16 +145,16 @@ def test_the_guard_ends_what_a_killed_process_leaves_behind(guarded: str) -> Non
     )
     holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
-    left = psutil.Process(int(holder.stdout.readline()))
+    survivor = psutil.Process(int(holder.stdout.readline()))
     holder.kill()
     holder.wait()
-    gone, _ = psutil.wait_procs([left], timeout=SECONDS_TO_END)
-    assert gone or left.status() == psutil.STATUS_ZOMBIE
+    gone, _ = psutil.wait_procs([survivor], timeout=SECONDS_TO_END)
+    assert gone or survivor.status() == psutil.STATUS_ZOMBIE
 
 
 def test_the_way_on_shows_no_seed() -> None:
-    given = ["run.seed=12345", "audit.trials=9", " run.seed = 6 "]
-    assert without_seed(given) == ["--set", "audit.trials=9", "--set", "run.seed="]
+    assignments = ["run.seed=12345", "audit.trials=9", " run.seed = 6 "]
+    assert without_seed(assignments) == ["--set", "audit.trials=9", "--set", "run.seed="]
     assert without_seed(["model.seed=1"]) == ["--set", "model.seed=1"]
     assert flags_of(engine="ray", ray_address=None, out=Path("a b")) == ["--engine", "ray", "--out", "a b"]
 

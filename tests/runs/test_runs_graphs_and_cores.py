@@ -51,7 +51,8 @@ def weights_file(path: Path, seed: int = 0) -> Path:
 @pytest.fixture(scope="module")
 def faces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """Settings for 24 made-up faces of 32x32 of two people, in the form of Labeled Faces in the Wild."""
-    directory, draw = tmp_path_factory.mktemp("faces"), np.random.default_rng(0)
+    directory = tmp_path_factory.mktemp("faces")
+    draw = np.random.default_rng(0)
     images = draw.integers(0, 256, (24, 32, 32)).astype(np.uint8)
     np.savez(directory / "lfw.npz", x=images, y=np.arange(24) % 2, people=np.array(["one", "two"]))
     return {
@@ -71,25 +72,27 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 def test_a_run_on_graphs(graphs: dict[str, object], tmp_path: Path) -> None:
     plan = small_plan(data=graphs, model={"name": DGCNN}, **SMALL)
-    found = run_locally(plan, tmp_path / "run")
-    assert len(found.trials) == 3
-    assert np.isfinite(found.trials["log_odds"]).all()
-    assert found.trials["log_odds"].nunique() == 3
+    contents = run_locally(plan, tmp_path / "run")
+    assert len(contents.trials) == 3
+    assert np.isfinite(contents.trials["log_odds"]).all()
+    assert contents.trials["log_odds"].nunique() == 3
     again = replay(tmp_path / "run")
-    np.testing.assert_allclose(again.log_odds[:, -1], found.trials["log_odds"], atol=1e-6)
+    np.testing.assert_allclose(again.log_odds[:, -1], contents.trials["log_odds"], atol=1e-6)
     assert "weights" not in read_public(tmp_path / "run")[1]["model"]
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "expected_message"),
     [
         ({"name": "logistic"}, r"model is logistic .*graphs: .*package\.module:factory"),
         ({"name": "mnist-cnn"}, r"model is mnist-cnn .*graphs"),
         ({"name": DGCNN, "weights": "a.pt"}, r"weights is .*a\.pt .*:dgcnn: accepted"),
     ],
 )
-def test_models_that_do_not_fit_graphs_are_refused(model: dict[str, str], said: str, graphs: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=said):
+def test_models_that_do_not_fit_graphs_are_refused(
+    model: dict[str, str], expected_message: str, graphs: dict[str, object]
+) -> None:
+    with pytest.raises(InputError, match=expected_message):
         require_runnable(small_plan(data=graphs, model=model, **SMALL))
 
 
@@ -97,8 +100,8 @@ def test_models_that_do_not_fit_graphs_are_refused(model: dict[str, str], said: 
 def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, tmp_path: Path) -> None:
     model = {"name": "vgg16", "weights": str(weights)}
     plan = small_plan(data=faces, model=model, **SMALL)
-    found = run_locally(plan, tmp_path / "run")
-    assert np.isfinite(found.trials["log_odds"]).all()
+    contents = run_locally(plan, tmp_path / "run")
+    assert np.isfinite(contents.trials["log_odds"]).all()
     federation = load_federation(plan.federation)
     assert federation.model.layout.size == 512 * 2 + 2
     assert federation.training.features.shape == (12, 512, 1, 1)
@@ -109,19 +112,19 @@ def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, tmp_pat
     public, stored = read_public(tmp_path / "run")
     assert public.weights == plan.federation.weights
     assert stored["model"]["weights"] == str(weights)
-    np.testing.assert_allclose(replay(tmp_path / "run").log_odds[:, -1], found.trials["log_odds"], atol=1e-6)
+    np.testing.assert_allclose(replay(tmp_path / "run").log_odds[:, -1], contents.trials["log_odds"], atol=1e-6)
 
     # The same weights somewhere else go on with the run; others do not.
     elsewhere = weights.rename(tmp_path / "moved.safetensors")
-    more = SMALL | {"audit": {"trials": 4}}
-    going_on = small_plan(data=faces, model=model | {"weights": str(elsewhere)}, **more)
+    overrides = SMALL | {"audit": {"trials": 4}}
+    going_on = small_plan(data=faces, model=model | {"weights": str(elsewhere)}, **overrides)
     run_locally(going_on, tmp_path / "run", resume=True)
     assert read_public(tmp_path / "run")[0].weights == going_on.federation.weights
-    others = small_plan(
-        data=faces, model=model | {"weights": str(weights_file(tmp_path / "other.safetensors", seed=1))}, **more
+    other_plan = small_plan(
+        data=faces, model=model | {"weights": str(weights_file(tmp_path / "other.safetensors", seed=1))}, **overrides
     )
     with pytest.raises(InputError, match=r"weights .*frozen core"):
-        run_locally(others, tmp_path / "run", resume=True)
+        run_locally(other_plan, tmp_path / "run", resume=True)
     elsewhere.rename(weights)
 
 

@@ -23,8 +23,8 @@ def archive(tmp_path: Path) -> Path:
 
 
 def _config(archive: Path, **data: Any) -> RunConfig:
-    named = {"name": "npz", "path": str(archive), "owner": "clinic", "partition": "natural", "clients": None}
-    return parse_config(small_settings(data=named | data))
+    settings = {"name": "npz", "path": str(archive), "owner": "clinic", "partition": "natural", "clients": None}
+    return parse_config(small_settings(data=settings | data))
 
 
 def test_every_owner_is_a_client(archive: Path) -> None:

@@ -75,9 +75,9 @@ def test_names_of_runs_are_shown_and_drawn_as_they_are(
     for name in STRANGE:
         run_locally(small_plan(audit={"epsilon-star": False}), tmp_path / name)
     monkeypatch.setenv("COLUMNS", "200")
-    said = exit_status("compare", *(str(tmp_path / name) for name in STRANGE), "--plot", str(tmp_path / "x.png"))
+    status = exit_status("compare", *(str(tmp_path / name) for name in STRANGE), "--plot", str(tmp_path / "x.png"))
     out, err = capsys.readouterr()
-    assert (said, err) == (0, "")
+    assert (status, err) == (0, "")
     assert all(printable(name) in out for name in STRANGE)
     assert "\x1b[31m" not in out
     assert (tmp_path / "x.png").stat().st_size > 0
@@ -93,8 +93,8 @@ def test_columns_too_wide_for_a_number_are_refused() -> None:
     np.testing.assert_array_equal(scaled, [[0, 0], [1, 1]])
 
 
-def _remount(place: Path, options: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{options}", str(place)], check=True, capture_output=True)
+def _remount(directory: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", str(directory)], check=True, capture_output=True)
 
 
 def batches(run: Path) -> dict[str, int]:
@@ -106,11 +106,11 @@ def failure(plan: RunPlan, run: Path, resume: bool = False) -> str:
     try:
         run_locally(plan, run, resume=resume)
     except FederationError as error:
-        said = str(error)
+        error_text = str(error)
     # What was raised holds on to the file that could not be written, and a disk in use cannot be changed.
     gc.collect()
-    assert len(said.splitlines()) == 1
-    return said
+    assert len(error_text.splitlines()) == 1
+    return error_text
 
 
 @pytest.mark.long
@@ -119,15 +119,16 @@ def test_a_full_disk_and_one_that_is_read_only_cost_no_finished_batch(
 ) -> None:
     monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
     plan = small_plan(audit={"trials": 8, "epsilon-star": False}, run={"trials-per-batch": 1})
-    run, alone = small_disk / "run", run_locally(plan, tmp_path / "alone")
+    run = small_disk / "run"
+    alone = run_locally(plan, tmp_path / "alone")
     assert re.search(r"written: No space left .*finished batches", failure(plan, run))
-    kept = batches(run)
-    assert 1 <= len(kept) < 8
+    stored_batches = batches(run)
+    assert 1 <= len(stored_batches) < 8
     _remount(small_disk, "ro,size=64m")
     assert "written: Read-only file system" in failure(plan, run, resume=True)
     _remount(small_disk, "rw,size=64m")
     resumed = run_locally(plan, run, resume=True)
-    assert kept.items() <= batches(run).items()
+    assert stored_batches.items() <= batches(run).items()
     pd.testing.assert_frame_equal(resumed.trials, alone.trials, check_exact=True)
     pd.testing.assert_frame_equal(resumed.rounds, alone.rounds, check_exact=True)
 
@@ -139,13 +140,14 @@ Said = Callable[[str], str]
 def said(capsys: pytest.CaptureFixture[str]) -> Said:
     """Return a function that waits, as long as a busy machine needs, until something matches what was said so far."""
 
-    def wait_for(wanted: str) -> str:
-        end, told = time.monotonic() + 60.0, ""
-        while not re.search(wanted, told):
-            assert time.monotonic() < end, told
+    def wait_for(pattern: str) -> str:
+        end = time.monotonic() + 60.0
+        output = ""
+        while not re.search(pattern, output):
+            assert time.monotonic() < end, output
             time.sleep(0.02)
-            told += capsys.readouterr().err
-        return told
+            output += capsys.readouterr().err
+        return output
 
     return wait_for
 
@@ -157,9 +159,9 @@ def test_long_work_is_told_in_a_line_and_short_work_is_not(
         pass
     monkeypatch.setattr(progress, "SECONDS_UNTIL_A_LINE", 0.05)
     with progress.at_work("long work"):
-        told = said("\n")
+        output = said("\n")
         time.sleep(0.2)
-    assert told + capsys.readouterr().err == "long work\n"
+    assert output + capsys.readouterr().err == "long work\n"
 
 
 def test_longer_work_is_told_again_even_where_it_reports_nothing(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:

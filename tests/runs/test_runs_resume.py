@@ -28,33 +28,34 @@ def play(directory: Path, resume: bool = False, **changes: dict[str, object]) ->
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nobody changes."""
-    place = tmp_path_factory.mktemp("finished") / "run"
-    play(place)
-    return place
+    directory = tmp_path_factory.mktemp("finished") / "run"
+    play(directory)
+    return directory
 
 
 def test_a_run_goes_on_with_more_trials(tmp_path: Path) -> None:
-    few, many = {"audit": {"trials": 5}}, {"audit": {"trials": 11}}
-    at_once = play(tmp_path / "at once", **many)
-    first = play(tmp_path / "run", **few)
+    small_changes = {"audit": {"trials": 5}}
+    large_changes = {"audit": {"trials": 11}}
+    at_once = play(tmp_path / "at once", **large_changes)
+    first = play(tmp_path / "run", **small_changes)
     batches = tmp_path / "run" / "challenger" / "batches"
     written = {path: path.stat().st_mtime_ns for path in batches.glob("*/*.parquet")}
-    more = play(tmp_path / "run", resume=True, **many)
+    continued_run = play(tmp_path / "run", resume=True, **large_changes)
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    assert more.trials["trial"].tolist() == list(range(11))
-    pd.testing.assert_frame_equal(more.trials[:5], first.trials, check_exact=True)
+    assert continued_run.trials["trial"].tolist() == list(range(11))
+    pd.testing.assert_frame_equal(continued_run.trials[:5], first.trials, check_exact=True)
     # Trials 0 to 2 and 5 to 10 were played in other batches than at once, so their last bits may differ.
-    assert more.trials["bit"].tolist() == at_once.trials["bit"].tolist()
-    np.testing.assert_allclose(more.trials["log_odds"], at_once.trials["log_odds"], atol=1e-4)
+    assert continued_run.trials["bit"].tolist() == at_once.trials["bit"].tolist()
+    np.testing.assert_allclose(continued_run.trials["log_odds"], at_once.trials["log_odds"], atol=1e-4)
     assert read_public(tmp_path / "run")[1]["audit"]["trials"] == 11
     assert sorted(path.name for path in batches.glob("batch-*")) == [f"batch-{index:05d}" for index in range(4)]
     with pytest.raises(InputError, match=r"audit\.trials is 5 and was 11, .*added"):
-        play(tmp_path / "run", resume=True, **few)
+        play(tmp_path / "run", resume=True, **small_changes)
 
 
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected_message"),
     [
         ({"run": {"seed": 1}}, r"run\.seed is another"),
         ({"model": {"seed": 3}}, r"model\.seed is 3 and was 0"),
@@ -64,10 +65,10 @@ def test_a_run_goes_on_with_more_trials(tmp_path: Path) -> None:
         ({"data": {"partition-parameters": {"alpha": 2.0}, "partition": "dirichlet"}}, r"data\.partition is dirichlet"),
     ],
 )
-def test_what_differs_is_named(changes: dict[str, dict[str, object]], said: str, finished: Path) -> None:
+def test_what_differs_is_named(changes: dict[str, dict[str, object]], expected_message: str, finished: Path) -> None:
     with pytest.raises(InputError, match="another configuration") as caught:
         play(finished, resume=True, **changes)
-    assert re.search(said, str(caught.value))
+    assert re.search(expected_message, str(caught.value))
     assert "\n" not in str(caught.value)
 
 
@@ -90,22 +91,23 @@ def test_the_same_records_may_lie_elsewhere_and_others_may_not(tmp_path: Path) -
     _csv(tmp_path / "here.csv", 0.0)
     _csv(tmp_path / "there.csv", 0.0)
     _csv(tmp_path / "others.csv", 0.5)
-    named = {
-        place: {"name": "csv", "path": str(tmp_path / f"{place}.csv"), "label": "y", "records": 80, "test-records": 30}
-        for place in ("here", "there", "others")
+    data_settings = {
+        name: {"name": "csv", "path": str(tmp_path / f"{name}.csv"), "label": "y", "records": 80, "test-records": 30}
+        for name in ("here", "there", "others")
     }
-    first = play(tmp_path / "run", data=named["here"])
+    first = play(tmp_path / "run", data=data_settings["here"])
     (tmp_path / "here.csv").unlink()
-    more = play(tmp_path / "run", resume=True, data=named["there"], audit={"trials": 9})
-    pd.testing.assert_frame_equal(more.trials[:6], first.trials, check_exact=True)
+    continued_run = play(tmp_path / "run", resume=True, data=data_settings["there"], audit={"trials": 9})
+    pd.testing.assert_frame_equal(continued_run.trials[:6], first.trials, check_exact=True)
     with pytest.raises(InputError, match="records are others"):
-        play(tmp_path / "run", resume=True, data=named["others"], audit={"trials": 9})
+        play(tmp_path / "run", resume=True, data=data_settings["others"], audit={"trials": 9})
 
 
 def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(tmp_path: Path) -> None:
     """A record outside D, one of which stands in D' for the differing one, is another; an older run noted no digest."""
     features = np.random.default_rng(5).normal(size=(120, 3)).astype(np.float32)
-    labels, held_out = (features[:, 0] > 0).astype(np.int64), features[:30].copy()
+    labels = (features[:, 0] > 0).astype(np.int64)
+    held_out = features[:30].copy()
 
     def written(name: str) -> dict[str, object]:
         np.savez(tmp_path / name, x=features, y=labels, x_test=held_out, y_test=labels[:30])
@@ -121,7 +123,9 @@ def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(tmp_
     with pytest.raises(InputError, match=r"records outside .*others"):
         play(tmp_path / "run", resume=True, data=data, audit={"trials": 9})
     secret = tmp_path / "run" / "challenger" / "seed.json"
-    secret.write_text(json.dumps({key: one for key, one in json.loads(secret.read_text()).items() if key != "outside"}))
+    secret.write_text(
+        json.dumps({key: value for key, value in json.loads(secret.read_text()).items() if key != "outside"})
+    )
     play(tmp_path / "run", resume=True, data=data, audit={"trials": 9})
 
 
@@ -131,13 +135,18 @@ def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(tmp_pa
     data = {"name": "csv", "path": str(tmp_path / "here.csv"), "label": "y", "records": 80, "test-records": 30}
     undisturbed = play(tmp_path / "undisturbed", data=data, audit={"trials": 9})
     play(tmp_path / "lost", data=data)
-    other = tmp_path / "other" / "machine"
-    shutil.copytree(tmp_path / "lost", other / "run")
-    (tmp_path / "here.csv").rename(other / "data.csv")
+    other_directory = tmp_path / "other" / "machine"
+    shutil.copytree(tmp_path / "lost", other_directory / "run")
+    (tmp_path / "here.csv").rename(other_directory / "data.csv")
     shutil.rmtree(tmp_path / "lost")
-    more = play(other / "run", resume=True, data=data | {"path": str(other / "data.csv")}, audit={"trials": 9})
-    pd.testing.assert_frame_equal(more.trials, undisturbed.trials, check_exact=True)
-    pd.testing.assert_frame_equal(more.rounds, undisturbed.rounds, check_exact=True)
+    continued_run = play(
+        other_directory / "run",
+        resume=True,
+        data=data | {"path": str(other_directory / "data.csv")},
+        audit={"trials": 9},
+    )
+    pd.testing.assert_frame_equal(continued_run.trials, undisturbed.trials, check_exact=True)
+    pd.testing.assert_frame_equal(continued_run.rounds, undisturbed.rounds, check_exact=True)
 
 
 def test_a_run_goes_on_with_the_federation_that_follows_from_its_configuration(tmp_path: Path) -> None:
@@ -146,9 +155,9 @@ def test_a_run_goes_on_with_the_federation_that_follows_from_its_configuration(t
     stored = path.read_text()
     path.write_text(stored.replace('"clients": 3,\n    "partition"', '"clients": 2,\n    "partition"'))
     assert path.read_text() != stored
-    more = play(tmp_path / "run", resume=True, audit={"trials": 9})
+    continued_run = play(tmp_path / "run", resume=True, audit={"trials": 9})
     assert read_public(tmp_path / "run")[0].clients == 3
-    pd.testing.assert_frame_equal(more.trials[:6], first.trials, check_exact=True)
+    pd.testing.assert_frame_equal(continued_run.trials[:6], first.trials, check_exact=True)
 
 
 def test_two_runs_cannot_begin_in_one_directory(tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ def test_a_seed_that_is_left_out_is_drawn_kept_and_gone_on_with(tmp_path: Path) 
     shutil.rmtree(tmp_path / "one" / "challenger" / "batches" / "batch-00001")
     again = run_locally(left_out, tmp_path / "one", resume=True)
     pd.testing.assert_frame_equal(again.trials, runs[0].trials, check_exact=True)
-    named = small_plan(run={"seed": seeds[1]}, audit={"trials": 12, "epsilon-star": False})
-    known = run_locally(named, tmp_path / "known")
-    pd.testing.assert_frame_equal(known.trials, runs[1].trials, check_exact=True)
+    seeded_plan = small_plan(run={"seed": seeds[1]}, audit={"trials": 12, "epsilon-star": False})
+    seeded_run = run_locally(seeded_plan, tmp_path / "known")
+    pd.testing.assert_frame_equal(seeded_run.trials, runs[1].trials, check_exact=True)
     assert_untold(tmp_path / "two", seeds[1])
 
 
@@ -137,8 +137,8 @@ def test_public_files_follow_the_mask_and_secret_ones_are_the_owners(tmp_path: P
         os.umask(before)
     for path in (tmp_path / "run").rglob("*"):
         secret = "challenger" in path.relative_to(tmp_path / "run").parts
-        wanted = (0o700 if secret else 0o755) if path.is_dir() else (0o600 if secret else 0o644)
-        assert stat.S_IMODE(path.stat().st_mode) == wanted, path
+        expected_mode = (0o700 if secret else 0o755) if path.is_dir() else (0o600 if secret else 0o644)
+        assert stat.S_IMODE(path.stat().st_mode) == expected_mode, path
 
 
 def test_a_seed_out_of_range_is_refused_and_none_is_accepted() -> None:

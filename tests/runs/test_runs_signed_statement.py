@@ -23,12 +23,12 @@ from tests.builders.runs import run_locally, small_plan
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
-    place = tmp_path_factory.mktemp("signed")
-    run_locally(small_plan(), place / "run")
-    (place / "run" / "report.html").write_text("<p>a page</p>")
-    new_key(place / "key")
-    sign(place / "run", place / "key", SignerIdentity("A. Officer", "data protection officer"))
-    return place
+    directory = tmp_path_factory.mktemp("signed")
+    run_locally(small_plan(), directory / "run")
+    (directory / "run" / "report.html").write_text("<p>a page</p>")
+    new_key(directory / "key")
+    sign(directory / "run", directory / "key", SignerIdentity("A. Officer", "data protection officer"))
+    return directory
 
 
 @pytest.fixture
@@ -38,26 +38,28 @@ def copied(signed: Path, tmp_path: Path) -> Path:
 
 
 def test_a_signed_directory_agrees_and_says_what_was_found(signed: Path) -> None:
-    (found,) = verify(signed / "run", signed / "key.pub")
+    (verification,) = verify(signed / "run", signed / "key.pub")
     summary = json.loads((signed / "run" / "summary.json").read_text())
-    assert found.agrees
-    assert found.statement["predicate"]["verdict"] == summary["verdict"]
-    assert found.statement["predicate"]["scope"] == summary["checks"]
-    assert found.statement["predicate"]["signer"]["name"] == "A. Officer"
+    assert verification.agrees
+    assert verification.statement["predicate"]["verdict"] == summary["verdict"]
+    assert verification.statement["predicate"]["scope"] == summary["checks"]
+    assert verification.statement["predicate"]["signer"]["name"] == "A. Officer"
     files = {path.relative_to(signed / "run").as_posix() for path in (signed / "run").rglob("*") if path.is_file()}
-    assert {one["name"] for one in found.statement["subject"]} == files - {STATEMENTS}
+    assert {subject["name"] for subject in verification.statement["subject"]} == files - {STATEMENTS}
     assert (signed / "key").stat().st_mode & 0o077 == 0
 
 
 def test_a_hundred_edits_of_a_byte_of_any_file_are_found(copied: Path) -> None:
-    run, draw = copied / "run", random.Random(0)
+    run = copied / "run"
+    draw = random.Random(0)
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.stat().st_size]
     tried = [*files, run / STATEMENTS] + [draw.choice(files) for _ in range(100 - len(files))]
     tried += [run / STATEMENTS] * 20
     for path in tried:
         content = bytearray(path.read_bytes())
-        place, other = draw.randrange(len(content)), draw.randrange(1, 256)
-        content[place] ^= other
+        position = draw.randrange(len(content))
+        mask = draw.randrange(1, 256)
+        content[position] ^= mask
         whole = path.read_bytes()
         path.write_bytes(content)
         if path.name == STATEMENTS:
@@ -73,21 +75,22 @@ def test_files_that_are_added_or_missing_are_found_and_a_run_may_be_handed_on_wi
     run = copied / "run"
     (run / "more.txt").write_text("")
     (run / "timing.json").unlink()
-    (found,) = verify(run)
-    assert (found.added, found.missing, found.agrees) == (("more.txt",), ("timing.json",), False)
+    (verification,) = verify(run)
+    assert (verification.added, verification.missing, verification.agrees) == (("more.txt",), ("timing.json",), False)
     (run / "challenger" / "seed.json").unlink()
     assert "challenger/seed.json" in verify(run)[0].missing
     shutil.rmtree(run / "challenger")
-    (found,) = verify(run)
-    assert found.left_out > 1
-    assert found.missing == ("timing.json",)
+    (verification,) = verify(run)
+    assert verification.left_out > 1
+    assert verification.missing == ("timing.json",)
 
 
 def test_links_are_refused_as_they_hold_what_nobody_signed(copied: Path) -> None:
-    run, other = copied / "run", copied / "other"
-    other.mkdir()
-    (other / "figure.txt").write_text("x")
-    for target in (other, other / "figure.txt", copied / "nowhere"):
+    run = copied / "run"
+    other_directory = copied / "other"
+    other_directory.mkdir()
+    (other_directory / "figure.txt").write_text("x")
+    for target in (other_directory, other_directory / "figure.txt", copied / "nowhere"):
         (run / "more").symlink_to(target)
         with pytest.raises(InputError, match=r"more .*no ordinary"):
             verify(run)
@@ -99,9 +102,9 @@ def test_links_are_refused_as_they_hold_what_nobody_signed(copied: Path) -> None
 
 def test_a_key_in_the_run_directory_is_not_handed_on_with_it(copied: Path) -> None:
     run = copied / "run"
-    for place in (run / "key", run / "challenger" / ".." / "key"):
+    for key_path in (run / "key", run / "challenger" / ".." / "key"):
         with pytest.raises(InputError, match="handed on"):
-            sign(run, place, with_new_key=True)
+            sign(run, key_path, with_new_key=True)
     assert not (run / "key").exists()
     assert verify(run)[0].agrees
 
@@ -112,10 +115,10 @@ def test_a_second_signature_is_added_and_replaces_none(copied: Path) -> None:
         verify(copied / "run", copied / "other.pub")
     sign(copied / "run", copied / "other", SignerIdentity("B. Auditor"))
     for key, name in (("key.pub", "A. Officer"), ("other.pub", "B. Auditor")):
-        (found,) = verify(copied / "run", copied / key)
-        assert found.agrees
-        assert found.statement["predicate"]["signer"]["name"] == name
-    assert [found.agrees for found in verify(copied / "run")] == [True, True]
+        (verification,) = verify(copied / "run", copied / key)
+        assert verification.agrees
+        assert verification.statement["predicate"]["signer"]["name"] == name
+    assert [verification.agrees for verification in verify(copied / "run")] == [True, True]
 
 
 def test_nobody_signs_other_files_beside_an_earlier_signature(copied: Path) -> None:
@@ -134,10 +137,11 @@ def test_nobody_signs_other_files_beside_an_earlier_signature(copied: Path) -> N
 def test_the_envelope_is_dsse_around_an_in_toto_statement(signed: Path) -> None:
     """Check the signature by the words of the DSSE specification, apart from the code that is tested."""
     envelope = json.loads((signed / "run" / STATEMENTS).read_text())
-    payload, kind = base64.b64decode(envelope["payload"]), envelope["payloadType"]
-    said = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
+    payload = base64.b64decode(envelope["payload"])
+    kind = envelope["payloadType"]
+    signed_message = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
     key = load_pem_public_key((signed / "key.pub").read_bytes())
-    key.verify(base64.b64decode(envelope["signatures"][0]["sig"]), said)  # type: ignore[call-arg,union-attr]
+    key.verify(base64.b64decode(envelope["signatures"][0]["sig"]), signed_message)  # type: ignore[call-arg,union-attr]
     statement = json.loads(payload)
     assert kind == "application/vnd.in-toto+json"
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
@@ -150,8 +154,8 @@ def test_a_key_of_openssl_signs_and_one_of_another_kind_is_refused(copied: Path)
         subprocess.run(["openssl", "genpkey", "-algorithm", kind, "-out", copied / kind], check=True)
     assert sign(copied / "run", copied / "ed25519").agrees
     # No public key lies beside it: what the command offers next has to work all the same.
-    said = CliRunner().invoke(app, ["sign", str(copied / "run"), "--key", str(copied / "ed25519")]).stdout
-    following = said.splitlines()[-1].removeprefix("next: fl-audit ").split()
+    output = CliRunner().invoke(app, ["sign", str(copied / "run"), "--key", str(copied / "ed25519")]).stdout
+    following = output.splitlines()[-1].removeprefix("next: fl-audit ").split()
     assert CliRunner().invoke(app, following).exit_code == 0
     with pytest.raises(InputError, match="Ed25519 key in PEM"):
         sign(copied / "run", copied / "x25519")
@@ -181,20 +185,20 @@ def test_the_commands(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(copied)
     done = CliRunner().invoke(app, ["sign", "run", "--key", "mine", "--new-key", "--name", "B", "--role", "officer"])
     assert done.exit_code == 0, done.exception
-    said = CliRunner().invoke(app, ["verify", "run", "--key", "mine.pub"])
-    assert said.exit_code == 0, said.exception
-    assert "by B, officer" in said.stdout
-    assert "the given one" in said.stdout
-    assert said.stdout.splitlines()[-1].startswith("agrees: ")
+    command_result = CliRunner().invoke(app, ["verify", "run", "--key", "mine.pub"])
+    assert command_result.exit_code == 0, command_result.exception
+    assert "by B, officer" in command_result.stdout
+    assert "the given one" in command_result.stdout
+    assert command_result.stdout.splitlines()[-1].startswith("agrees: ")
     (copied / "run" / "report.html").write_text("x")
-    said = CliRunner().invoke(app, ["verify", "run"])
-    assert said.exit_code == 4
-    assert said.stdout.splitlines()[-1] == "differs: edited: report.html"
+    command_result = CliRunner().invoke(app, ["verify", "run"])
+    assert command_result.exit_code == 4
+    assert command_result.stdout.splitlines()[-1] == "differs: edited: report.html"
     summary = json.loads((copied / "run" / "summary.json").read_text())
-    assert summary["verdict"] not in said.stdout, "nothing reassuring stands before a failure"
-    told = json.loads(CliRunner().invoke(app, ["verify", "run", "--json"]).stdout)
-    assert [found["edited"] for found in told["statements"]] == [["report.html"]] * 2
-    assert not told["agrees"]
+    assert summary["verdict"] not in command_result.stdout, "nothing reassuring stands before a failure"
+    answer = json.loads(CliRunner().invoke(app, ["verify", "run", "--json"]).stdout)
+    assert [statement["edited"] for statement in answer["statements"]] == [["report.html"]] * 2
+    assert not answer["agrees"]
 
 
 @pytest.mark.parametrize("kind", AuditedKind)

@@ -25,12 +25,12 @@ FREE = {"private": False, "belief": None, "clipping-norm": None, "sensitivity": 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A private run, the same without privacy, and one of another training without privacy."""
-    place = tmp_path_factory.mktemp("beside")
+    directory = tmp_path_factory.mktemp("beside")
     without = {"privacy": FREE, "audit": {"insider": False}}
     kinds = {"private": {}, "free": without, "other": without | {"training": {"rounds": 1}}}
     for name, changes in kinds.items():
-        run_locally(small_plan(**changes), place / name)
-    return place
+        run_locally(small_plan(**changes), directory / name)
+    return directory
 
 
 @pytest.mark.long
@@ -48,15 +48,15 @@ def test_the_report_shows_both_from_then_on(runs: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("of", "beside", "said"),
+    ("of", "beside", "expected_message"),
     [
         ("free", "private", r"private .*--without-privacy .*private = false"),
         ("private", "other", r"other .*training\.rounds is 1 and was"),
         ("private", "nothing", "nothing"),
     ],
 )
-def test_another_training_is_refused(of: str, beside: str, said: str, runs: Path) -> None:
-    with pytest.raises(InputError, match=said):
+def test_another_training_is_refused(of: str, beside: str, expected_message: str, runs: Path) -> None:
+    with pytest.raises(InputError, match=expected_message):
         rebuild_report(runs / of, runs / beside)
     assert not (runs / "other" / "public" / "without-privacy.json").exists()
 
@@ -64,13 +64,13 @@ def test_another_training_is_refused(of: str, beside: str, said: str, runs: Path
 def test_a_run_that_was_changed_is_refused(runs: Path, tmp_path: Path) -> None:
     """A joined table is not believed, and the batches only as they were written."""
     changed = shutil.copytree(runs / "free", tmp_path / "free")
-    place = runs / "private" / "public" / "without-privacy.json"
+    note_path = runs / "private" / "public" / "without-privacy.json"
     note_unprotected(runs / "private", changed)
-    expected = read_json(place)
+    expected = read_json(note_path)
     frame = pd.read_parquet(changed / "releases.parquet")
     frame.assign(test_accuracy=1.0).to_parquet(changed / "releases.parquet")
     note_unprotected(runs / "private", changed)
-    assert read_json(place) == expected
+    assert read_json(note_path) == expected
     batch = next(changed.glob("challenger/batches/*/releases.parquet"))
     pd.read_parquet(batch).assign(test_accuracy=1.0).to_parquet(batch)
     with pytest.raises(InputError, match="missing or damaged"):
@@ -83,13 +83,13 @@ def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Pat
     assert (plain.data, plain.model, plain.training) == (config.data, config.model, config.training)
     assert not plain.privacy.private
     assert not plain.audit.insider
-    place = unprotected_place(runs / "private")
-    assert place == runs / "private-without-privacy"
-    run_locally(plan_run(plain), place)
-    contents = rebuild_report(runs / "private", place)
+    directory = unprotected_place(runs / "private")
+    assert directory == runs / "private-without-privacy"
+    run_locally(plan_run(plain), directory)
+    contents = rebuild_report(runs / "private", directory)
     names = [entry["name"] for entry in contents.summary["findings"]]
     metrics = read_json(runs / "private" / "public" / "without-privacy.json")["metrics"]
-    played = pd.read_parquet(place / "trials.parquet")
+    played = pd.read_parquet(directory / "trials.parquet")
     assert metrics["auroc"] == pytest.approx(played["test_auroc"].mean())
     assert metrics["loss"] == pytest.approx(played["test_loss"].mean())
     assert {"Test accuracy", "Accuracy of naming one class", "Test accuracy without privacy"} <= set(names)

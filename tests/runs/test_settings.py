@@ -15,39 +15,39 @@ from fl_audit.runs.config_file import apply_overrides
 
 
 def test_every_key_is_explained_in_one_line() -> None:
-    found = settings()
+    all_settings = settings()
     keys = {
         f"{section}.{field.alias}"
-        for section, part in RunConfig.model_fields.items()
-        for field in part.annotation.model_fields.values()  # type: ignore[union-attr]
+        for section, section_model in RunConfig.model_fields.items()
+        for field in section_model.annotation.model_fields.values()  # type: ignore[union-attr]
     }
-    assert {one.key for one in found} == keys
+    assert {setting.key for setting in all_settings} == keys
     assert len(keys) > 90
-    for one in found:
-        assert one.explanation.endswith("."), one.key
-        assert "\n" not in one.explanation, one.key
-        assert one.accepted, one.key
+    for setting in all_settings:
+        assert setting.explanation.endswith("."), setting.key
+        assert "\n" not in setting.explanation, setting.key
+        assert setting.accepted, setting.key
 
 
 def test_a_setting_that_is_refused_when_left_out_has_no_default() -> None:
     [adjacency] = settings("privacy.adjacency")
     assert adjacency.default is None
     assert "claimed" in str(adjacency.required)
-    told = CliRunner().invoke(app, ["settings", "privacy.adjacency"]).stdout
-    assert f"required {adjacency.required}" in " ".join(told.split())
+    output = CliRunner().invoke(app, ["settings", "privacy.adjacency"]).stdout
+    assert f"required {adjacency.required}" in " ".join(output.split())
     with pytest.raises(InputError, match=r"adjacency .*left out"):
         parse_config({"data": {"name": "digits"}, "model": {"name": "logistic"}, "privacy": {"belief": 0.9}})
-    assert [one.key for one in settings() if one.required] == ["privacy.adjacency"]
+    assert [setting.key for setting in settings() if setting.required] == ["privacy.adjacency"]
 
 
 def test_every_word_that_is_offered_is_accepted_and_another_one_is_not() -> None:
-    for one in settings():
-        section, _, key = one.key.partition(".")
-        for word in one.choices or ():
-            said = _problem(section, key, word)
-            assert said is None or f"configuration {one.key} is" not in said, said
-        if one.choices is not None:
-            assert one.accepted in str(_problem(section, key, "loud"))
+    for setting in settings():
+        section, _, key = setting.key.partition(".")
+        for word in setting.choices or ():
+            problem = _problem(section, key, word)
+            assert problem is None or f"configuration {setting.key} is" not in problem, problem
+        if setting.choices is not None:
+            assert setting.accepted in str(_problem(section, key, "loud"))
 
 
 def _problem(section: str, key: str, value: Any) -> str | None:
@@ -63,36 +63,36 @@ def _problem(section: str, key: str, value: Any) -> str | None:
 
 def test_defaults_are_those_of_a_configuration_that_leaves_all_out() -> None:
     left_out = parse_config({"privacy": {"epsilon": 1.0, "adjacency": "replace-record"}}).as_dict()
-    for one in settings():
-        section, _, key = one.key.partition(".")
-        if one.default is not None and one.key != "privacy.epsilon":
-            assert left_out[section][key] == one.default, one.key
+    for setting in settings():
+        section, _, key = setting.key.partition(".")
+        if setting.default is not None and setting.key != "privacy.epsilon":
+            assert left_out[section][key] == setting.default, setting.key
 
 
 def test_the_command_lists_all_a_section_or_one_key() -> None:
     whole = json.loads(CliRunner().invoke(app, ["settings", "--json"]).stdout)["settings"]
     section = json.loads(CliRunner().invoke(app, ["settings", "privacy", "--json"]).stdout)["settings"]
-    assert section == [one for one in whole if one["key"].startswith("privacy.")]
-    shown = CliRunner().invoke(app, ["settings", "privacy.noise"]).stdout
-    assert "Party that adds" in shown
-    assert "'banded'" in shown
-    assert "clipping" not in shown
+    assert section == [setting for setting in whole if setting["key"].startswith("privacy.")]
+    output = CliRunner().invoke(app, ["settings", "privacy.noise"]).stdout
+    assert "Party that adds" in output
+    assert "'banded'" in output
+    assert "clipping" not in output
 
 
 def test_a_key_alone_is_found_in_whatever_sections_have_it() -> None:
-    assert [one.key for one in settings("belief")] == ["privacy.belief"]
-    assert [one.key for one in settings("seed")] == ["data.seed", "model.seed", "run.seed"]
+    assert [setting.key for setting in settings("belief")] == ["privacy.belief"]
+    assert [setting.key for setting in settings("seed")] == ["data.seed", "model.seed", "run.seed"]
 
 
 def test_thirty_settings_stand_before_the_advanced_ones() -> None:
-    usual = [one.key for one in settings() if not one.advanced]
+    usual = [setting.key for setting in settings() if not setting.advanced]
     assert len(usual) == 30
-    shown = CliRunner().invoke(app, ["settings"]).stdout
-    before, heading, after = shown.partition("# advanced")
+    output = CliRunner().invoke(app, ["settings"]).stdout
+    before, heading, after = output.partition("# advanced")
     assert heading
-    for one in settings():
-        name = re.compile(rf"^{re.escape(one.key.partition('.')[2])}  \(", re.MULTILINE)
-        assert name.search(after if one.advanced else before), one.key
+    for setting in settings():
+        name = re.compile(rf"^{re.escape(setting.key.partition('.')[2])}  \(", re.MULTILINE)
+        assert name.search(after if setting.advanced else before), setting.key
 
 
 FILE = {"privacy": {"adjacency": "replace-record", "reconstruction": 0.5, "candidates": 10, "delta": 0.01}}

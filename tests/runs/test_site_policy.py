@@ -36,35 +36,38 @@ GOOD = AuditResult(
 
 @pytest.fixture(scope="module")
 def fingerprints(keys: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    place = tmp_path_factory.mktemp("signed")
-    return {name: written(place / name, GOOD, [key]) for name, key in keys.items()}
+    directory = tmp_path_factory.mktemp("signed")
+    return {name: written(directory / name, GOOD, [key]) for name, key in keys.items()}
 
 
-def written(place: Path, result: AuditResult, signers: list[Path]) -> str:
+def written(directory: Path, result: AuditResult, signers: list[Path]) -> str:
     """Write and sign a result, and return the fingerprint of the last key."""
-    place.mkdir(parents=True)
-    (place / "summary.json").write_text(json.dumps(result.to_json()))
-    (place / "report.html").write_text("<p>a page</p>")
+    directory.mkdir(parents=True)
+    (directory / "summary.json").write_text(json.dumps(result.to_json()))
+    (directory / "report.html").write_text("<p>a page</p>")
     for key in signers:
-        sign(place, key)
-    return verify(place)[-1].key if signers else ""
+        sign(directory, key)
+    return verify(directory)[-1].key if signers else ""
 
 
 def policy_of(fingerprints: Mapping[str, str], **changes: dict[str, Any]) -> SitePolicy:
     values: dict[str, Any] = {
         "claim": {"largest-epsilon": 3.0, "largest-delta": 1e-5, "units": ["user", "client"]},
         "audit": {
-            "verdicts": ["consistent"], "kinds": ["app", "run"], "all-rounds": True,
-            "required-checks": ["removed", "replaced"], "versions": {"flwr": "1.32", "fl_audit": "0.1"},
+            "verdicts": ["consistent"],
+            "kinds": ["app", "run"],
+            "all-rounds": True,
+            "required-checks": ["removed", "replaced"],
+            "versions": {"flwr": "1.32", "fl_audit": "0.1"},
         },
         "signatures": {"by": [fingerprints["officer"], fingerprints["engineer"]], "fewest": 2, "largest-age-days": 90},
         "app": {"bundles": [BUNDLE]},
-    }  # fmt: skip
+    }
     return SitePolicy.model_validate({name: values.get(name, {}) | changes.get(name, {}) for name in values})
 
 
-def failures(policy: SitePolicy, place: Path, now: datetime | None = None) -> dict[str, RuleStanding]:
-    return {answer.rule: answer.standing for answer in judge_result(policy, place, now) if not answer.is_passed}
+def failures(policy: SitePolicy, directory: Path, now: datetime | None = None) -> dict[str, RuleStanding]:
+    return {answer.rule: answer.standing for answer in judge_result(policy, directory, now) if not answer.is_passed}
 
 
 def test_a_result_that_keeps_every_rule_passes(
@@ -88,8 +91,10 @@ WRONG: dict[str, tuple[AuditResult, dict[str, RuleStanding]]] = {
     "no claim": (
         replace(GOOD, verdict=Verdict.NO_GUARANTEE, guarantee=None),
         {
-            "claim.largest-epsilon": RuleStanding.BROKEN, "claim.largest-delta": RuleStanding.BROKEN,
-            "claim.units": RuleStanding.UNKNOWN, "audit.verdicts": RuleStanding.BROKEN,
+            "claim.largest-epsilon": RuleStanding.BROKEN,
+            "claim.largest-delta": RuleStanding.BROKEN,
+            "claim.units": RuleStanding.UNKNOWN,
+            "audit.verdicts": RuleStanding.BROKEN,
         },
     ),
     "records alone": (
@@ -119,7 +124,7 @@ WRONG: dict[str, tuple[AuditResult, dict[str, RuleStanding]]] = {
     "another bundle": (replace(GOOD, bundle="cd" * 32), {"app.bundles": RuleStanding.BROKEN}),
     "a bundle unsaid": (replace(GOOD, bundle=None), {"app.bundles": RuleStanding.UNKNOWN}),
     "a training": (replace(GOOD, kind=AuditedKind.TRAINING), {"audit.kinds": RuleStanding.BROKEN}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -158,9 +163,10 @@ def test_forged_results_fail(tmp_path: Path, keys: dict[str, Path], fingerprints
     assert failures(policy, tmp_path / "strange") == {"signatures.by": RuleStanding.BROKEN}
     written(tmp_path / "unsigned", GOOD, [])
     assert failures(policy, tmp_path / "unsigned") == {
-        "signatures.by": RuleStanding.BROKEN, "signatures.fewest": RuleStanding.BROKEN,
+        "signatures.by": RuleStanding.BROKEN,
+        "signatures.fewest": RuleStanding.BROKEN,
         "signatures.largest-age-days": RuleStanding.UNKNOWN,
-    }  # fmt: skip
+    }
 
 
 CHECKPOINT = "ef" * 32
@@ -172,15 +178,17 @@ MODEL = replace(
     scope=AuditScope(made=("lower bound", "removed", "replaced")),
     bundle=None,
     numbers={
-        "model": {"sha256": CHECKPOINT}, "epsilon_at_least": 0.4, "outstanding": {"share": 0.012},
+        "model": {"sha256": CHECKPOINT},
+        "epsilon_at_least": 0.4,
+        "outstanding": {"share": 0.012},
         "epsilon_star": {"value": 1.5, "is_lower_bound": False, "interval": [1.0, 2.0]},
     },
-)  # fmt: skip
+)
 
 
-def twenty_rules(place: Path, fingerprints: Mapping[str, str]) -> SitePolicy:
+def twenty_rules(directory: Path, fingerprints: Mapping[str, str]) -> SitePolicy:
     """Write a policy with every rule that there is, and its ledger of two trainings, and return the policy."""
-    ledger = place / "site.ledger"
+    ledger = directory / "site.ledger"
     for name in ("first", "second"):
         add_to_ledger(ledger, LedgerTraining(name, StatedReleases("add-remove-record", 2.0, 10)))
     text = f"""
@@ -215,8 +223,8 @@ largest-epsilon = 30.0
 delta = 1e-5
 digest = "{read_ledger(ledger)[-1].digest}"
 """
-    (place / "policy.toml").write_text(text)
-    return read_policy(place / "policy.toml")
+    (directory / "policy.toml").write_text(text)
+    return read_policy(directory / "policy.toml")
 
 
 def test_twenty_rules_against_ten_results(tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]) -> None:
@@ -252,10 +260,10 @@ def test_twenty_rules_against_ten_results(tmp_path: Path, keys: dict[str, Path],
         stored("replaced signature", GOOD, [keys["engineer"], tmp_path / "stranger"]): {"signatures.by"},
     }
     assert len(results) == 10
-    assert {place.name: set(failures(policy, place)) for place in results} == {
-        place.name: expected for place, expected in results.items()
+    assert {result_path.name: set(failures(policy, result_path)) for result_path in results} == {
+        result_path.name: expected for result_path, expected in results.items()
     }
-    answers = [answer for place in results for answer in judge_result(policy, place)]
+    answers = [answer for result_path in results for answer in judge_result(policy, result_path)]
     ledger = judge_ledger(policy, tmp_path)
     assert all(answer.is_passed for answer in ledger)
     # The ledger's rules are three: the file is asked where it is missing.
@@ -267,9 +275,15 @@ def test_twenty_rules_against_ten_results(tmp_path: Path, keys: dict[str, Path],
 
 def test_every_number_of_a_model_can_break_its_ceiling(tmp_path: Path) -> None:
     policy = SitePolicy.model_validate(
-        {"model": {"checkpoints": [CHECKPOINT], "largest-epsilon-star": 2.0, "largest-lower-bound": 1.0,
-                   "largest-outstanding-share": 0.05}}
-    )  # fmt: skip
+        {
+            "model": {
+                "checkpoints": [CHECKPOINT],
+                "largest-epsilon-star": 2.0,
+                "largest-lower-bound": 1.0,
+                "largest-outstanding-share": 0.05,
+            }
+        }
+    )
     changes: dict[str, dict[str, Any]] = {
         "model.checkpoints": {"model": {"sha256": "cd" * 32}},
         "model.largest-epsilon-star": {"epsilon_star": {"value": None, "is_lower_bound": False, "interval": [1, None]}},
@@ -299,10 +313,11 @@ def test_the_ledger_of_a_site_is_composed_and_an_old_one_is_found(tmp_path: Path
     path = tmp_path / "site.ledger"
     for name in ("first", "second"):
         add_to_ledger(path, LedgerTraining(name, StatedReleases("add-remove-record", 2.0, 10)))
-    spent, last = composed_epsilon(read_ledger(path), 1e-5).epsilon, read_ledger(path)[-1].digest
+    spent = composed_epsilon(read_ledger(path), 1e-5).epsilon
+    last = read_ledger(path)[-1].digest
 
-    def standings(largest: float, **more: str) -> list[RuleStanding]:
-        rules = {"file": "site.ledger", "largest-epsilon": largest, "delta": 1e-5} | more
+    def standings(largest: float, **extra_rules: str) -> list[RuleStanding]:
+        rules = {"file": "site.ledger", "largest-epsilon": largest, "delta": 1e-5} | extra_rules
         policy = SitePolicy.model_validate({"ledger": rules})
         return [answer.standing for answer in judge_ledger(policy, tmp_path)]
 
@@ -316,7 +331,7 @@ def test_the_ledger_of_a_site_is_composed_and_an_old_one_is_found(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected_message"),
     [
         ("claims = 1", "claims"),
         ("[claim]\nlargest-epsilon = -1", "largest-epsilon is -1"),
@@ -326,9 +341,9 @@ def test_the_ledger_of_a_site_is_composed_and_an_old_one_is_found(tmp_path: Path
         ("[claim", "cannot be read"),
     ],
 )
-def test_a_wrong_policy_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_wrong_policy_is_refused_in_one_line(text: str, expected_message: str, tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(text)
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=expected_message) as caught:
         read_policy(tmp_path / "policy.toml")
     assert "\n" not in str(caught.value)
 
@@ -343,5 +358,5 @@ def test_the_command_prints_a_line_a_rule_and_ends_by_it(
     passed = CliRunner().invoke(app, ["gate", str(policy), str(tmp_path / "good")])
     assert (passed.exit_code, len(passed.output.splitlines())) == (0, 4)
     failed = CliRunner().invoke(app, ["gate", str(policy), str(tmp_path / "good"), str(tmp_path / "bad"), "--json"])
-    told = json.loads(failed.output)
-    assert (failed.exit_code, told["passes"], len(told["answers"])) == (4, False, 2)
+    answer = json.loads(failed.output)
+    assert (failed.exit_code, answer["passes"], len(answer["answers"])) == (4, False, 2)

@@ -71,15 +71,16 @@ def area(module: nn.Module, plan: RunPlan) -> float:
 def test_a_fresh_module_has_the_accuracy_of_each_trial(tmp_path: Path) -> None:
     chosen = ["loss", "average-precision", "auroc"]
     plan = small_plan(audit={"trials": 4}, training={"metrics": chosen}, run={"checkpoint-every": 2})
-    found = run_locally(plan, tmp_path / "run")
-    run, module = read_run(tmp_path / "run"), nn.Sequential(nn.Flatten(), nn.Linear(30, 2))
-    for trial, expected in enumerate(found.trials["test_accuracy"]):
+    contents = run_locally(plan, tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    module = nn.Sequential(nn.Flatten(), nn.Linear(30, 2))
+    for trial, expected in enumerate(contents.trials["test_accuracy"]):
         module.load_state_dict(run.model(trial))
         assert accuracy(module, plan) == pytest.approx(expected)
-        assert loss(module, plan) == pytest.approx(found.trials["test_loss"][trial])
+        assert loss(module, plan) == pytest.approx(contents.trials["test_loss"][trial])
     module.load_state_dict(load_file(tmp_path / "run" / MODEL))
-    assert accuracy(module, plan) == pytest.approx(found.trials["test_accuracy"][0])
-    releases = found.releases.set_index(["trial", "round"])
+    assert accuracy(module, plan) == pytest.approx(contents.trials["test_accuracy"][0])
+    releases = contents.releases.set_index(["trial", "round"])
     for number in (2, 4):
         module.load_state_dict(run.model(round=number))
         assert loss(module, plan) == pytest.approx(releases["test_loss"][0, number])
@@ -105,13 +106,14 @@ def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_nam
     )
     # Those of both trials are one number too many.
     monkeypatch.setattr(stored_models, "MOST_KEPT_SCALARS", 2 * load_federation(plan.federation).model.layout.size - 1)
-    found = run_locally(plan, tmp_path / "run")
+    contents = run_locally(plan, tmp_path / "run")
     from tied_models import tied  # type: ignore[import-not-found]
 
-    run, module = read_run(tmp_path / "run"), tied((30,))
+    run = read_run(tmp_path / "run")
+    module = tied((30,))
     assert set(run.model()) == set(module.state_dict())
     module.load_state_dict(run.model())
-    assert accuracy(module, plan) == pytest.approx(found.trials["test_accuracy"][0])
+    assert accuracy(module, plan) == pytest.approx(contents.trials["test_accuracy"][0])
     with pytest.raises(InputError, match="trial 0 alone"):
         run.model(trial=1)
 
@@ -121,16 +123,16 @@ def test_a_run_of_one_trial_tells_its_metrics_round_by_round(
 ) -> None:
     plan = small_plan(audit={"trials": 1}, training={"rounds": 3})
     assert set(plan.metrics) == {"accuracy", "auroc", "average-precision", "loss"}
-    found = run_locally(plan, tmp_path / "run", progress=progress_bar)
+    contents = run_locally(plan, tmp_path / "run", progress=progress_bar)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round ")]
     assert [int(line.split()[1]) for line in lines] == [0, 1, 2, 3]
-    for line, value in zip(lines, found.releases["test_auroc"], strict=True):
+    for line, value in zip(lines, contents.releases["test_auroc"], strict=True):
         assert f"AUROC {value:.3g}" in line
-    utility = found.summary["utility"]
-    assert utility["metrics"][utility["headline"]] == found.trials["test_accuracy"][0]
-    more = small_plan(audit={"trials": 2}, training={"rounds": 3})
-    assert more.metrics == ("accuracy",), "an audit computes no more than it shows"
-    grown = run_locally(more, tmp_path / "run", resume=True)
+    utility = contents.summary["utility"]
+    assert utility["metrics"][utility["headline"]] == contents.trials["test_accuracy"][0]
+    audit_plan = small_plan(audit={"trials": 2}, training={"rounds": 3})
+    assert audit_plan.metrics == ("accuracy",), "an audit computes no more than it shows"
+    grown = run_locally(audit_plan, tmp_path / "run", resume=True)
     assert grown.releases["test_loss"].notna().all()
 
 

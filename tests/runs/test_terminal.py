@@ -24,7 +24,9 @@ def test_no_control_character_passes(text: str) -> None:
     raw = io.StringIO()
     cast(TextIO, verbosity.EscapingStream(raw)).write(text)
     assert verbosity.plain(text) == raw.getvalue()
-    assert not any((ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160 for one in raw.getvalue())
+    assert not any(
+        (ord(character) < 32 and character not in "\n\t") or 127 <= ord(character) < 160 for character in raw.getvalue()
+    )
 
 
 def test_a_table_of_rich_keeps_its_colours_and_shows_what_would_act() -> None:
@@ -65,10 +67,10 @@ def test_commands_print_a_table_of_any_names_in_any_encoding(tmp_path: Path, enc
         assert ended.returncode == 0, ended.stderr
         return ended.stdout + ended.stderr
 
-    told = printed(
+    output = printed(
         "init", "a.toml", "--data", "table.csv", "--label", "target", "--belief", "0.9", "--drop", "\u6f22\u5b57"
     )
-    told += printed("check", "a.toml", "--set", "audit.trials=2")
-    assert b"\x1b" not in told
-    assert b"\x07" not in told
-    told.decode(encoding)
+    output += printed("check", "a.toml", "--set", "audit.trials=2")
+    assert b"\x1b" not in output
+    assert b"\x07" not in output
+    output.decode(encoding)

@@ -25,7 +25,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "the", "room", "was"
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def text_directory(tmp_path: Path) -> Path:
     """A directory with a table of texts and a public vocabulary."""
     draw = random.Random(1)
     with (tmp_path / "reviews.csv").open("w", newline="") as file:
@@ -50,18 +50,20 @@ def config(**data: Any) -> dict[str, Any]:
     }
 
 
-def test_six_lines_of_configuration_lead_from_texts_to_a_verdict(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
+def test_six_lines_of_configuration_lead_from_texts_to_a_verdict(
+    text_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(text_directory)
     # The six are those of [data] and [model]; how many records train is said so that there are enough beside them.
     plan = plan_run(parse_config(config(records=40, clients=3, tokens=8)))
-    run_locally(plan, place / "run")
-    assert read_run(place / "run").verdict is not None
+    run_locally(plan, text_directory / "run")
+    assert read_run(text_directory / "run").verdict is not None
 
 
 def test_a_process_without_records_is_told_what_was_found_of_the_model(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    text_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(text_directory)
     federation = load_federation(plan_run(parse_config(config(records=40, clients=3, tokens=8))).federation)
     sent = sent_federation(federation, knows_all=False, knows_differing=False)
     assert isinstance(sent, partial)
@@ -70,61 +72,63 @@ def test_a_process_without_records_is_told_what_was_found_of_the_model(
 
 
 def test_a_model_is_tried_on_the_shortest_and_the_longest_text_first(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    text_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(text_directory)
     source = load_source(plan_run(parse_config(config(records=40, clients=3, tokens=8))).federation.data)
     lengths = source.pool.features[:, 8:].sum(1)
     tried = probe_records(source).features[:, 8:].sum(1)
     assert {float(tried[0]), float(tried[1])} == {float(lengths.min()), float(lengths.max())}
 
 
-def asked(place: Path, **more: Any) -> ConfigRequest:
-    table = {"text": "review", "vocabulary": str(place / "vocab.txt"), "tokens": 8} | more.pop("table", {})
-    return ConfigRequest(str(place / "reviews.csv"), "epsilon", 2.0, "liked", 3, 2, None, 5, table, **more)
+def config_request(text_directory: Path, **options: Any) -> ConfigRequest:
+    table = {"text": "review", "vocabulary": str(text_directory / "vocab.txt"), "tokens": 8} | options.pop("table", {})
+    return ConfigRequest(str(text_directory / "reviews.csv"), "epsilon", 2.0, "liked", 3, 2, None, 5, table, **options)
 
 
-def test_init_writes_the_text_its_vocabulary_and_the_model_of_texts(place: Path) -> None:
-    text, notes = new_config(asked(place), place)
+def test_init_writes_the_text_its_vocabulary_and_the_model_of_texts(text_directory: Path) -> None:
+    text, notes = new_config(config_request(text_directory), text_directory)
     written = tomllib.loads(text)
     assert written["data"]["text"] == "review"
     assert written["data"]["vocabulary"] == "vocab.txt"  # beside the configuration, wherever that is moved to
     assert written["data"]["tokens"] == 8
     assert written["model"]["name"] == "mean-embedding"
     assert any("column review" in note for note in notes)
-    (place / "audit.toml").write_text(text)
-    assert load_config(place / "audit.toml").data.vocabulary == str(place / "vocab.txt")
+    (text_directory / "audit.toml").write_text(text)
+    assert load_config(text_directory / "audit.toml").data.vocabulary == str(text_directory / "vocab.txt")
 
 
-def test_init_asks_for_a_model_where_no_vocabulary_says_how_many_tokens_there_are(place: Path) -> None:
-    (place / "their_tokens.py").write_text(
+def test_init_asks_for_a_model_where_no_vocabulary_says_how_many_tokens_there_are(text_directory: Path) -> None:
+    (text_directory / "their_tokens.py").write_text(
         "def made(texts):\n    return {'input_ids': [[len(text)] * 3 for text in texts]}\n"
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(place))
-        wishes = asked(place, table={"vocabulary": None, "tokens": None, "tokenizer": "their_tokens:made"})
+        patch.syspath_prepend(str(text_directory))
+        wishes = config_request(
+            text_directory, table={"vocabulary": None, "tokens": None, "tokenizer": "their_tokens:made"}
+        )
         with pytest.raises(InputError, match=r"accepted is --model package.module:factory"):
-            new_config(wishes, place)
+            new_config(wishes, text_directory)
 
 
-def test_a_text_without_a_vocabulary_is_told_of_both_options(place: Path) -> None:
+def test_a_text_without_a_vocabulary_is_told_of_both_options(text_directory: Path) -> None:
     with pytest.raises(InputError, match=r"--set data.vocabulary, .*public.* --set data.tokenizer, ") as caught:
-        new_config(asked(place, table={"vocabulary": None, "tokens": None}), place)
+        new_config(config_request(text_directory, table={"vocabulary": None, "tokens": None}), text_directory)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected_message"),
     [
         ({"model": {"name": "logistic"}}, "logistic.*texts .*: .*mean-embedding"),
         ({"audit": {"trials": 6, "neighbour": "crafted"}}, "crafted.*texts, .*none .*crafted"),
     ],
 )
 def test_what_is_for_numbers_alone_is_refused_for_texts(
-    place: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], said: str
+    text_directory: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], expected_message: str
 ) -> None:
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(text_directory)
     values = config(records=40, clients=3, tokens=8) | change
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=expected_message) as caught:
         load_federation(plan_run(parse_config(values)).federation)
     assert "\n" not in str(caught.value)

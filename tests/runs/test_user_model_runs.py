@@ -79,7 +79,8 @@ trials = 3
 def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with texts of seven tokens from 1, of which the largest is in record 150 alone."""
     draw = np.random.default_rng(1)
-    tokens, labels = draw.integers(1, 51, (200, 7)), draw.integers(0, 2, 200)
+    tokens = draw.integers(1, 51, (200, 7))
+    labels = draw.integers(0, 2, 200)
     tokens[150, 2] = LARGEST
     np.savez(tmp_path / "texts.npz", x=tokens, y=labels, x_test=tokens[:60], y_test=labels[:60])
     (tmp_path / "texts_models.py").write_text(MODELS)
@@ -99,8 +100,8 @@ def test_a_vocabulary_is_tried_with_the_largest_token_of_all(texts: Path) -> Non
     ) as caught:
         plan_of(texts, "small")
     assert "\n" not in str(caught.value)
-    found = check_plan(plan_of(texts, "right"), with_probe=False)
-    assert [caution for caution in found.cautions if "guarantee" not in caution.text] == []
+    plan_check = check_plan(plan_of(texts, "right"), with_probe=False)
+    assert [caution for caution in plan_check.cautions if "guarantee" not in caution.text] == []
 
 
 def test_a_module_in_the_place_of_a_factory_is_told(texts: Path) -> None:
@@ -115,11 +116,11 @@ def test_probabilities_are_told_before_a_run(texts: Path) -> None:
 
 
 def test_what_fails_in_clients_or_in_the_server_is_one_line(texts: Path) -> None:
-    said = r"fails on record \d+ .*ValueError: late in texts_models\.py, line \d+"
-    with pytest.raises(FederationError, match=f"client \\d failed: .*{said}") as caught:
+    expected_error = r"fails on record \d+ .*ValueError: late in texts_models\.py, line \d+"
+    with pytest.raises(FederationError, match=f"client \\d failed: .*{expected_error}") as caught:
         run_locally(plan_of(texts, "in_clients"), texts / "one")
     assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match=said) as refused:
+    with pytest.raises(InputError, match=expected_error) as refused:
         run_locally(plan_of(texts, "in_server"), texts / "two")
     assert "\n" not in str(refused.value)
 
@@ -128,8 +129,8 @@ def test_a_process_without_records_trusts_the_one_that_had_them(texts: Path) -> 
     spec = ModelSpec("texts_models:right", (7,), 2)  # it looks up numbers from 1, which random examples do not have
     with pytest.raises(InputError, match="is asked for -1"):
         StackedModel.of(spec)
-    told = StackedModel.of(spec, profile=ModelExecutionProfile(fast=False, activations=77))
-    assert (told.fast, told.activations) == (False, 77)
+    model = StackedModel.of(spec, profile=ModelExecutionProfile(fast=False, activations=77))
+    assert (model.fast, model.activations) == (False, 77)
 
 
 def test_records_to_try_hold_the_extremes_of_every_column_and_are_named(texts: Path) -> None:
@@ -137,8 +138,8 @@ def test_records_to_try_hold_the_extremes_of_every_column_and_are_named(texts: P
     tried = probe_records(source)
     assert source.test is not None
     for records in (source.pool, source.test):
-        for column, held in zip(records.features.T, tried.features.numpy().T, strict=True):
-            assert {column.max(), column.min()} <= set(held)
+        for column, probe_values in zip(records.features.T, tried.features.numpy().T, strict=True):
+            assert {column.max(), column.min()} <= set(probe_values)
     assert len(tried.names) == len(tried.features) == len(set(tried.names))
-    place = tried.names.index("record 150 (from 0)")
-    np.testing.assert_array_equal(tried.features[place], source.pool.features[150])
+    index = tried.names.index("record 150 (from 0)")
+    np.testing.assert_array_equal(tried.features[index], source.pool.features[150])

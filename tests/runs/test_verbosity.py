@@ -31,10 +31,10 @@ def _audible(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def _completed(*words: str) -> list[str]:
-    found = ShellComplete(get_command(app), {}, "fl-audit", "_FL_AUDIT_COMPLETE").get_completions(
+    completions = ShellComplete(get_command(app), {}, "fl-audit", "_FL_AUDIT_COMPLETE").get_completions(
         list(words[:-1]), words[-1]
     )
-    return [one.value for one in found]
+    return [completion.value for completion in completions]
 
 
 def test_a_shell_completes_commands_and_values() -> None:
@@ -54,7 +54,7 @@ def test_a_shell_completes_commands_and_values() -> None:
 
 def test_help_has_no_stray_backslashes_and_names_the_exit_statuses() -> None:
     helps = [CliRunner().invoke(app, [*words, "--help"]).stdout for words in ([], *([name] for name in _names()))]
-    assert not any("\\" in said for said in helps)
+    assert not any("\\" in help_text for help_text in helps)
     for status in ("0 ", "2 ", "3 ", "4 ", "130 "):
         assert re.search(rf"^\s+{status}", helps[0], re.MULTILINE), status
     assert "--install-completion" in helps[0]
@@ -71,19 +71,19 @@ def test_run_prints_one_json_object(tmp_path: Path) -> None:
         app, ["run", str(tmp_path / "audit.toml"), "--out", str(out), "--engine", "local", "--json"]
     )
     assert ran.exit_code == 0, ran.output
-    found = json.loads(ran.stdout)
+    answer = json.loads(ran.stdout)
     stored = json.loads((out / "summary.json").read_text())
-    assert {key: found[key] for key in stored} == stored
-    assert found["report"] == str(out / "report.html")
+    assert {key: answer[key] for key in stored} == stored
+    assert answer["report"] == str(out / "report.html")
     # Standard error is no terminal here: there are lines, if it takes long enough, and no control codes.
     assert "\x1b" not in ran.stderr
 
 
 def test_data_sets_as_json() -> None:
-    found = json.loads(CliRunner().invoke(app, ["datasets", "--json"]).stdout)["datasets"]
-    digits = next(one for one in found if one["name"] == "digits")
+    datasets = json.loads(CliRunner().invoke(app, ["datasets", "--json"]).stdout)["datasets"]
+    digits = next(dataset for dataset in datasets if dataset["name"] == "digits")
     assert digits["found"] is True
-    assert all(isinstance(one["found"], bool) for one in found)
+    assert all(isinstance(dataset["found"], bool) for dataset in datasets)
 
 
 def test_quiet_leaves_result_lines_and_errors(tmp_path: Path) -> None:
@@ -92,22 +92,25 @@ def test_quiet_leaves_result_lines_and_errors(tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["--quiet", *flags, "--out", str(tmp_path / "quiet")])
     assert ran.stderr == ""
     assert "report: " in ran.stdout
-    told = CliRunner().invoke(app, ["--quiet", "--log-level", "info", *flags, "--out", str(tmp_path / "logged")])
-    assert re.search("INFO fl_audit: .*data", told.stderr)
+    command_result = CliRunner().invoke(
+        app, ["--quiet", "--log-level", "info", *flags, "--out", str(tmp_path / "logged")]
+    )
+    assert re.search("INFO fl_audit: .*data", command_result.stderr)
     assert isinstance(CliRunner().invoke(app, ["--log-level", "loud", "datasets"]).exception, InputError)
 
 
 def test_a_line_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, said = [100.0], []
+    clock = [100.0]
+    line_callbacks = []
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(progress, "_repeating_line", lambda line: nullcontext(said.append(line)))
+    monkeypatch.setattr(progress, "_repeating_line", lambda line: nullcontext(line_callbacks.append(line)))
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     lines = []
     with progress.progress_bar(1000) as on_round:
         clock[0] += 40.0  # clients start, which takes as long as eight of the rounds that follow
         for _ in range(10):
             on_round(50)
-            lines.append(said[0]())
+            lines.append(line_callbacks[0]())
             clock[0] += 5.0
     assert lines[::3] == [
         "playing: 50 of 1,000 trial-rounds, 40 s gone",

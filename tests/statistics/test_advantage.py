@@ -37,35 +37,37 @@ def test_interval_covers_exactly_enumerated(probability: float) -> None:
 
 def test_advantage_maps_the_success_rate() -> None:
     won = np.array([True] * 613 + [False] * 387)
-    found = empirical_advantage(won, 0.95)
+    estimate = empirical_advantage(won, 0.95)
     low, high = clopper_pearson(613, 1000, 0.95)
-    assert (found.trials, found.wins) == (1000, 613)
-    assert found.advantage == pytest.approx(0.226)
-    assert (found.low, found.high) == pytest.approx((2 * low - 1, 2 * high - 1))
+    assert (estimate.trials, estimate.wins) == (1000, 613)
+    assert estimate.advantage == pytest.approx(0.226)
+    assert (estimate.low, estimate.high) == pytest.approx((2 * low - 1, 2 * high - 1))
 
 
 def test_mean_advantage_holds_where_students_interval_is_far_too_narrow() -> None:
     """5 trials of 2 records: nearly all are 0. Of 400 runs 95 % or more must cover, but for 4 standard errors."""
-    draw, truth = np.random.default_rng(2), 0.03
+    draw = np.random.default_rng(2)
+    truth = 0.03
     values = draw.binomial(2, truth, (400, 5)) / 2
-    covered = [one.low <= truth <= one.high for one in (mean_advantage(row, 0.95) for row in values)]
+    covered = [interval.low <= truth <= interval.high for interval in (mean_advantage(row, 0.95) for row in values)]
     student = [ttest_1samp(row, 0).confidence_interval(0.95) for row in values if np.ptp(row) > 0]
     assert np.mean(covered) >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / 400)
-    assert sum(one.low <= truth <= one.high for one in student) < 0.5 * 400
+    assert sum(interval.low <= truth <= interval.high for interval in student) < 0.5 * 400
 
 
 def test_mean_advantage_of_many_trials_is_about_as_narrow_as_students() -> None:
     values = np.random.default_rng(1).binomial(10, 0.55, 1000) / 10 - 0.5
-    found, expected = mean_advantage(values, 0.9), ttest_1samp(values, 0).confidence_interval(0.9)
-    assert (found.trials, found.advantage) == (1000, pytest.approx(values.mean()))
-    assert found.low < expected.low < expected.high < found.high
-    assert found.high - found.low < 1.4 * (expected.high - expected.low)
+    estimate = mean_advantage(values, 0.9)
+    expected = ttest_1samp(values, 0).confidence_interval(0.9)
+    assert (estimate.trials, estimate.advantage) == (1000, pytest.approx(values.mean()))
+    assert estimate.low < expected.low < expected.high < estimate.high
+    assert estimate.high - estimate.low < 1.4 * (expected.high - expected.low)
 
 
 def test_mean_advantage_of_one_trial_says_next_to_nothing() -> None:
-    found = mean_advantage(np.array([0.3]), 0.95)
-    assert found.advantage == 0.3
-    assert (found.low, found.high) == (-1.0, 1.0)
+    interval = mean_advantage(np.array([0.3]), 0.95)
+    assert interval.advantage == 0.3
+    assert (interval.low, interval.high) == (-1.0, 1.0)
 
 
 def test_wrong_numbers_are_named() -> None:
@@ -109,19 +111,20 @@ def test_the_betting_interval_covers(draw) -> None:  # type: ignore[no-untyped-d
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.floats(0.5, 0.999))
 def test_the_interval_holds_what_it_does_not_refute(numbers: list[float], confidence: float) -> None:
     values = np.array(numbers)
-    found, bets = mean_interval(values, confidence), MeanBettingTest.of(values, confidence)
-    assert 0 <= found.low <= found.value <= found.high <= 1
+    interval = mean_interval(values, confidence)
+    bets = MeanBettingTest.of(values, confidence)
+    assert 0 <= interval.low <= interval.value <= interval.high <= 1
     for candidate in np.linspace(0, 1, 23):
         refuted = bets.refutes_too_small(candidate) or bets.refutes_too_large(candidate)
-        assert refuted or found.low - 1e-9 <= candidate <= found.high + 1e-9
+        assert refuted or interval.low - 1e-9 <= candidate <= interval.high + 1e-9
     wider = mean_interval(values * 3 - 1, confidence, -1.0, 2.0)
-    assert (wider.low, wider.high) == pytest.approx((3 * found.low - 1, 3 * found.high - 1), abs=1e-6)
+    assert (wider.low, wider.high) == pytest.approx((3 * interval.low - 1, 3 * interval.high - 1), abs=1e-6)
 
 
 def test_the_interval_is_near_the_normal_one_and_never_empty() -> None:
     values = np.random.default_rng(2).normal(0.5, 0.1, 10_000).clip(0, 1)
-    found = mean_interval(values, 0.95)
-    assert (found.high - found.low) / (2 * 1.96 * values.std(ddof=1) / np.sqrt(values.size)) < 1.6
+    interval = mean_interval(values, 0.95)
+    assert (interval.high - interval.low) / (2 * 1.96 * values.std(ddof=1) / np.sqrt(values.size)) < 1.6
     # all equal, or sorted: the mean stays within
     for odd in (np.zeros(10), np.ones(3), np.sort(values), np.array([0.2])):
         assert mean_interval(odd, 0.95).low <= odd.mean() <= mean_interval(odd, 0.95).high

@@ -68,10 +68,10 @@ def functions_that_use(tree: ast.AST, safe: set[str], inside: tuple[str, ...] = 
                 continue
             case ast.Call() if called(node) in safe or called(node)[:1].isupper() or called(node) == "cls":
                 # Handing it on is safe; what else stands between the brackets is looked at.
-                parts = [*node.args, *(keyword.value for keyword in node.keywords)]
-                for part in parts:
-                    if not is_confidence(part):
-                        yield from functions_that_use(ast.Expression(part), safe, inside)
+                operands = [*node.args, *(keyword.value for keyword in node.keywords)]
+                for operand in operands:
+                    if not is_confidence(operand):
+                        yield from functions_that_use(ast.Expression(operand), safe, inside)
                 continue
             case _ if is_confidence(node) and inside and isinstance(getattr(node, "ctx", None), ast.Load):
                 yield ".".join(inside)
@@ -80,20 +80,24 @@ def functions_that_use(tree: ast.AST, safe: set[str], inside: tuple[str, ...] = 
 
 def sources() -> dict[str, ast.Module]:
     """Return the source of everything that may print something, by module."""
-    found = {}
+    trees = {}
     for folder in ("fl_audit", "strategies", "clients", "server", "experiments"):
         for path in (ROOT / folder).rglob("*.py"):
-            parts = path.relative_to(ROOT).with_suffix("").parts
+            path_parts = path.relative_to(ROOT).with_suffix("").parts
             text = path.read_text(encoding="utf-8")
-            if not STUDIES & set(parts) and "confidence" in text.lower():
-                found[".".join(parts if folder == "fl_audit" else ("fl_audit", *parts))] = ast.parse(text)
-    return found
+            if not STUDIES & set(path_parts) and "confidence" in text.lower():
+                trees[".".join(path_parts if folder == "fl_audit" else ("fl_audit", *path_parts))] = ast.parse(text)
+    return trees
 
 
 def takes_confidence(tree: ast.AST) -> set[str]:
     """Return the names of the functions with such a parameter: each of them is looked at by itself."""
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return {one.name for one in functions if any(a.arg in NAMES for a in (*one.args.args, *one.args.kwonlyargs))}
+    return {
+        definition.name
+        for definition in functions
+        if any(a.arg in NAMES for a in (*definition.args.args, *definition.args.kwonlyargs))
+    }
 
 
 @pytest.mark.long
@@ -101,8 +105,8 @@ def test_every_function_that_works_with_a_confidence_is_listed() -> None:
     """A new interval or bound must be added to `STATEMENTS`, with simulated runs of its own."""
     trees = sources()
     safe = set.union(*map(takes_confidence, trees.values())) - COUNTS_GIVEN | TELLS
-    found = {f"{module}.{name}" for module, tree in trees.items() for name in functions_that_use(tree, safe)}
-    assert sorted(found - LISTED - NOT_OF_A_NUMBER) == []
+    function_names = {f"{module}.{name}" for module, tree in trees.items() for name in functions_that_use(tree, safe)}
+    assert sorted(function_names - LISTED - NOT_OF_A_NUMBER) == []
 
 
 @pytest.mark.parametrize("code", ["stdtrit(9, (1 + confidence) / 2)", "interval(x, confidence)", "ppf(run.confidence)"])
@@ -114,15 +118,15 @@ def test_the_list_is_held_against_new_intervals(code: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(LISTED))
 def test_what_is_listed_exists(name: str) -> None:
-    module = next(part for part in _prefixes(name) if (ROOT / f"{part.replace('.', '/')}.py").is_file())
+    module = next(prefix for prefix in _prefixes(name) if (ROOT / f"{prefix.replace('.', '/')}.py").is_file())
     tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
     last = name.rsplit(".", 1)[-1]
     assert any(isinstance(node, ast.FunctionDef) and node.name == last for node in ast.walk(tree))
 
 
 def _prefixes(name: str) -> Iterator[str]:
-    parts = name.split(".")
-    return (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    name_parts = name.split(".")
+    return (".".join(name_parts[:length]) for length in range(len(name_parts), 0, -1))
 
 
 @pytest.mark.few_cases(11)

@@ -28,8 +28,8 @@ def p_value(epsilon: float, delta: float, hits: int, n1: int, rank: int, n0: int
     distribution = beta(rank, n0 - rank + 1)
 
     def weighed(v: float) -> float:
-        most = min(math.exp(epsilon) * v + delta, 1 - math.exp(-epsilon) * (1 - delta - v), 1.0)
-        return float(binom.sf(hits - 1, n1, most) * distribution.pdf(v))
+        largest_probability = min(math.exp(epsilon) * v + delta, 1 - math.exp(-epsilon) * (1 - delta - v), 1.0)
+        return float(binom.sf(hits - 1, n1, largest_probability) * distribution.pdf(v))
 
     kinks = [float(distribution.ppf(u)) for u in (0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1 - 1e-6)]
     kinks += [(1 - delta) / (1 + math.exp(epsilon)), max(0.0, 1 - delta)]
@@ -45,9 +45,9 @@ def p_value(epsilon: float, delta: float, hits: int, n1: int, rank: int, n0: int
 def test_the_p_value_at_the_bound_is_the_level_by_another_quadrature(
     hits: int, n1: int, rank: int, n0: int, delta: float, level: float
 ) -> None:
-    found = bound_of(BoundMethod.ORDER_STATISTIC, CountsAboveThreshold(hits, n1, rank - 1, n0), delta, level)
-    if found > 0:
-        assert p_value(found, delta, hits, n1, rank, n0) == pytest.approx(level, rel=1e-4)
+    computed_bound = bound_of(BoundMethod.ORDER_STATISTIC, CountsAboveThreshold(hits, n1, rank - 1, n0), delta, level)
+    if computed_bound > 0:
+        assert p_value(computed_bound, delta, hits, n1, rank, n0) == pytest.approx(level, rel=1e-4)
     else:
         assert p_value(0.0, delta, hits, n1, rank, n0) >= level
 
@@ -60,7 +60,7 @@ def test_it_covers_on_the_edge_of_what_is_allowed(n1: int, n0: int, rank: int, e
     method = BoundMethod.ORDER_STATISTIC
     bounds = [bound_of(method, CountsAboveThreshold(hits, n1, rank - 1, n0), delta, 0.05) for hits in range(n1 + 1)]
     assert bounds == sorted(bounds)
-    false = next((hits for hits, found in enumerate(bounds) if found > epsilon + 1e-7), None)
+    false = next((hits for hits, certified_bound in enumerate(bounds) if certified_bound > epsilon + 1e-7), None)
     if false is not None:
         assert p_value(epsilon, delta, false, n1, rank, n0) <= 0.05 * (1 + 1e-6)
 
@@ -82,30 +82,43 @@ def coins(rng: np.random.Generator, epsilon: float, n: int) -> Pair:
 )
 def test_false_certificates_are_as_rare_as_claimed(case: str) -> None:
     """400 runs of mechanisms whose epsilon is known: binomial(400, .05), but for probability 1e-4 a case."""
-    rng, false = np.random.default_rng([30, len(case)]), 0
+    rng = np.random.default_rng([30, len(case)])
+    false = 0
     honest = float(expit(1.0))
     for _ in range(RUNS):
         match case:
             case "noise":
-                pair, delta, truth = (rng.normal(size=60), rng.normal(size=200)), 1e-5, 0.0
+                pair = (rng.normal(size=60), rng.normal(size=200))
+                delta = 1e-5
+                truth = 0.0
             case "sorted noise":
-                pair, delta, truth = (np.sort(rng.normal(size=99)), np.sort(rng.normal(size=99))), 1e-5, 0.0
+                pair = (np.sort(rng.normal(size=99)), np.sort(rng.normal(size=99)))
+                delta = 1e-5
+                truth = 0.0
             case "fair coins":
-                pair, delta, truth = coins(rng, 0.0, 60), 0.0, 0.0
+                pair = coins(rng, 0.0, 60)
+                delta = 0.0
+                truth = 0.0
             case "response":
-                pair, delta, truth = coins(rng, 1.0, 500), 1e-5, 1.0
+                pair = coins(rng, 1.0, 500)
+                delta = 1e-5
+                truth = 1.0
             case "response at delta":
-                pair, delta, truth = coins(rng, 1.0, 200), 0.05, math.log((honest - 0.05) / (1 - honest))
+                pair = coins(rng, 1.0, 200)
+                delta = 0.05
+                truth = math.log((honest - 0.05) / (1 - honest))
             case _:
-                pair, delta, truth = (rng.normal(1, 1, 100), rng.normal(0, 1, 100)), 0.2, gdp_epsilon(0.2, 1.0)
+                pair = (rng.normal(1, 1, 100), rng.normal(0, 1, 100))
+                delta = 0.2
+                truth = gdp_epsilon(0.2, 1.0)
         false += bound(pair, delta) > truth
     assert false <= binom.ppf(1 - 1e-4, RUNS, 0.05)
 
 
 def leaking(rng: np.random.Generator) -> Pair:
-    one = rng.normal(size=500)
-    one[rng.random(500) < 0.1] += 10
-    return one, rng.normal(size=500)
+    scores = rng.normal(size=500)
+    scores[rng.random(500) < 0.1] += 10
+    return scores, rng.normal(size=500)
 
 
 @pytest.mark.few_cases(1)

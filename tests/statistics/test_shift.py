@@ -36,9 +36,10 @@ def test_false_certificates_are_as_rare_as_claimed(mu: float, n1: int, n0: int, 
 def test_no_leak_is_certified_as_often_as_a_one_sided_t_test_rejects() -> None:
     rng = np.random.default_rng(8)
     for _ in range(300):
-        one, zero = rng.normal(size=12), rng.normal(size=9)
-        rejected = ttest_ind(one, zero, alternative="greater").pvalue < 0.05
-        assert (gaussian_shift(one, zero, 0.95).low > 0) == rejected
+        member_scores = rng.normal(size=12)
+        nonmember_scores = rng.normal(size=9)
+        rejected = ttest_ind(member_scores, nonmember_scores, alternative="greater").pvalue < 0.05
+        assert (gaussian_shift(member_scores, nonmember_scores, 0.95).low > 0) == rejected
 
 
 def test_published_comparison_is_reached() -> None:
@@ -51,27 +52,32 @@ def test_published_comparison_is_reached() -> None:
 
 def test_shift_ignores_scale_and_origin() -> None:
     rng = np.random.default_rng(10)
-    one, zero = log_odds(rng, 1.0, 30, 20)
-    plain = gaussian_shift(one, zero, 0.95)
+    member_scores, nonmember_scores = log_odds(rng, 1.0, 30, 20)
+    plain = gaussian_shift(member_scores, nonmember_scores, 0.95)
     for scale, origin in ((3.0, 5.0), (1e-200, 0.0), (1e300, 0.0)):
-        moved = gaussian_shift(one * scale + origin, zero * scale + origin, 0.95)
+        moved = gaussian_shift(member_scores * scale + origin, nonmember_scores * scale + origin, 0.95)
         assert (moved.shift, moved.low) == pytest.approx((plain.shift, plain.low), rel=1e-9)
-    squares = np.sum((one - one.mean()) ** 2) + np.sum((zero - zero.mean()) ** 2)
-    assert plain.shift == pytest.approx((one.mean() - zero.mean()) / math.sqrt(squares / 48), rel=1e-12)
+    squares = np.sum((member_scores - member_scores.mean()) ** 2) + np.sum(
+        (nonmember_scores - nonmember_scores.mean()) ** 2
+    )
+    assert plain.shift == pytest.approx(
+        (member_scores.mean() - nonmember_scores.mean()) / math.sqrt(squares / 48), rel=1e-12
+    )
 
 
 def test_hardly_any_noise_still_has_a_bound() -> None:
     rng = np.random.default_rng(12)
-    found = gaussian_shift(*log_odds(rng, 1e6, 400, 400), 0.95)
-    assert 0.9e6 < found.low < 1e6
+    shift_estimate = gaussian_shift(*log_odds(rng, 1e6, 400, 400), 0.95)
+    assert 0.9e6 < shift_estimate.low < 1e6
 
 
 def test_negative_shift_and_few_scores_certify_nothing() -> None:
-    one, zero = np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0, 7.5])
-    assert gaussian_shift(one, zero, 0.95).low == 0.0
-    assert gaussian_shift(one, zero, 0.95).shift < 0
-    few = gaussian_shift(np.array([9.0]), zero, 0.95)
-    assert (few.shift, few.low) == (0.0, 0.0)
+    member_scores = np.array([0.0, 1.0, 2.0])
+    nonmember_scores = np.array([5.0, 6.0, 7.5])
+    assert gaussian_shift(member_scores, nonmember_scores, 0.95).low == 0.0
+    assert gaussian_shift(member_scores, nonmember_scores, 0.95).shift < 0
+    lone_estimate = gaussian_shift(np.array([9.0]), nonmember_scores, 0.95)
+    assert (lone_estimate.shift, lone_estimate.low) == (0.0, 0.0)
     assert gaussian_shift(np.array([]), np.array([]), 0.95).low == 0.0
 
 
@@ -97,9 +103,9 @@ def test_limit_of_detection_is_detected_with_its_power(n1: int, n0: int, claimed
     rng = np.random.default_rng(13)
     limit = detectable_shift(n1, n0, claimed, 0.01, 0.9)
     assert limit > claimed
-    found = sum(gaussian_shift(*log_odds(rng, limit, n1, n0), 0.99).low > claimed for _ in range(2000))
+    detections = sum(gaussian_shift(*log_odds(rng, limit, n1, n0), 0.99).low > claimed for _ in range(2000))
     low, high = (binom.ppf(tail, 2000, 0.9) for tail in (1e-4, 1 - 1e-4))
-    assert low <= found <= high
+    assert low <= detections <= high
 
 
 def test_limit_of_detection_shrinks_to_the_guarantee() -> None:
@@ -111,17 +117,19 @@ def test_limit_of_detection_shrinks_to_the_guarantee() -> None:
 
 
 def test_limit_of_detection_refuses_wrong_numbers() -> None:
-    for claimed, level, power, said in ((-1.0, 0.1, 0.9, "mu"), (1.0, 0.6, 0.9, "level"), (1.0, 0.1, 1.0, "power")):
-        assert_refused(f"{said} is", detectable_shift, 10, 10, claimed, level, power)
+    for claimed, level, power, quantity in ((-1.0, 0.1, 0.9, "mu"), (1.0, 0.6, 0.9, "level"), (1.0, 0.1, 1.0, "power")):
+        assert_refused(f"{quantity} is", detectable_shift, 10, 10, claimed, level, power)
 
 
 def test_a_slope_over_parts_of_0_and_1_is_the_shift() -> None:
     rng = np.random.default_rng(21)
-    one, zero = rng.normal(1.0, 2.0, 30), rng.normal(0.0, 2.0, 50)
-    parts = np.append(np.ones(30), np.zeros(50))
-    found, same = gaussian_slope(parts, np.append(one, zero), 0.95), gaussian_shift(one, zero, 0.95)
-    assert found.shift == pytest.approx(same.shift, rel=1e-12)
-    assert found.low == pytest.approx(same.low, rel=1e-9)
+    member_scores = rng.normal(1.0, 2.0, 30)
+    nonmember_scores = rng.normal(0.0, 2.0, 50)
+    canary_shares = np.append(np.ones(30), np.zeros(50))
+    slope_estimate = gaussian_slope(canary_shares, np.append(member_scores, nonmember_scores), 0.95)
+    same = gaussian_shift(member_scores, nonmember_scores, 0.95)
+    assert slope_estimate.shift == pytest.approx(same.shift, rel=1e-12)
+    assert slope_estimate.low == pytest.approx(same.low, rel=1e-9)
 
 
 @pytest.mark.long
@@ -129,8 +137,8 @@ def test_slopes_are_certified_above_the_truth_as_rarely_as_claimed() -> None:
     rng = np.random.default_rng(22)
     false = 0
     for _ in range(2000):
-        parts = rng.binomial(5, 0.3, 60) / np.sqrt(5) * rng.integers(2, size=60)
-        false += gaussian_slope(parts, 3.0 + 2.0 * (0.7 * parts + rng.normal(size=60)), 0.95).low > 0.7
+        canary_shares = rng.binomial(5, 0.3, 60) / np.sqrt(5) * rng.integers(2, size=60)
+        false += gaussian_slope(canary_shares, 3.0 + 2.0 * (0.7 * canary_shares + rng.normal(size=60)), 0.95).low > 0.7
     low, high = (binom.ppf(tail, 2000, 0.05) for tail in (1e-4, 1 - 1e-4))
     assert low <= false <= high
 
@@ -172,7 +180,9 @@ def test_huge_noncentralities_follow_the_spread_alone() -> None:
 
 def test_simulated_probabilities() -> None:
     rng = np.random.default_rng(3)
-    degrees, noncentrality, runs = 7, 4.2, 10**6
+    degrees = 7
+    noncentrality = 4.2
+    runs = 10**6
     draws = (rng.normal(size=runs) + noncentrality) / np.sqrt(rng.chisquare(degrees, runs) / degrees)
     for point in (2.0, 4.0, 8.0):
         assert _noncentral_t_cdf(point, degrees, noncentrality) == pytest.approx(np.mean(draws <= point), abs=0.0025)
@@ -182,12 +192,12 @@ def test_simulated_probabilities() -> None:
 def test_roots_invert_the_distribution(degrees: int) -> None:
     for point in (0.5, 6.0, 300.0, 1e7):
         for probability in (0.5, 0.95, 0.999):
-            found = noncentrality_at(probability, point, degrees)
-            if found == 0:
+            noncentrality = noncentrality_at(probability, point, degrees)
+            if noncentrality == 0:
                 assert t.cdf(point, degrees) <= probability
                 continue
-            assert _noncentral_t_cdf(point, degrees, found) == pytest.approx(probability, abs=1e-9)
-            assert noncentral_t_quantile(probability, degrees, found) == pytest.approx(point, rel=1e-7)
+            assert _noncentral_t_cdf(point, degrees, noncentrality) == pytest.approx(probability, abs=1e-9)
+            assert noncentral_t_quantile(probability, degrees, noncentrality) == pytest.approx(point, rel=1e-7)
 
 
 def test_quantile_is_never_below_zero() -> None:

@@ -19,9 +19,9 @@ SCORES = st.one_of(st.floats(-40, 40), st.integers(-3, 3).map(float), st.sampled
 GROUPS = st.tuples(arrays(np.float64, st.integers(2, 40), elements=SCORES), arrays(np.float64, 20, elements=SCORES))
 
 
-def same(one: ScoreSplit, other: ScoreSplit) -> bool:
-    parts = [(one.choosing, other.choosing), (one.measuring, other.measuring)]
-    return all(np.array_equal(a.first, b.first) and np.array_equal(a.second, b.second) for a, b in parts)
+def same(first_split: ScoreSplit, second_split: ScoreSplit) -> bool:
+    sample_pairs = [(first_split.choosing, second_split.choosing), (first_split.measuring, second_split.measuring)]
+    return all(np.array_equal(a.first, b.first) and np.array_equal(a.second, b.second) for a, b in sample_pairs)
 
 
 @settings(max_examples=examples(150), deadline=None, derandomize=True)
@@ -29,35 +29,50 @@ def same(one: ScoreSplit, other: ScoreSplit) -> bool:
 def test_the_order_of_files_exchanged_groups_and_turned_signs_change_nothing(
     groups: tuple[Array, Array], seed: int, break_ties: bool
 ) -> None:
-    one, zero = groups
-    rng, found = np.random.default_rng(seed), split_scores(one, zero, break_ties)
-    for again in ((np.sort(one), np.sort(zero)), (rng.permutation(one), rng.permutation(zero)), (zero, one)):
-        assert same(found, split_scores(*again, break_ties))
-        assert same(found, split_scores(-again[0], -again[1], break_ties))
+    member_scores, nonmember_scores = groups
+    rng = np.random.default_rng(seed)
+    score_split = split_scores(member_scores, nonmember_scores, break_ties)
+    for again in (
+        (np.sort(member_scores), np.sort(nonmember_scores)),
+        (rng.permutation(member_scores), rng.permutation(nonmember_scores)),
+        (nonmember_scores, member_scores),
+    ):
+        assert same(score_split, split_scores(*again, break_ties))
+        assert same(score_split, split_scores(-again[0], -again[1], break_ties))
 
 
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(groups=GROUPS, method=st.sampled_from(BY_THRESHOLD), seed=st.integers(0, 99))
 def test_a_bound_is_a_function_of_the_scores_alone(groups: tuple[Array, Array], method: BoundMethod, seed: int) -> None:
-    one, zero = groups
-    rng, expected = np.random.default_rng(seed), epsilon_lower_bound(*groups, 1e-5, method=method).epsilon
-    for again in ((rng.permutation(one), np.sort(zero)), (-zero, -one), (zero, one)):
+    member_scores, nonmember_scores = groups
+    rng = np.random.default_rng(seed)
+    expected = epsilon_lower_bound(*groups, 1e-5, method=method).epsilon
+    for again in (
+        (rng.permutation(member_scores), np.sort(nonmember_scores)),
+        (-nonmember_scores, -member_scores),
+        (nonmember_scores, member_scores),
+    ):
         assert epsilon_lower_bound(*again, 1e-5, method=method).epsilon == expected
 
 
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(groups=GROUPS)
 def test_every_score_is_in_one_part_and_ties_are_broken_into_places_of_their_own(groups: tuple[Array, Array]) -> None:
-    one, zero = groups
+    member_scores, nonmember_scores = groups
     for break_ties in (False, True):
-        found = split_scores(one, zero, break_ties)
-        assert found.values == np.unique(np.concatenate(groups)).size
-        sizes = sorted([found.choosing.first.size, found.choosing.second.size])
+        score_split = split_scores(member_scores, nonmember_scores, break_ties)
+        assert score_split.values == np.unique(np.concatenate(groups)).size
+        sizes = sorted([score_split.choosing.first.size, score_split.choosing.second.size])
         assert sizes == sorted(number_that_chooses(group.size) for group in groups)
         together = np.concatenate(
-            [found.choosing.first, found.measuring.first, found.choosing.second, found.measuring.second]
+            [
+                score_split.choosing.first,
+                score_split.measuring.first,
+                score_split.choosing.second,
+                score_split.measuring.second,
+            ]
         )
-        assert together.size == one.size + zero.size
+        assert together.size == member_scores.size + nonmember_scores.size
         if break_ties:
             assert np.array_equal(np.sort(together), np.arange(together.size))
         else:
@@ -68,11 +83,12 @@ def test_every_score_is_in_one_part_and_ties_are_broken_into_places_of_their_own
 
 def test_every_rank_is_as_likely_to_choose() -> None:
     """4000 samples of 10 + 10: how often each rank of the members chooses is uniform, chi-square at level 1e-4."""
-    rng, chosen = np.random.default_rng(1), np.zeros(20)
+    rng = np.random.default_rng(1)
+    chosen = np.zeros(20)
     for _ in range(4000):
-        found = split_scores(rng.normal(size=10), rng.normal(size=10))
-        chosen[found.choosing.first.astype(int)] += 1
-        chosen[found.choosing.second.astype(int)] += 1
+        score_split = split_scores(rng.normal(size=10), rng.normal(size=10))
+        chosen[score_split.choosing.first.astype(int)] += 1
+        chosen[score_split.choosing.second.astype(int)] += 1
     expected = chosen.sum() / 20
     assert np.sum((chosen - expected) ** 2 / expected) < chi2.ppf(1 - 1e-4, 19)
 
@@ -84,28 +100,30 @@ def test_bounds_of_coins_exceed_the_truth_as_rarely_as_they_say() -> None:
     """
     epsilon, size = 1.85, 20
     distribution = binom.pmf(np.arange(size + 1), size, 1 / (1 + np.exp(-epsilon)))
-    wrong = counted = 0.0
+    wrong = covered_chance = 0.0
     for hits, alarms in np.ndindex(size + 1, size + 1):
         chance = float(distribution[hits] * distribution[size - alarms])
         if chance > 1e-4:
             groups = (np.repeat([0.0, 1.0], [size - count, count]) for count in (hits, alarms))
             bound = epsilon_lower_bound(*groups, 0.0, method=BoundMethod.ORDER_STATISTIC).epsilon
-            counted += chance
+            covered_chance += chance
             wrong += chance * (bound > epsilon)
-    assert counted > 0.99
-    assert wrong + (1 - counted) < 0.05
+    assert covered_chance > 0.99
+    assert wrong + (1 - covered_chance) < 0.05
 
 
 def test_copies_are_parted_like_other_scores() -> None:
     """Of 100 scores in 50 pairs a fifth chooses: as many pairs are torn apart as by lot, within 5 standard errors."""
-    rng, torn, runs = np.random.default_rng(2), 0, 400
+    rng = np.random.default_rng(2)
+    torn = 0
+    runs = 400
     for _ in range(runs):
         values = np.repeat(rng.normal(size=50), 2)
-        found = split_scores(values, rng.normal(size=100))
-        groups = [found.choosing.first, found.choosing.second]
-        pairs = next(group for group in (found.choosing, found.measuring) if group is found.choosing)
-        assert pairs is found.choosing
-        paired = groups[0] if _is_paired(found.measuring.first, groups[0]) else groups[1]
+        score_split = split_scores(values, rng.normal(size=100))
+        groups = [score_split.choosing.first, score_split.choosing.second]
+        pairs = next(group for group in (score_split.choosing, score_split.measuring) if group is score_split.choosing)
+        assert pairs is score_split.choosing
+        paired = groups[0] if _is_paired(score_split.measuring.first, groups[0]) else groups[1]
         torn += int(np.sum(np.unique(paired, return_counts=True)[1] == 1))
     # A pair is torn with probability 2 * .2 * .8 * 100 / 99.
     expected = 50 * 2 * 20 * 80 / (100 * 99)
@@ -124,8 +142,10 @@ def test_sorted_files_are_no_trap(method: BoundMethod) -> None:
 
     With the fixed positions of before, gdp had 18 % at this size.
     """
-    rng, false = np.random.default_rng(7), 0
+    rng = np.random.default_rng(7)
+    false = 0
     for _ in range(200):
-        one, zero = np.sort(rng.normal(size=1000)), np.sort(rng.normal(size=1000))
-        false += epsilon_lower_bound(one, zero, 1e-5, 0.95, method).epsilon > 0
+        member_scores = np.sort(rng.normal(size=1000))
+        nonmember_scores = np.sort(rng.normal(size=1000))
+        false += epsilon_lower_bound(member_scores, nonmember_scores, 1e-5, 0.95, method).epsilon > 0
     assert false <= binom.ppf(1 - 1e-4, 200, 0.05)

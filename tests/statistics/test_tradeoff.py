@@ -18,14 +18,15 @@ from tests.builders.refusals import assert_refused
 points = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=8)
 
 
-def best_mixture_beats(index: int, places: list[tuple[int, int]]) -> bool:
+def best_mixture_beats(index: int, positions: list[tuple[int, int]]) -> bool:
     """Whether a mixture of two others has at most the risk and at least the utility, and one of them better."""
-    risk, utility = places[index]
-    for (x, y), (u, v) in product(places, repeat=2):
+    risk, utility = positions[index]
+    for (x, y), (u, v) in product(positions, repeat=2):
         shares = {Fraction(0), Fraction(1)} | ({Fraction(u - risk, u - x)} if u != x else set())
         shares |= {Fraction(v - utility, v - y)} if v != y else set()
-        for share in (one for one in shares if 0 <= one <= 1):
-            mixed_risk, mixed_utility = share * x + (1 - share) * u, share * y + (1 - share) * v
+        for share in (candidate_share for candidate_share in shares if 0 <= candidate_share <= 1):
+            mixed_risk = share * x + (1 - share) * u
+            mixed_utility = share * y + (1 - share) * v
             as_good = mixed_risk <= risk and mixed_utility >= utility
             if as_good and (mixed_risk, mixed_utility) != (risk, utility):
                 return True
@@ -33,17 +34,17 @@ def best_mixture_beats(index: int, places: list[tuple[int, int]]) -> bool:
 
 
 @given(points)
-def test_on_the_frontier_is_what_no_mixture_beats(places: list[tuple[int, int]]) -> None:
-    found = convex_frontier(*np.array(places, dtype=float).T).tolist()
-    unbeaten = {place for index, place in enumerate(places) if not best_mixture_beats(index, places)}
-    assert {places[index] for index in found} == unbeaten
-    assert len(found) == len(unbeaten)
-    assert all(places.index(places[index]) == index for index in found)
+def test_on_the_frontier_is_what_no_mixture_beats(positions: list[tuple[int, int]]) -> None:
+    frontier = convex_frontier(*np.array(positions, dtype=float).T).tolist()
+    unbeaten = {position for index, position in enumerate(positions) if not best_mixture_beats(index, positions)}
+    assert {positions[index] for index in frontier} == unbeaten
+    assert len(frontier) == len(unbeaten)
+    assert all(positions.index(positions[index]) == index for index in frontier)
 
 
 @given(points)
-def test_units_and_order_do_not_matter(places: list[tuple[int, int]]) -> None:
-    risk, utility = np.array(places, dtype=float).T
+def test_units_and_order_do_not_matter(positions: list[tuple[int, int]]) -> None:
+    risk, utility = np.array(positions, dtype=float).T
     plain = convex_frontier(risk, utility)
     assert np.all(np.diff(risk[plain]) > 0)
     assert np.all(np.diff(utility[plain]) > 0)
@@ -65,8 +66,10 @@ def test_wrong_input(risk: list[float], utility: list[float]) -> None:
 @pytest.mark.parametrize(("size", "mu", "share"), [(100, 0.52, 0.1), (500, 1.0, 0.01), (30, 1.0, 0.9)])
 def test_band_covers_the_true_rate_as_often_as_it_says(size: int, mu: float, share: float) -> None:
     """1,000 runs; coverage of exactly 95 % would fail with a probability of 1e-4 (3.7 standard errors)."""
-    rng, alarms = np.random.default_rng(5), np.array([share])
-    truth, covered = float(ndtr(ndtri(share) + mu)), 0
+    rng = np.random.default_rng(5)
+    alarms = np.array([share])
+    truth = float(ndtr(ndtri(share) + mu))
+    covered = 0
     for _ in range(1000):
         band = tradeoff_band(rng.normal(mu, 1, size), rng.normal(0, 1, size), alarms, 0.95)
         covered += bool(band.low[0] <= truth <= band.high[0])
@@ -78,12 +81,17 @@ def test_ends_are_those_of_two_binomial_tests() -> None:
 
     Together they cover more often than they say, so that counting how often does not show a level that is too large.
     """
-    draw, alarm, side, ranks = np.random.default_rng(1), 0.2, 0.05 / 4, range(1, 61)
-    found_in, others = draw.normal(1, 1, 80), np.sort(draw.normal(0, 1, 60))[::-1]
-    few = max(rank for rank in ranks if binom.sf(rank - 1, 60, alarm) >= 1 - side)
-    many = min(rank for rank in ranks if binom.sf(rank - 1, 60, alarm) <= side)
-    above, reaching = int(np.sum(found_in > others[few - 1])), int(np.sum(found_in >= others[many - 1]))
-    band = tradeoff_band(found_in, others, np.array([alarm]), 0.95)
+    draw = np.random.default_rng(1)
+    alarm = 0.2
+    side = 0.05 / 4
+    ranks = range(1, 61)
+    found_in = draw.normal(1, 1, 80)
+    reference_scores = np.sort(draw.normal(0, 1, 60))[::-1]
+    low_rank = max(rank for rank in ranks if binom.sf(rank - 1, 60, alarm) >= 1 - side)
+    high_rank = min(rank for rank in ranks if binom.sf(rank - 1, 60, alarm) <= side)
+    above = int(np.sum(found_in > reference_scores[low_rank - 1]))
+    reaching = int(np.sum(found_in >= reference_scores[high_rank - 1]))
+    band = tradeoff_band(found_in, reference_scores, np.array([alarm]), 0.95)
     assert band.low[0] == pytest.approx(binomtest(above, 80).proportion_ci(1 - 2 * side).low, rel=1e-9)
     assert band.high[0] == pytest.approx(binomtest(reaching, 80).proportion_ci(1 - 2 * side).high, rel=1e-9)
 

@@ -27,7 +27,8 @@ def _judge(run: FinishedRun) -> VerdictDetails | None:
     """Return what the scores say, and the noise along the target."""
     log_odds, is_in = first_target(run)
     noise = noise_along(run, np.zeros(run.trials, dtype=np.int64))
-    guarantee, confidence = run.plan.stated_guarantee, run.plan.confidence
+    guarantee = run.plan.stated_guarantee
+    confidence = run.plan.confidence
     return judge_scores(log_odds[is_in], log_odds[~is_in], guarantee, confidence, noise)
 
 

@@ -60,26 +60,32 @@ class Compared(NamedTuple):
 
     def problems(self) -> list[str]:
         """Return the contradictions to the claim that more knowledge helps."""
-        one = self.comparison
-        return [f"{one.more}: {one.name} hurts, by {self.difference.value:.4f}"] if self.refuted_high < 0 else []
+        comparison = self.comparison
+        return (
+            [f"{comparison.more}: {comparison.name} hurts, by {self.difference.value:.4f}"]
+            if self.refuted_high < 0
+            else []
+        )
 
 
 def comparisons(is_quick: bool) -> list[KnowledgeComparison]:
     """Return all comparisons, or those of one adjacency."""
-    found = []
+    comparison_list = []
     for adjacency in (Adjacency.ADD_REMOVE_CLIENT,) if is_quick else Adjacency:
         of_unit = partial(Combination, "dp-fedsgd" if adjacency.unit is Unit.RECORD else "dp-fedavg", adjacency)
-        shares, local = of_unit(noise="distributed"), of_unit(noise="local")
+        shares = of_unit(noise="distributed")
+        local = of_unit(noise="local")
         at_server = of_unit(noise="local", adversary="server")
-        seen, secret = of_unit("sampled, seen"), of_unit("sampled in secret")
-        found += [
+        observed_sampling = of_unit("sampled, seen")
+        secret = of_unit("sampled in secret")
+        comparison_list += [
             KnowledgeComparison("its own share of the noise", shares, shares, 3.0, (0, 0), subtracts=False),
             KnowledgeComparison("the share of 1 colluder", shares, shares, 3.0, (1, 0)),
             KnowledgeComparison("the shares of 4 colluders, not of 1", shares, shares, 3.0, (4, 1)),
-            KnowledgeComparison("when the target takes part", seen, secret, 1.2),
+            KnowledgeComparison("when the target takes part", observed_sampling, secret, 1.2),
             KnowledgeComparison("single contributions, not sums", at_server, local, 3.0),
         ]
-    return found
+    return comparison_list
 
 
 def compare(comparison: KnowledgeComparison, trials: int) -> Compared:
@@ -89,45 +95,52 @@ def compare(comparison: KnowledgeComparison, trials: int) -> Compared:
         records = directory / "records.npz"
         write_records(records)
         target = {"noise-multiplier": comparison.noise_multiplier}
-        more, less = (
-            _seen_from(plan_of(one, records, trials, _SEED, target), comparison.colluders, place)
-            for place, one in enumerate((comparison.more, comparison.less))
+        informed_plan, ignorant_plan = (
+            _seen_from(plan_of(insider_view, records, trials, _SEED, target), comparison.colluders, index)
+            for index, insider_view in enumerate((comparison.more, comparison.less))
         )
-        one = run_audit(more, directory / "more", Engine.LOCAL, with_report=False).run.log_odds
+        insider_view = run_audit(informed_plan, directory / "more", Engine.LOCAL, with_report=False).run.log_odds
         if comparison.subtracts:
-            other = run_audit(less, directory / "less", Engine.LOCAL, with_report=False).run.log_odds
+            ignorant_log_odds = run_audit(
+                ignorant_plan, directory / "less", Engine.LOCAL, with_report=False
+            ).run.log_odds
         else:
-            other = _without_own(more, directory / "more")
-    right, less_right = chance_of_being_right(one), chance_of_being_right(other)
-    both = [mean_interval(right - less_right, level, -0.5, 0.5) for level in (_CONFIDENCE, _ALARM)]
-    return Compared(comparison, float(right.mean()), float(less_right.mean()), both[0], both[1].high)
+            ignorant_log_odds = _without_own(informed_plan, directory / "more")
+    right = chance_of_being_right(insider_view)
+    less_right = chance_of_being_right(ignorant_log_odds)
+    intervals = [mean_interval(right - less_right, level, -0.5, 0.5) for level in (_CONFIDENCE, _ALARM)]
+    return Compared(comparison, float(right.mean()), float(less_right.mean()), intervals[0], intervals[1].high)
 
 
-def _seen_from(plan: RunPlan, colluders: tuple[int, int] | None, place: int) -> RunPlan:
+def _seen_from(plan: RunPlan, colluders: tuple[int, int] | None, index: int) -> RunPlan:
     run = plan.config.run.model_copy(update={"keep_releases": plan.config.audit.trials})
     config = plan.config.model_copy(update={"run": run})
     if colluders is None:
         return replace(plan, config=config)
-    audit = config.audit.model_copy(update={"colluders": colluders[place]})
-    federation = replace(plan.federation, threat_model=ThreatModel(colluders=colluders[place]))
+    audit = config.audit.model_copy(update={"colluders": colluders[index]})
+    federation = replace(plan.federation, threat_model=ThreatModel(colluders=colluders[index]))
     return replace(plan, config=config.model_copy(update={"audit": audit}), federation=federation)
 
 
 def _without_own(plan: RunPlan, directory: Path) -> Floats:
     """Return the log-odds of an insider who subtracts no noise of its own, and takes all noise for that of others."""
-    federation, mechanism = load_federation(plan.federation), plan.federation.mechanism
+    federation = load_federation(plan.federation)
+    mechanism = plan.federation.mechanism
     assert isinstance(mechanism.noise, DistributedGaussian), "there is a share to subtract"
     whole = replace(plan.federation, mechanism=replace(mechanism, noise=CentralGaussian(mechanism.noise.multiplier)))
-    ignorant, found = replace(federation, public=whole), []
+    ignorant = replace(federation, public=whole)
+    log_odds = []
     for path in sorted((directory / "public").glob("releases-*")):
         increments = [
             log_likelihood_ratio(
-                ignorant, sums_of(federation, made.models[-2], RoundContext(made.number), made.side), made.release
+                ignorant,
+                sums_of(federation, server_round.models[-2], RoundContext(server_round.number), server_round.side),
+                server_round.release,
             ).increment
-            for made in stored_rounds(federation, load_file(path))
+            for server_round in stored_rounds(federation, load_file(path))
         ]
-        found.append(np.sum(increments, axis=0))
-    return np.concatenate(found)
+        log_odds.append(np.sum(increments, axis=0))
+    return np.concatenate(log_odds)
 
 
 def knowledge_table(compared: list[Compared], trials: int) -> Table:
@@ -135,9 +148,10 @@ def knowledge_table(compared: list[Compared], trials: int) -> Table:
     title = f"What more knowledge is worth: probability of being right, {trials} trials, the same for both"
     columns = ("adjacency", "noise", "the first also knows", "it is right", "the other", "paired difference")
     table = table_of(columns, title, columns[:3])
-    for one in compared:
-        difference, federation = one.difference, one.comparison.less
+    for comparison_result in compared:
+        difference = comparison_result.difference
+        federation = comparison_result.comparison.less
         interval = f"{difference.value:+.4f} ({difference.low:+.4f} to {difference.high:+.4f})"
-        right = (f"{one.more:.4f}", f"{one.less:.4f}", interval)
-        table.add_row(federation.adjacency, federation.noise, one.comparison.name, *right)
+        right = (f"{comparison_result.more:.4f}", f"{comparison_result.less:.4f}", interval)
+        table.add_row(federation.adjacency, federation.noise, comparison_result.comparison.name, *right)
     return table

@@ -23,8 +23,8 @@ if __name__ == "__main__":
     lines = []
     for rounds, bands in product((10, 30, 100, 300, 1000), (2, 4, 8, 16, 32)):
         if bands <= rounds:
-            found = toeplitz.optimize_banded_toeplitz(rounds, bands)
-            scaled = [round(float(one / found[0]), 12) for one in found]
+            coefficients = toeplitz.optimize_banded_toeplitz(rounds, bands)
+            scaled = [round(float(coefficient / coefficients[0]), 12) for coefficient in coefficients]
             lines.append(json.dumps({"rounds": rounds, "bands": bands, "coefficients": scaled}))
             print(f"{rounds} rounds, {bands} bands", flush=True)
     Path(sys.argv[1]).write_text("[\n" + ",\n".join(lines) + "\n]\n")

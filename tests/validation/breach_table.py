@@ -51,12 +51,19 @@ class Line(NamedTuple):
 def columns(line: Line) -> tuple[str, ...]:
     """Return the cells of a line."""
     true = true_epsilon(line.breach)
-    said = "no closed form" if true is None else "none" if math.isinf(true) else f"{true:.2f}"
+    true_text = "no closed form" if true is None else "none" if math.isinf(true) else f"{true:.2f}"
     real = f"{line.real[0]} of {line.real[1]}" if line.real[1] else ""
     return (
-        line.breach.name, f"{claimed(line.breach):.2f}", said, _verdict(line), f"{line.found[0]} of {line.found[1]}",
-        real, line.by, _limit(line), line.breach.below,
-    )  # fmt: skip
+        line.breach.name,
+        f"{claimed(line.breach):.2f}",
+        true_text,
+        _verdict(line),
+        f"{line.found[0]} of {line.found[1]}",
+        real,
+        line.by,
+        _limit(line),
+        line.breach.below,
+    )
 
 
 def _verdict(line: Line) -> str:
@@ -68,7 +75,8 @@ def _verdict(line: Line) -> str:
 
 def _missed_verdict(line: Line) -> str:
     """Return the verdict on a run of this kind of which no test failed, by what its trials could have found."""
-    measured, breach = line.measured, line.breach
+    measured = line.measured
+    breach = line.breach
     multiplier = 2.0 if isinstance(breach, OpenedBreach) else breach.multiplier or MULTIPLIER
     relation = Adjacency.ADD_REMOVE_RECORD if isinstance(breach, OpenedBreach) else Adjacency.REPLACE_RECORD
     guarantee = derive_guarantee(Claim(relation, gaussian_rounds(multiplier, ROUNDS, 1.0), DELTA))
@@ -80,12 +88,21 @@ def _limit(line: Line) -> str:
     """Return what the test that found a breach would have found, in words."""
     if not line.by:
         return ""
-    made: tuple[TestResult, ...] = run_family(line.measured, (TestName(line.by),))[0]
-    return message_of(made[0], _WORDS, STANDARD_GAUSSIAN).limit if made else ""
+    results: tuple[TestResult, ...] = run_family(line.measured, (TestName(line.by),))[0]
+    return message_of(results[0], _WORDS, STANDARD_GAUSSIAN).limit if results else ""
 
 
-_TITLES = ("breach", "claimed", "true", "verdict", "made-up runs", "real runs", "test", "would have been found",
-           "remark")  # fmt: skip
+_TITLES = (
+    "breach",
+    "claimed",
+    "true",
+    "verdict",
+    "made-up runs",
+    "real runs",
+    "test",
+    "would have been found",
+    "remark",
+)
 
 
 def page(every: Sequence[Line], tests: int, date: str) -> list[str]:
@@ -118,5 +135,6 @@ def write(lines: Sequence[Line], tests: int, date: str, path: Path) -> None:
 
 def _range(counts: Sequence[int]) -> str:
     """Return the smallest and the largest of some counts, or the one count that all have."""
-    least, most = min(counts), max(counts)
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    lowest_count = min(counts)
+    highest_count = max(counts)
+    return f"{lowest_count:,}" if lowest_count == highest_count else f"{lowest_count:,} to {highest_count:,}"

@@ -66,9 +66,9 @@ class BreachStudy(NamedTuple):
         """The number of runs in which the best of the breach's own tests found it."""
         return max((dict(self.by_test).get(str(name), 0) for name in self.breach.tests), default=0)
 
-    def problems(self, least: float) -> list[str]:
+    def problems(self, required_share: float) -> list[str]:
         """Return the contradictions to the claims: a breach above its limit found in too small a share of runs."""
-        if self.breach.below or self.found >= least * self.runs:
+        if self.breach.below or self.found >= required_share * self.runs:
             return []
         return [f"{self.breach.name}: found in {self.found} of {self.runs} runs"]
 
@@ -133,20 +133,20 @@ def _played(
 ) -> list[BreachStudy]:
     """Play the runs that a journal lacks until the time is over, and return the studies of all that it holds."""
     run = synthetic_run if federations == "made-up" else _real_run
-    by_name = {one.name: one for one in sorted(breaches, key=_size)}
-    found: dict[str, dict[int, list[str]]] = {name: {} for name in by_name}
+    by_name = {breach.name: breach for breach in sorted(breaches, key=_size)}
+    results: dict[str, dict[int, list[str]]] = {name: {} for name in by_name}
     for row in read(path, tests=len(FAMILY)):
-        if row["federations"] == federations and row["breach"] in found:
-            found[row["breach"]][row["number"]] = row["found"]
+        if row["federations"] == federations and row["breach"] in results:
+            results[row["breach"]][row["number"]] = row["found"]
     every = list(blocks(by_name, count, 1))
-    left = [(name, number) for name, number in every if number not in found[name]]
-    for name, number in track(left, f"{federations} federations"):
+    remaining_runs = [(name, number) for name, number in every if number not in results[name]]
+    for name, number in track(remaining_runs, f"{federations} federations"):
         if over():
             break
-        tests = found[name][number] = _found_by(by_name[name], run(by_name[name], number))
-        said = {"breach": name, "federations": federations, "number": number, "tests": len(FAMILY), "found": tests}
-        append(path, said)
-    return [_study_of(one, list(found[one.name].values())) for one in breaches if found[one.name]]
+        tests = results[name][number] = _found_by(by_name[name], run(by_name[name], number))
+        record = {"breach": name, "federations": federations, "number": number, "tests": len(FAMILY), "found": tests}
+        append(path, record)
+    return [_study_of(breach, list(results[breach.name].values())) for breach in breaches if results[breach.name]]
 
 
 def _lines(studies: dict[str, list[BreachStudy]]) -> list[Line]:
@@ -154,11 +154,14 @@ def _lines(studies: dict[str, list[BreachStudy]]) -> list[Line]:
     real = {study.breach.name: (study.found, study.runs) for study in studies["real"]}
     return [
         Line(
-            study.breach, synthetic_run(study.breach, 0), (study.found, study.runs),
-            real.get(study.breach.name, (0, 0)), next((name for name, _ in study.by_test), ""),
+            study.breach,
+            synthetic_run(study.breach, 0),
+            (study.found, study.runs),
+            real.get(study.breach.name, (0, 0)),
+            next((name for name, _ in study.by_test), ""),
         )
         for study in studies["made-up"]
-    ]  # fmt: skip
+    ]
 
 
 def main() -> None:
@@ -172,17 +175,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="minutes after which no further run begins")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    console, problems, over = Console(width=150), list[str](), until(options.minutes)
+    console = Console(width=150)
+    problems = list[str]()
+    over = until(options.minutes)
     studies: dict[str, list[BreachStudy]] = {"made-up": [], "real": []}
     breaches = [breach for breach in EVERY if options.only in breach.name]
-    parts = (("made-up", options.runs, REQUIRED_SHARE), ("real", options.real, 1.0))
-    for kind, count, least in parts:
-        chosen = breaches if kind == "made-up" else [one for one in breaches if _is_playable(one)]
-        found = studies[kind] = _played(kind, chosen, count, options.journal, over)
+    study_kinds = (("made-up", options.runs, REQUIRED_SHARE), ("real", options.real, 1.0))
+    for kind, count, required_share in study_kinds:
+        chosen = breaches if kind == "made-up" else [item for item in breaches if _is_playable(item)]
+        kind_studies = studies[kind] = _played(kind, chosen, count, options.journal, over)
         columns = ("breach", "runs", "found", "found by", "remark")
-        rows = [[*map(str, one.row)] for one in found]
+        rows = [[*map(str, item.row)] for item in kind_studies]
         console.print(table_of(columns, f"Breaches by {kind} federations", columns, rows))
-        problems += [f"{kind}: {problem}" for study in found for problem in study.problems(least)]
+        problems += [f"{kind}: {problem}" for study in kind_studies for problem in study.problems(required_share)]
     if options.out is not None:
         write(_lines(studies), len(FAMILY), datetime.now(tz=UTC).strftime("%d %B %Y"), options.out)
     exit_with(

@@ -77,44 +77,47 @@ class Outcome:
 
 def _finished(directory: Path) -> dict[str, int]:
     """Return the finished batches of a run, with the time at which each was written."""
-    found = {}
+    batch_times = {}
     for path in (directory / "challenger" / "batches").glob("batch-*"):
         with suppress(OSError):
-            found[path.name] = path.stat().st_mtime_ns
-    return found
+            batch_times[path.name] = path.stat().st_mtime_ns
+    return batch_times
 
 
 def play(
-    number: int, around: ChaosEnvironment, place: Path, draw: np.random.Generator, slowness: float = 1.0
+    number: int, around: ChaosEnvironment, directory: Path, draw: np.random.Generator, slowness: float = 1.0
 ) -> tuple[Outcome, Path]:
     """Play one run under faults until it is finished, and return its outcome and its directory.
 
     A run whose head is killed is continued from a copy of its directory. `slowness` is the factor, at least 1, by which
     the machine may be slower than a quiet one before a run counts as a hang.
     """
-    found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
+    outcome = Outcome(number)
+    began = time.monotonic()
+    run = directory / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
     planned = sorted(draw.choice(BATCHES, size=count, replace=False).tolist())
-    drawn = [around.kinds[one] for one in draw.integers(len(around.kinds), size=count)]
-    blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, drawn, strict=True)]
-    seen: dict[str, int] = {}
+    fault_kinds = [around.kinds[index] for index in draw.integers(len(around.kinds), size=count)]
+    blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, fault_kinds, strict=True)]
+    finished_batches: dict[str, int] = {}
     while time.monotonic() - began < slowness * _SECONDS_FOR_A_RUN:
         around.stand()
-        found.resumes += RunDirectory(run).is_begun
-        command = around.command(place / "audit.toml", run)
-        with (place / f"run-{number}.log").open("ab") as log:
+        outcome.resumes += RunDirectory(run).is_begun
+        command = around.command(directory / "audit.toml", run)
+        with (directory / f"run-{number}.log").open("ab") as log:
             driver = subprocess.Popen(command, env=around.environment, stdout=log, stderr=log, start_new_session=True)
-        status = _watched(driver, run, around, blows, found, seen, draw, slowness)
-        found.orphans += around.processes_left_by(driver.pid)
+        status = _watched(driver, run, around, blows, outcome, finished_batches, draw, slowness)
+        outcome.orphans += around.processes_left_by(driver.pid)
         if around.is_over(status, run):
             break
-        if found.blows and found.blows[-1][0] == InjectedFault.HEAD and run.exists():
+        if outcome.blows and outcome.blows[-1][0] == InjectedFault.HEAD and run.exists():
             # Its files are copied, as from a machine that is lost to another one.
-            lost, run = run, run.with_name(f"{run.name}-copied")
+            lost = run
+            run = run.with_name(f"{run.name}-copied")
             shutil.copytree(lost, run)
             shutil.rmtree(lost)
-    found.seconds = time.monotonic() - began
-    return found, run
+    outcome.seconds = time.monotonic() - began
+    return outcome, run
 
 
 def _watched(
@@ -122,8 +125,8 @@ def _watched(
     run: Path,
     around: ChaosEnvironment,
     blows: list[tuple[int, InjectedFault, float]],
-    found: Outcome,
-    seen: dict[str, int],
+    outcome: Outcome,
+    finished_batches: dict[str, int],
     draw: np.random.Generator,
     slowness: float,
 ) -> int:
@@ -131,40 +134,40 @@ def _watched(
     moved = time.monotonic()
     while driver.poll() is None:
         now = _finished(run)
-        if now.keys() - seen.keys():
+        if now.keys() - finished_batches.keys():
             moved = time.monotonic()
-        found.lost += sum(now.get(name) != written for name, written in seen.items())
-        seen.update(now)
-        if blows and len(seen) >= blows[0][0]:
+        outcome.lost += sum(now.get(name) != written for name, written in finished_batches.items())
+        finished_batches.update(now)
+        if blows and len(finished_batches) >= blows[0][0]:
             _, blow, wait = blows.pop(0)
             time.sleep(wait)
             if around.strike(blow, draw, driver):
-                found.blows.append((str(blow), len(seen)))
+                outcome.blows.append((str(blow), len(finished_batches)))
                 moved = time.monotonic()
         if time.monotonic() - moved > slowness * around.seconds_of_a_hang:
-            found.hangs += 1
+            outcome.hangs += 1
             end(driver)
         time.sleep(0.05)
     return driver.wait()
 
 
-def _secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
+def _secrets_found(words: Sequence[bytes], directories: Sequence[Path]) -> int:
     """Return the number of files in some directories that hold one of some secrets."""
     count = 0
-    for place in places:
-        for path in place.rglob("*") if place.is_dir() else ():
+    for directory in directories:
+        for path in directory.rglob("*") if directory.is_dir() else ():
             with suppress(OSError):
                 content = path.read_bytes() if path.is_file() and path.stat().st_size < 2**28 else b""
                 count += any(word in content for word in words)
     return count
 
 
-def _is_identical(one: Path, other: Path) -> bool:
+def _is_identical(first_run: Path, second_run: Path) -> bool:
     """Return whether two runs have the same tables, to the last bit."""
     try:
         for name in ("trials", "rounds"):
-            left, right = (pd.read_parquet(run / f"{name}.parquet") for run in (one, other))
-            pd.testing.assert_frame_equal(left, right, check_exact=True)
+            first_table, second_table = (pd.read_parquet(run / f"{name}.parquet") for run in (first_run, second_run))
+            pd.testing.assert_frame_equal(first_table, second_table, check_exact=True)
     except (AssertionError, OSError):
         return False
     return True
@@ -187,36 +190,41 @@ def campaign(out: Path, kills: int, seed: int, minutes: float, slowness: float =
     `InputError` is raised if the undisturbed run fails.
     """
     out.mkdir(parents=True, exist_ok=True)
-    notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
-    known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+    notes = out / "chaos.jsonl"
+    deadline = time.monotonic() + 60 * minutes
+    outcomes = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
     with _ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, ExitStack() as stack, nothing_outlives():
         hosts: Sequence[Host] = ()  # one for every worker, where that can be done
         with suppress(NoHostsError):
             hosts = stack.enter_context(other_hosts(WORKERS))
-        place, secret = Path(scratch), int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
-        (place / "audit.toml").write_text(AUDIT.replace("SEED", str(secret)))
-        command = [*COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]
+        directory = Path(scratch)
+        secret = int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
+        (directory / "audit.toml").write_text(AUDIT.replace("SEED", str(secret)))
+        command = [*COMMAND, str(directory / "audit.toml"), "--out", str(directory / "alone"), "--engine", "local"]
         if subprocess.run(command, capture_output=True).returncode:
             raise InputError("the undisturbed run failed: accepted is an installation whose demo runs")
-        cluster, flower = Cluster(place, hosts), FlowerCommand(place, _CLIENTS)
+        cluster = Cluster(directory, hosts)
+        flower = FlowerCommand(directory, _CLIENTS)
         words = [str(secret).encode(), secret.to_bytes(8, "little"), cluster.environment["RAY_AUTH_TOKEN"].encode()]
         try:
-            while sum(len(one["blows"]) for one in known) < kills and time.monotonic() < deadline:
-                number = len(known)
+            while sum(len(record["blows"]) for record in outcomes) < kills and time.monotonic() < deadline:
+                number = len(outcomes)
                 around = flower if number % _FLOWERS_TURN == _FLOWERS_TURN - 1 else cluster
-                found, run = play(number, around, place, np.random.default_rng([seed, 2, number]), slowness)
-                found.identical = _is_identical(place / "alone", run)
-                found.secrets = _secrets_found(words, [Path("/dev/shm"), *place.glob("ray*"), place / "flower"])
-                if not found.identical or found.hangs or found.lost:
-                    (out / f"run-{number}.log").write_bytes((place / f"run-{number}.log").read_bytes())
-                known.append(asdict(found))
+                outcome, run = play(number, around, directory, np.random.default_rng([seed, 2, number]), slowness)
+                outcome.identical = _is_identical(directory / "alone", run)
+                outcome.secrets = _secrets_found(
+                    words, [Path("/dev/shm"), *directory.glob("ray*"), directory / "flower"]
+                )
+                if not outcome.identical or outcome.hangs or outcome.lost:
+                    (out / f"run-{number}.log").write_bytes((directory / f"run-{number}.log").read_bytes())
+                outcomes.append(asdict(outcome))
                 with notes.open("a") as file:
-                    file.write(json.dumps(known[-1]) + "\n")
-                print(json.dumps(known[-1]), flush=True)
+                    file.write(json.dumps(outcomes[-1]) + "\n")
+                print(json.dumps(outcomes[-1]), flush=True)
         finally:
             cluster.fall()
             flower.fall()
-    return known
+    return outcomes
 
 
 def main() -> None:
@@ -225,19 +233,21 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200, help="kills and partitions in all (default: 200)")
     parser.add_argument("--seed", type=int, default=0, help="of what befalls which run (default: 0)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many minutes")
-    said = "how many times longer than on a quiet machine a run may take before it counts as a hang (default: 1)"
-    parser.add_argument("--slowness", type=float, default=1.0, help=said)
+    slowness_help = (
+        "how many times longer than on a quiet machine a run may take before it counts as a hang (default: 1)"
+    )
+    parser.add_argument("--slowness", type=float, default=1.0, help=slowness_help)
     chosen = parser.parse_args()
-    known = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes, chosen.slowness)
-    blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
+    outcomes = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes, chosen.slowness)
+    blows = [(kind, batches) for outcome in outcomes for kind, batches in outcome["blows"]]
     table = table_of(("what", "count"), "Kills and partitions", ("what", "count"))
     for row in (
-        ("runs", len(known)),
+        ("runs", len(outcomes)),
         *sorted(Counter(kind for kind, _ in blows).items()),
         ("kills and partitions", len(blows)),
         ("of these when finished batches existed", sum(batches > 0 for _, batches in blows)),
-        ("identical results", f"{sum(one['identical'] for one in known)} of {len(known)}"),
-        *((name, sum(one[name] for one in known)) for name in ("lost", "hangs", "orphans", "secrets")),
+        ("identical results", f"{sum(outcome['identical'] for outcome in outcomes)} of {len(outcomes)}"),
+        *((name, sum(outcome[name] for outcome in outcomes)) for name in ("lost", "hangs", "orphans", "secrets")),
     ):
         table.add_row(*map(str, row))
     Console(markup=False).print(table)

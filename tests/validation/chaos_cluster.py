@@ -23,10 +23,13 @@ WORKERS = 3
 _SECONDS_TO_VANISH = 40.0
 """Seconds after which a host that is cut off gives up its head, after `_NOTICING`, and learns that the run is over."""
 _NOTICING = {
-    "health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
-    "grpc_client_keepalive_time_ms": 1000, "grpc_client_keepalive_timeout_ms": 5000,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 5,
+    "grpc_client_keepalive_time_ms": 1000,
+    "grpc_client_keepalive_timeout_ms": 5000,
     "gcs_rpc_server_reconnect_timeout_s": 20,
-}  # fmt: skip
+}
 """Ray's intervals for noticing a lost machine: by default it takes about a minute to give up a machine that only falls
 silent, and that machine takes three minutes to give up its head. Variables of the environment reach every process;
 `--system-config` of the head does not change how long workers wait.
@@ -81,26 +84,26 @@ class ChaosEnvironment(Protocol):
         """End everything."""
 
 
-def _kill_one(found: Sequence[psutil.Process], draw: np.random.Generator) -> bool:
+def _kill_one(processes: Sequence[psutil.Process], draw: np.random.Generator) -> bool:
     """Kill one of some processes, and return whether there was any."""
-    if found:
-        _kill(found[int(draw.integers(len(found)))])
-    return bool(found)
+    if processes:
+        _kill(processes[int(draw.integers(len(processes)))])
+    return bool(processes)
 
 
 class Cluster(ChaosEnvironment):
     """A head and workers, each a `ray start` of its own; dead ones are started again."""
 
-    def __init__(self, place: Path, hosts: Sequence[Host]) -> None:
-        self._place, self._hosts = place, list(hosts)
+    def __init__(self, directory: Path, hosts: Sequence[Host]) -> None:
+        self._place, self._hosts = directory, list(hosts)
         self.environment = os.environ | new_token() | {f"RAY_{name}": str(value) for name, value in _NOTICING.items()}
         self.head: subprocess.Popen[bytes] | None = None
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self._starts = 0
         self.kinds = [
-            one
-            for one in InjectedFault
-            if one is not InjectedFault.SUPERLINK and (hosts or one is not InjectedFault.PARTITION)
+            fault
+            for fault in InjectedFault
+            if fault is not InjectedFault.SUPERLINK and (hosts or fault is not InjectedFault.PARTITION)
         ]
 
     @property
@@ -122,10 +125,13 @@ class Cluster(ChaosEnvironment):
             self._starts += 1
             self._port = 20000 + os.getpid() % 5000 + 7 * self._starts
             self.head = self._start(
-                "--head", f"--port={self._port}", "--num-cpus=1", "--include-dashboard=false",
+                "--head",
+                f"--port={self._port}",
+                "--num-cpus=1",
+                "--include-dashboard=false",
                 f"--temp-dir={self._place}/ray{self._starts}",
                 f"--node-ip-address={self.address.partition(':')[0]}",
-            )  # fmt: skip
+            )
             _until(lambda: bool(self._gcs()), 30.0)
             time.sleep(2.0)
         for number in range(WORKERS):
@@ -139,8 +145,8 @@ class Cluster(ChaosEnvironment):
             end(self.workers[number])
         if host is not None:
             host.join()
-        named = () if host is None else (f"--node-ip-address={host.address}",)
-        arguments = ("--num-cpus=1", f"--address={self.address}", *named)
+        address_options = () if host is None else (f"--node-ip-address={host.address}",)
+        arguments = ("--num-cpus=1", f"--address={self.address}", *address_options)
         self.workers[number] = self._start(*arguments, before=() if host is None else host.command())
 
     def _start(self, *arguments: str, before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
@@ -151,7 +157,8 @@ class Cluster(ChaosEnvironment):
     def fall(self) -> None:
         for process in (*self.workers.values(), *([self.head] if self.head else [])):
             end(process)
-        self.workers, self.head = {}, None
+        self.workers = {}
+        self.head = None
 
     def strike(self, blow: InjectedFault, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
         match blow:
@@ -159,15 +166,15 @@ class Cluster(ChaosEnvironment):
                 driver.kill()
                 return True
             case InjectedFault.ACTOR:
-                found = self._clients()
+                processes = self._clients()
             case InjectedFault.RAYLET:
-                found = [one for node in self.workers.values() for one in _below(node, "raylet/raylet")]
+                processes = [process for node in self.workers.values() for process in _below(node, "raylet/raylet")]
             case InjectedFault.GCS:
-                found = self._gcs()
+                processes = self._gcs()
             case InjectedFault.HEAD:
-                found = [psutil.Process(self.head.pid)] if self.head else []
-                for one in _below(self.head) if self.head else []:
-                    _kill(one)
+                processes = [psutil.Process(self.head.pid)] if self.head else []
+                for process in _below(self.head) if self.head else []:
+                    _kill(process)
             case InjectedFault.SUPERLINK:
                 return False
             case InjectedFault.PARTITION:
@@ -176,7 +183,7 @@ class Cluster(ChaosEnvironment):
                 return bool(self._hosts)
             case _:
                 assert_never(blow)
-        return _kill_one(found, draw)
+        return _kill_one(processes, draw)
 
     def processes_left_by(self, driver: int) -> int:
         """Return the number of client processes and helpers left by a finished driver, after a while."""
@@ -187,7 +194,7 @@ class Cluster(ChaosEnvironment):
         return len(self._clients()) + is_alive
 
     def _clients(self) -> list[psutil.Process]:
-        return [one for node in self._nodes() for one in _below(node, "ray::ClientActor")]
+        return [process for node in self._nodes() for process in _below(node, "ray::ClientActor")]
 
     def _nodes(self) -> list[subprocess.Popen[bytes]]:
         return [*([self.head] if self.head else []), *self.workers.values()]
@@ -209,15 +216,16 @@ class FlowerCommand(ChaosEnvironment):
     # The SuperLink gives up the process of an app, and with it the command that looks on, so long after its last sign.
     seconds_of_a_hang = ChaosEnvironment.seconds_of_a_hang + HEARTBEAT_PATIENCE * HEARTBEAT_DEFAULT_INTERVAL
 
-    def __init__(self, place: Path, clients: int) -> None:
-        self._home, self._clients = place / "flower", clients
-        own = {
+    def __init__(self, directory: Path, clients: int) -> None:
+        self._home = directory / "flower"
+        self._clients = clients
+        variables = {
             "FLWR_HOME": str(self._home),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}",
         }
-        self.environment = os.environ | own
+        self.environment = os.environ | variables
 
     def stand(self) -> None:
         """Do nothing, because the command starts what it needs."""
@@ -230,16 +238,16 @@ class FlowerCommand(ChaosEnvironment):
     def strike(self, blow: InjectedFault, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
         match blow:
             case InjectedFault.SUPERLINK:
-                found = self._running("flower-superlink")
+                processes = self._running("flower-superlink")
             case InjectedFault.DRIVER:  # the command only looks on: this process plays the app
-                found = self._running("flwr-simulation")
+                processes = self._running("flwr-simulation")
             case InjectedFault.ACTOR:
-                found = self._running("ray::ClientActor")
+                processes = self._running("ray::ClientActor")
             case InjectedFault.RAYLET | InjectedFault.GCS | InjectedFault.HEAD | InjectedFault.PARTITION:
-                found = []
+                processes = []
             case _:
                 assert_never(blow)
-        return _kill_one(found, draw)
+        return _kill_one(processes, draw)
 
     def processes_left_by(self, driver: int) -> int:
         """Return the number of processes left by a finished run, after a while, besides the SuperLink's own.
@@ -256,8 +264,8 @@ class FlowerCommand(ChaosEnvironment):
 
     def fall(self) -> None:
         for _ in range(3):  # the last killed process may have started another one
-            for one in self._running():
-                _kill(one)
+            for process in self._running():
+                _kill(process)
             time.sleep(0.2)
 
     def _of_the_run(self) -> list[psutil.Process]:
@@ -265,24 +273,26 @@ class FlowerCommand(ChaosEnvironment):
 
     def _running(self, words: str = "") -> list[psutil.Process]:
         """Return the living processes that use these files and whose command lines hold some words."""
-        found = []
-        for one in psutil.process_iter():
+        processes = []
+        for process in psutil.process_iter():
             with suppress(psutil.Error):
-                is_ours = one.environ().get("FLWR_HOME") == str(self._home) and one.status() != psutil.STATUS_ZOMBIE
-                if is_ours and words in " ".join(one.cmdline()):
-                    found.append(one)
-        return found
+                is_ours = (
+                    process.environ().get("FLWR_HOME") == str(self._home) and process.status() != psutil.STATUS_ZOMBIE
+                )
+                if is_ours and words in " ".join(process.cmdline()):
+                    processes.append(process)
+        return processes
 
 
 def _below(process: subprocess.Popen[bytes], words: str = "") -> list[psutil.Process]:
     """Return the living descendants of a process whose command lines hold some words."""
-    found = []
+    descendants = []
     with suppress(psutil.Error):
-        for one in psutil.Process(process.pid).children(recursive=True):
+        for descendant in psutil.Process(process.pid).children(recursive=True):
             with suppress(psutil.Error):
-                if words in " ".join(one.cmdline()) and one.status() != psutil.STATUS_ZOMBIE:
-                    found.append(one)
-    return found
+                if words in " ".join(descendant.cmdline()) and descendant.status() != psutil.STATUS_ZOMBIE:
+                    descendants.append(descendant)
+    return descendants
 
 
 def _kill(process: psutil.Process) -> None:
@@ -293,8 +303,8 @@ def _kill(process: psutil.Process) -> None:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all its children."""
-    for one in _below(process):
-        _kill(one)
+    for descendant in _below(process):
+        _kill(descendant)
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -10,16 +10,16 @@ from fl_audit.errors import InputError
 T = TypeVar("T")
 
 
-def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
+def selected_values(names: str | None, values_by_name: Mapping[str, T], noun: str) -> list[T]:
     """Return the values for a comma-separated list of names, in its order; None as the list returns all values.
 
     `what` is a noun for one of the values, for the error message about a name that is not known.
     """
-    wanted = list(known) if names is None else names.split(",")
-    for name in wanted:
-        if name not in known:
-            raise InputError(f"{what} is {name!r}: accepted are {', '.join(known)}")
-    return [known[name] for name in wanted]
+    chosen_names = list(values_by_name) if names is None else names.split(",")
+    for name in chosen_names:
+        if name not in values_by_name:
+            raise InputError(f"{noun} is {name!r}: accepted are {', '.join(values_by_name)}")
+    return [values_by_name[name] for name in chosen_names]
 
 
 def allowed(audits: int) -> int:

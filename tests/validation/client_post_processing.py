@@ -88,8 +88,8 @@ def by_rule(rule: Rule) -> ClientRule:
 def rounded_at_random(reply: NoisedReply) -> Tensor:
     """Round up or down at random, to a hundredth of the noise."""
     step = 0.01 * reply.scale
-    drawn = np.random.default_rng().random(tuple(reply.noised.shape), dtype=np.float32)
-    return torch.floor(reply.noised / step + torch.from_numpy(drawn)) * step
+    uniforms = np.random.default_rng().random(tuple(reply.noised.shape), dtype=np.float32)
+    return torch.floor(reply.noised / step + torch.from_numpy(uniforms)) * step
 
 
 def with_remainder(reply: NoisedReply) -> Tensor:
@@ -125,15 +125,16 @@ def without_some_noise(reply: NoisedReply) -> Tensor:
     trials = config[Key.TRIALS]
     assert isinstance(trials, list)
     draws = [int(trial) for trial in trials]
-    seed, server_round = int(str(config[Key.NOISE_SEED])), int(str(config[Key.ROUND]))
+    seed = int(str(config[Key.NOISE_SEED]))
+    server_round = int(str(config[Key.ROUND]))
     return reply.noised - 0.3 * reply.scale * noise_share(seed, draws, server_round, reply.noised.shape[1])
 
 
 def of_another_training(rule: Rule) -> ClientApp:
     """Return an app with a training of its own, which changes its noised contributions by a rule."""
-    other = ClientApp()
+    training_app = ClientApp()
 
-    @other.train()
+    @training_app.train()
     def train(message: Message, context: Context) -> Message:
         reply = honest_reply(message, context)
         noised = _sums(reply)
@@ -141,8 +142,8 @@ def of_another_training(rule: Rule) -> ClientApp:
         reply.content.array_records[MessageRecordName.ARRAYS][Key.SUM] = Array(*pack(rule(noised, scale).numpy()))
         return reply
 
-    other.query(NonTrainingQuery.IDENTIFY)(identify)
-    other.query(NonTrainingQuery.OBSERVE)(observe)
-    other.query(NonTrainingQuery.LOSS_RANGE)(answer_loss_range)
-    other.query(NonTrainingQuery.LOSS_MOMENTS)(answer_loss_moments)
-    return other
+    training_app.query(NonTrainingQuery.IDENTIFY)(identify)
+    training_app.query(NonTrainingQuery.OBSERVE)(observe)
+    training_app.query(NonTrainingQuery.LOSS_RANGE)(answer_loss_range)
+    training_app.query(NonTrainingQuery.LOSS_MOMENTS)(answer_loss_moments)
+    return training_app

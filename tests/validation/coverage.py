@@ -41,8 +41,11 @@ _LIKELY, _WORST = 6, 2
 _ERRORS = 3.0
 _LAST_DIGITS = 1e-9  # a bound is the result of a search, and may be off by this much
 
-_AUDITS, _BOUNDS, _VERDICT = "fl_audit.audits.", "fl_audit.statistics.", "fl_audit.verdict."
-_BELIEFS, _MEMBERS = f"{_AUDITS}identifiability.", f"{_AUDITS}membership."
+_AUDITS = "fl_audit.audits."
+_BOUNDS = "fl_audit.statistics."
+_VERDICT = "fl_audit.verdict."
+_BELIEFS = f"{_AUDITS}identifiability."
+_MEMBERS = f"{_AUDITS}membership."
 _STAR, _PAPERS = "fl_audit.released_model.", "fl_audit.experiments.papers."
 _CANARIES, _TRIALS = "fl_audit.audits.canaries.", "fl_audit.app_audits.claim_audit."
 
@@ -72,88 +75,178 @@ def _of_bound(method: BoundMethod) -> Statement:
 
 
 STATEMENTS = (
-    Statement("share of trials", distributions.shares, (
-        f"{_BOUNDS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._exceedance_row",
-        f"{_AUDITS}reconstruction.sections_reconstruction.measure_reconstruction",
-        f"{_PAPERS}bernau2021.noisy_query._belief_row",
-        f"{_PAPERS}bernau2021.noisy_query._rows_of_errors", f"{_PAPERS}bernau2021.noisy_query._rows_of_the_boundary",
-        f"{_PAPERS}bernau2021.advantage_and_belief.identified",
-    )),
-    Statement("advantage, trials counted", distributions.won_trials,
-              (f"{_BOUNDS}advantage.empirical_advantage", f"{_BOUNDS}advantage.advantage_ends")),
-    Statement("epsilon from advantage, Eq. (6)", distributions.epsilon_of_trials,
-              (f"{_BELIEFS}bernau_empirical_epsilons.advantage_interval",)),
+    Statement(
+        "share of trials",
+        distributions.shares,
+        (
+            f"{_BOUNDS}advantage.clopper_pearson",
+            "fl_audit.audits.identifiability.sections_insider._exceedance_row",
+            f"{_AUDITS}reconstruction.sections_reconstruction.measure_reconstruction",
+            f"{_PAPERS}bernau2021.noisy_query._belief_row",
+            f"{_PAPERS}bernau2021.noisy_query._rows_of_errors",
+            f"{_PAPERS}bernau2021.noisy_query._rows_of_the_boundary",
+            f"{_PAPERS}bernau2021.advantage_and_belief.identified",
+        ),
+    ),
+    Statement(
+        "advantage, trials counted",
+        distributions.won_trials,
+        (f"{_BOUNDS}advantage.empirical_advantage", f"{_BOUNDS}advantage.advantage_ends"),
+    ),
+    Statement(
+        "epsilon from advantage, Eq. (6)",
+        distributions.epsilon_of_trials,
+        (f"{_BELIEFS}bernau_empirical_epsilons.advantage_interval",),
+    ),
     Statement("mean advantage over trials", distributions.mean_rates, (f"{_BOUNDS}advantage.mean_advantage",)),
-    Statement("mean of bounded numbers", distributions.bounded_means,
-              (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.MeanBettingTest.of")),
-    Statement("largest belief, distribution known", partial(distributions.largest_belief, known=[True]),
-              (f"{_BELIEFS}bernau_empirical_epsilons.belief_interval",)),
-    Statement("largest belief, its median at least", partial(distributions.largest_belief, known=[False])),
-    Statement("real over claimed noise", distributions.noise_ratios, (
-        f"{_VERDICT}noise_estimate.ratio_interval", f"{_VERDICT}noise_estimate.estimate_noise",
-        f"{_VERDICT}noise_estimate._with_interval",
-    )),
+    Statement(
+        "mean of bounded numbers",
+        distributions.bounded_means,
+        (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.MeanBettingTest.of"),
+    ),
+    Statement(
+        "largest belief, distribution known",
+        partial(distributions.largest_belief, is_mu_known=[True]),
+        (f"{_BELIEFS}bernau_empirical_epsilons.belief_interval",),
+    ),
+    Statement("largest belief, its median at least", partial(distributions.largest_belief, is_mu_known=[False])),
+    Statement(
+        "real over claimed noise",
+        distributions.noise_ratios,
+        (
+            f"{_VERDICT}noise_estimate.ratio_interval",
+            f"{_VERDICT}noise_estimate.estimate_noise",
+            f"{_VERDICT}noise_estimate._with_interval",
+        ),
+    ),
     Statement("real over claimed noise, along a target that is sampled in secret", distributions.sampled_noise),
-    Statement("epsilon at least, from the noise", distributions.epsilon_of_noise,
-              (f"{_VERDICT}noise_estimate.epsilon_lower_bound_from_noise",)),
+    Statement(
+        "epsilon at least, from the noise",
+        distributions.epsilon_of_noise,
+        (f"{_VERDICT}noise_estimate.epsilon_lower_bound_from_noise",),
+    ),
     *map(_of_bound, BoundMethod),
     Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}roc.area_under_curve",)),
     Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}roc.tradeoff_band",)),
-    Statement("advantage on one randomised record", scores.randomised_records,
-              (f"{_AUDITS}common.sections_record_guarantee.measured_advantage",)),
+    Statement(
+        "advantage on one randomised record",
+        scores.randomised_records,
+        (f"{_AUDITS}common.sections_record_guarantee.measured_advantage",),
+    ),
     *(
         Statement(f"one run, {kind} by {by}", partial(scores.single_runs, method, kind), functions)
         for kind, by, method, functions in (
-            ("epsilon", "Steinke et al.", OneRunMethod.STEINKE,
-             (f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses")),
+            (
+                "epsilon",
+                "Steinke et al.",
+                OneRunMethod.STEINKE,
+                (f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses"),
+            ),
             ("epsilon", "the trade-off", OneRunMethod.TRADE_OFF, ()),
             ("mu", "the trade-off", OneRunMethod.TRADE_OFF, ()),
             ("mu", "the shift", OneRunMethod.SHIFT, (f"{_CANARIES}bounds._by_shift",)),
         )
     ),
-    Statement("one run, epsilon by cosines", scores.cosines,
-              (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}epsilon_from_cosines.from_final_model")),
+    Statement(
+        "one run, epsilon by cosines",
+        scores.cosines,
+        (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}epsilon_from_cosines.from_final_model"),
+    ),
     Statement("canaries of one training, mu", scores.slopes, ("fl_audit.statistics.shift_bound.gaussian_slope",)),
-    Statement("reconstruction, epsilon at least", scores.first_guesses,
-              ("fl_audit.audits.reconstruction.candidate_hits.epsilon_of_hits",)),
+    Statement(
+        "reconstruction, epsilon at least",
+        scores.first_guesses,
+        ("fl_audit.audits.reconstruction.candidate_hits.epsilon_of_hits",),
+    ),
     Statement("one target of every trial", scores.single_targets, (f"{_MEMBERS}attack_results.epsilon_of_one_target",)),
-    Statement("AUC of a membership attack, bootstrap", scores.rates_of_members,
-              (f"{_MEMBERS}roc_metrics.membership_rates", f"{_MEMBERS}findings_attacks.rate_ends"), is_claimed=False),
-    Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, is_all=[False]),
-              share=0.1),
-    Statement("all four figures of a membership attack, nothing leaks",
-              partial(scores.rates_without_leak, is_all=[True]), is_claimed=False, share=0.05),
-    Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}roc_metrics._areas_between_trials",),
-              is_claimed=False),
-    Statement("Epsilon*, empirical", partial(scores.stars, size=(20, 100, 1000), method=[StarMethod.EMPIRICAL]),
-              (f"{_STAR}star_intervals.empirical_interval",)),
+    Statement(
+        "AUC of a membership attack, bootstrap",
+        scores.rates_of_members,
+        (f"{_MEMBERS}roc_metrics.membership_rates", f"{_MEMBERS}findings_attacks.rate_ends"),
+        is_claimed=False,
+    ),
+    Statement(
+        "AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, is_all=[False]), share=0.1
+    ),
+    Statement(
+        "all four figures of a membership attack, nothing leaks",
+        partial(scores.rates_without_leak, is_all=[True]),
+        is_claimed=False,
+        share=0.05,
+    ),
+    Statement(
+        "AUC of insiders, jackknife",
+        scores.rates_of_insiders,
+        (f"{_MEMBERS}roc_metrics._areas_between_trials",),
+        is_claimed=False,
+    ),
+    Statement(
+        "Epsilon*, empirical",
+        partial(scores.stars, size=(20, 100, 1000), method=[StarMethod.EMPIRICAL]),
+        (f"{_STAR}star_intervals.empirical_interval",),
+    ),
     *(
-        Statement(f"Epsilon*, {method}, bootstrap", partial(scores.stars, method=[method]),
-                  (f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}star_intervals.hull_interval"),
-                  is_claimed=False, share=share)
+        Statement(
+            f"Epsilon*, {method}, bootstrap",
+            partial(scores.stars, method=[method]),
+            (f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}star_intervals.hull_interval"),
+            is_claimed=False,
+            share=share,
+        )
         for method, share in ((StarMethod.PARAMETRIC, 0.1), (StarMethod.MIXTURE, 0.01))
     ),
-    Statement("epsilon at least, from losses of models", scores.mechanisms,
-              (f"{_STAR}mechanism_star.mechanism_lower_bound",)),
-    Statement("a foreign strategy: guessed trials", distributions.epsilon_of_guesses,
-              (f"{_TRIALS}online_guessing.guessed_epsilon", f"{_TRIALS}online_guessing.fewest_trials")),
-    Statement("a foreign strategy: reading of the noise", scores.readings_of_noise,
-              (f"{_TRIALS}gaussian_mu_estimate.estimate_gaussian_mu", f"{_TRIALS}gaussian_mu_estimate.strength")),
+    Statement(
+        "epsilon at least, from losses of models", scores.mechanisms, (f"{_STAR}mechanism_star.mechanism_lower_bound",)
+    ),
+    Statement(
+        "a foreign strategy: guessed trials",
+        distributions.epsilon_of_guesses,
+        (f"{_TRIALS}online_guessing.guessed_epsilon", f"{_TRIALS}online_guessing.fewest_trials"),
+    ),
+    Statement(
+        "a foreign strategy: reading of the noise",
+        scores.readings_of_noise,
+        (f"{_TRIALS}gaussian_mu_estimate.estimate_gaussian_mu", f"{_TRIALS}gaussian_mu_estimate.strength"),
+    ),
     Statement("papers: share", distributions.repeated_shares, (f"{_PAPERS}statistics.share_interval",)),
     *(
-        Statement(f"papers: {kind} interval", partial(distributions.repetitions, kind=[kind]),
-                  tuple(f"{_PAPERS}{one}" for one in functions), is_claimed=False)
+        Statement(
+            f"papers: {kind} interval",
+            partial(distributions.repetitions, kind=[kind]),
+            tuple(f"{_PAPERS}{function_name}" for function_name in functions),
+            is_claimed=False,
+        )
         for kind, functions in (
-            ("t", ["statistics.t_interval", "negoescu2023.privacy_utility._largest",
-                   "bernau2019.claim_premises.confidence_of_each", "bernau2021.attack_cost_scaling.exponent"]),
-            ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
-                       "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._confidence_difference",
-                       "bernau2019.tradeoffs.gain"]),
-            ("bootstrap", ["statistics.bootstrap", "bernau2019.tradeoffs.AucAndAccuracyResamples.interval",
-                           "bernau2019.phi_claims.phi_above_one"]),
+            (
+                "t",
+                [
+                    "statistics.t_interval",
+                    "negoescu2023.privacy_utility._largest",
+                    "bernau2019.claim_premises.confidence_of_each",
+                    "bernau2021.attack_cost_scaling.exponent",
+                ],
+            ),
+            (
+                "Welch",
+                [
+                    "statistics.welch_interval",
+                    "bernau2019.claims.accuracy_on_skewed",
+                    "bernau2019.claims.confidence_on_skewed",
+                    "bernau2019.claims._confidence_difference",
+                    "bernau2019.tradeoffs.gain",
+                ],
+            ),
+            (
+                "bootstrap",
+                [
+                    "statistics.bootstrap",
+                    "bernau2019.tradeoffs.AucAndAccuracyResamples.interval",
+                    "bernau2019.phi_claims.phi_above_one",
+                ],
+            ),
         )
     ),
-)  # fmt: skip
+)
 """Everything that is printed with an interval or a bound; a test compares it with the source."""
 
 
@@ -193,7 +286,8 @@ def measured(statement: Statement, runs: int, search_runs: int) -> list[Coverage
 
     Every setting of the search has `search_runs`, those with the worst coverage have `runs`.
     """
-    plays, key = statement.plays(), list(statement.name.encode())
+    plays = statement.plays()
+    key = list(statement.name.encode())
     numbered = dict(enumerate(plays))
     runs, search_runs = (max(1, round(statement.share * number)) for number in (runs, search_runs))
 
@@ -201,9 +295,9 @@ def measured(statement: Statement, runs: int, search_runs: int) -> list[Coverage
         draws = (np.random.default_rng([*key, number, stage, run]) for run in range(times))
         return sum(_covers(plays[numbered[number]], draw) for draw in draws)
 
-    found = {number: count(number, search_runs, 0) for number in numbered}
-    likely = sorted(numbered, key=lambda number: found[number])[:_LIKELY]
-    again = {number: found[number] + count(number, 4 * search_runs, 1) for number in likely}
+    covered_counts = {number: count(number, search_runs, 0) for number in numbered}
+    likely = sorted(numbered, key=lambda number: covered_counts[number])[:_LIKELY]
+    again = {number: covered_counts[number] + count(number, 4 * search_runs, 1) for number in likely}
     worst = sorted(likely, key=lambda number: again[number])[:_WORST]
     nominal = CONFIDENCE if statement.is_claimed else None
 
@@ -211,13 +305,13 @@ def measured(statement: Statement, runs: int, search_runs: int) -> list[Coverage
         covered = count(number, times, stage)
         return CoverageLine(statement.name, numbered[number], len(plays), nominal, times, covered)
 
-    counted = ((number, line(number, runs, 2)) for number in worst)
+    first_lines = ((number, line(number, runs, 2)) for number in worst)
     # Of so many lines one lies three standard errors too low by chance in every tenth study: it is played anew.
-    return [line(number, _ANEW * runs, 3) if first.falls_short else first for number, first in counted]
+    return [line(number, _ANEW * runs, 3) if first.falls_short else first for number, first in first_lines]
 
 
 def _measured_by_name(name: str, runs: int, search_runs: int) -> list[CoverageLine]:
-    return measured(next(one for one in STATEMENTS if one.name == name), runs, search_runs)
+    return measured(next(statement for statement in STATEMENTS if statement.name == name), runs, search_runs)
 
 
 def main() -> None:
@@ -227,7 +321,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1); the numbers are the same")
     parser.add_argument("--out", type=Path, help="write the table as CSV or JSON, too")
     options = parser.parse_args()
-    chosen = [one.name for one in STATEMENTS if options.only in one.name]
+    chosen = [item.name for item in STATEMENTS if options.only in item.name]
     if not chosen or options.jobs < 1:
         parser.error(f"--only {options.only!r}, --jobs {options.jobs}: accepted is part of a name, and 1 or more")
     runs, search_runs = (QUICK_RUNS, QUICK_SEARCH_RUNS) if options.quick else (RUNS, SEARCH_RUNS)
@@ -236,24 +330,28 @@ def main() -> None:
     if options.jobs > 1:
         spawn = ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"))
     with spawn as pool:
-        found = pool.map(work, chosen) if pool else map(work, chosen)
-        shown = track(found, "statements", len(chosen), console=Console(stderr=True))
-        lines = [line for one in shown for line in one]
+        line_lists = pool.map(work, chosen) if pool else map(work, chosen)
+        tracked_lists = track(line_lists, "statements", len(chosen), console=Console(stderr=True))
+        lines = [line for item in tracked_lists for line in item]
     columns = ("what", "worst settings", "searched", "nominal", "covered", "runs")
     title = "Coverage of what is printed with a confidence, in the settings that were found worst"
-    table, last = table_of(columns, title, columns[:2]), ""
+    table = table_of(columns, title, columns[:2])
+    last = ""
     for line in lines:
         nominal = "none" if line.nominal is None else f"{line.nominal:.0%}"
         covered = f"{line.coverage:.2%}" + (" FALLS SHORT" if line.falls_short else "")
-        name, last = "" if line.statement == last else line.statement, line.statement
+        name = "" if line.statement == last else line.statement
+        last = line.statement
         table.add_row(name, line.setting, str(line.settings), nominal, covered, str(line.runs))
     Console(width=160).print(table)
     if options.out:
-        rows = pd.DataFrame([asdict(one) | {"coverage": one.coverage, "falls_short": one.falls_short} for one in lines])
+        rows = pd.DataFrame(
+            [asdict(item) | {"coverage": item.coverage, "falls_short": item.falls_short} for item in lines]
+        )
         with atomic_file(options.out) as unfinished:
             if options.out.suffix == ".json":
                 rows.to_json(unfinished, orient="records", indent=1)
             else:
                 rows.to_csv(unfinished, index=False)
     if short := [line for line in lines if line.falls_short]:
-        sys.exit("less is covered than is printed: " + "; ".join(f"{one.statement}, {one.setting}" for one in short))
+        sys.exit("less is covered than is printed: " + "; ".join(f"{item.statement}, {item.setting}" for item in short))

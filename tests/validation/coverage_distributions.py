@@ -59,14 +59,18 @@ def over(label: str, **axes: Axis) -> Callable[[Callable[..., PrintedStatement]]
     """
 
     def of_function(play: Callable[..., PrintedStatement]) -> Callable[..., Plays]:
-        def plays(**more: Axis) -> Plays:
-            every = axes | more
-            listed = [one.items() if isinstance(one, dict) else zip(one, one, strict=True) for one in every.values()]
-            found: Plays = {}
+        def plays(**replaced_axes: Axis) -> Plays:
+            every = axes | replaced_axes
+            listed = [
+                axis.items() if isinstance(axis, dict) else zip(axis, axis, strict=True) for axis in every.values()
+            ]
+            runs_by_label: Plays = {}
             for point in product(*listed):
-                said, values = (dict(zip(every, parts, strict=True)) for parts in zip(*point, strict=True))
-                found[label.format(**said)] = partial(play, **values)
-            return found
+                labels, values = (
+                    dict(zip(every, axis_values, strict=True)) for axis_values in zip(*point, strict=True)
+                )
+                runs_by_label[label.format(**labels)] = partial(play, **values)
+            return runs_by_label
 
         return plays
 
@@ -91,22 +95,24 @@ def shares(draw: np.random.Generator, size: int, rate: float) -> PrintedStatemen
 @_of_counts
 def won_trials(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
     """Play the advantage from won trials."""
-    found = advantage.empirical_advantage(np.arange(size) < draw.binomial(size, rate), CONFIDENCE)
-    return PrintedStatement(found.low, found.high, 2 * rate - 1)
+    interval = advantage.empirical_advantage(np.arange(size) < draw.binomial(size, rate), CONFIDENCE)
+    return PrintedStatement(interval.low, interval.high, 2 * rate - 1)
 
 
 @_of_counts
 def epsilon_of_trials(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
     """Play the epsilon of Eq. (6) from won trials."""
-    found = bernau_empirical_epsilons.advantage_interval(int(draw.binomial(size, rate)), size, 1e-3, CONFIDENCE)
+    interval = bernau_empirical_epsilons.advantage_interval(int(draw.binomial(size, rate)), size, 1e-3, CONFIDENCE)
     truth = epsilon_from_advantage(2 * rate - 1, 1e-3) if rate > 0.5 else 0.0
-    return PrintedStatement(found.low, found.high, truth)
+    return PrintedStatement(interval.low, interval.high, truth)
 
 
 @over(
     "{size} guesses, epsilon {epsilon:g}, delta {delta:g}",
-    size=(5, 20, 180, 500), epsilon=(0.0, 0.1, 1.0, 4.0), delta=(0.0, 1e-2),
-)  # fmt: skip
+    size=(5, 20, 180, 500),
+    epsilon=(0.0, 0.1, 1.0, 4.0),
+    delta=(0.0, 1e-2),
+)
 def epsilon_of_guesses(draw: np.random.Generator, size: int, epsilon: float, delta: float) -> PrintedStatement:
     """Play the bound from guessed coins, at the largest rate of right guesses that an epsilon allows."""
     right = draw.binomial(size, min(1.0, (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)))
@@ -121,8 +127,8 @@ def mean_rates(draw: np.random.Generator, trials: int, records: int, rates: tupl
     """Play the mean advantage over trials, each a difference of two shares of few records."""
     rate, leak = rates
     shares = [draw.binomial(records, p, trials) / records for p in (rate + leak, rate)]
-    found = advantage.mean_advantage(shares[0] - shares[1], CONFIDENCE)
-    return PrintedStatement(found.low, found.high, leak)
+    interval = advantage.mean_advantage(shares[0] - shares[1], CONFIDENCE)
+    return PrintedStatement(interval.low, interval.high, leak)
 
 
 _BOUNDED = {f"ones with probability {b:g}": (0.0, b) for b in (0.003, 0.05, 0.5)}
@@ -134,44 +140,49 @@ def bounded_means(draw: np.random.Generator, size: int, distribution: tuple[floa
     """Play the betting interval on rare ones, and on beta distributions."""
     a, b = distribution
     values = draw.beta(a, b, size) if a else (draw.random(size) < b).astype(np.float64)
-    found = advantage.mean_interval(values, CONFIDENCE)
-    return PrintedStatement(found.low, found.high, a / (a + b) if a else b)
+    interval = advantage.mean_interval(values, CONFIDENCE)
+    return PrintedStatement(interval.low, interval.high, a / (a + b) if a else b)
 
 
 @over("{trials} trials, mu {mu:g}", mu=(0.1, 1.0, 4.0), trials=(1, 5, 20, 500))
-def largest_belief(draw: np.random.Generator, mu: float, trials: int, known: bool) -> PrintedStatement:
+def largest_belief(draw: np.random.Generator, mu: float, trials: int, is_mu_known: bool) -> PrintedStatement:
     """Play the interval of the largest belief: of the found one where mu is known, else of its median."""
     log_odds = mu**2 / 2 + mu * draw.normal(size=trials)
-    found = bernau_empirical_epsilons.belief_interval(log_odds, CONFIDENCE, mu if known else None)
+    interval = bernau_empirical_epsilons.belief_interval(log_odds, CONFIDENCE, mu if is_mu_known else None)
     median = max(0.0, mu**2 / 2 + mu * float(ndtri(0.5 ** (1 / trials))))
-    return PrintedStatement(found.low, found.high, found.epsilon if known else median)
+    return PrintedStatement(interval.low, interval.high, interval.epsilon if is_mu_known else median)
 
 
 @over("{freedom} degrees of freedom, ratio {ratio:g}", freedom=(1, 2, 10, 1000), ratio=(0.3, 1.0))
 def noise_ratios(draw: np.random.Generator, freedom: int, ratio: float) -> PrintedStatement:
     """Play the interval of the real over the claimed noise."""
-    found = SquareSum(float(ratio**2 * draw.chisquare(freedom)), freedom, STANDARD_GAUSSIAN)
-    return PrintedStatement(*noise_estimate.ratio_interval(found, CONFIDENCE), ratio)
+    square_sum = SquareSum(float(ratio**2 * draw.chisquare(freedom)), freedom, STANDARD_GAUSSIAN)
+    return PrintedStatement(*noise_estimate.ratio_interval(square_sum, CONFIDENCE), ratio)
 
 
 @over(
     "sampled at {rate:g}, mu {mu:g}, {trials} trials x 10 rounds, ratio {ratio:g}",
-    rate=(0.05, 0.3), mu=(0.3, 3.0), trials=(5, 40), ratio=(0.5, 1.0, 2.0),
-)  # fmt: skip
+    rate=(0.05, 0.3),
+    mu=(0.3, 3.0),
+    trials=(5, 40),
+    ratio=(0.5, 1.0, 2.0),
+)
 def sampled_noise(draw: np.random.Generator, rate: float, mu: float, trials: int, ratio: float) -> PrintedStatement:
     """Play the same of the noise along a target that takes part in secret, as the noise measurement opens it."""
-    rows, size = trials * 10, 5
-    target, shared = draw.standard_normal((rows, size)), draw.standard_normal((rows, size))
+    rows = trials * 10
+    size = 5
+    target = draw.standard_normal((rows, size))
+    shared = draw.standard_normal((rows, size))
     target *= mu / np.linalg.norm(target, axis=1, keepdims=True)
     side = np.where(draw.random(rows) < rate, np.repeat(draw.integers(2, size=trials), 10), 2)
     release = shared + np.where((side == 0)[:, None], target, 0.0) + ratio * draw.standard_normal((rows, size))
-    parts = (torch.from_numpy(part) for part in (release, shared, target, np.zeros_like(target)))
+    tensors = (torch.from_numpy(array) for array in (release, shared, target, np.zeros_like(target)))
     meter = NoiseMeasurer(
         ParameterLayout(("weight",), ((size,),)), torch.empty(size, 0), CentralGaussian(1.0), with_neither=True
     )
     lengths = torch.full((rows,), mu, dtype=torch.float64)
-    seen = meter.measure(ReleaseUnderHypotheses(slice(None), *parts), torch.ones_like(lengths), lengths)
-    opened = seen.of_true_hypothesis(side.astype(np.int64)).signal[:, 0, 0]
+    measurement = meter.measure(ReleaseUnderHypotheses(slice(None), *tensors), torch.ones_like(lengths), lengths)
+    opened = measurement.of_true_hypothesis(side.astype(np.int64)).signal[:, 0, 0]
     return PrintedStatement(
         *noise_estimate.ratio_interval(SquareSum(float(opened @ opened), rows, STANDARD_GAUSSIAN), CONFIDENCE), ratio
     )
@@ -183,7 +194,8 @@ _NOISY = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(4.0, 10), 1e-3, 0.5,
 @over("{trials} trials, ratio {ratio:g}", trials=(1, 5, 50), ratio=(0.5, 1.0, 2.0))
 def epsilon_of_noise(draw: np.random.Generator, trials: int, ratio: float) -> PrintedStatement:
     """Play the bound on epsilon from the noise along the record."""
-    bits, mu = np.arange(trials) % 2 == 0, 0.25
+    bits = np.arange(trials) % 2 == 0
+    mu = 0.25
     noise = ratio * draw.normal(size=(trials, 10))
     increments = np.where(bits, 0.5, -0.5)[:, np.newaxis] * mu**2 + mu * noise
     ones = np.ones_like(increments)
@@ -204,9 +216,9 @@ def repetitions(draw: np.random.Generator, size: int, skewed: bool, kind: str) -
     values: Floats = draw.exponential(size=size) ** 2 - 2 if skewed else draw.normal(size=size)
     match kind:
         case "t":
-            found = statistics.t_interval(values)
+            interval = statistics.t_interval(values)
         case "Welch":
-            found = statistics.welch_interval(values, draw.normal(size=size))
+            interval = statistics.welch_interval(values, draw.normal(size=size))
         case _:
-            found = statistics.bootstrap(values, np.mean, draw)
-    return PrintedStatement(found.low, found.high, 0.0)
+            interval = statistics.bootstrap(values, np.mean, draw)
+    return PrintedStatement(interval.low, interval.high, 0.0)

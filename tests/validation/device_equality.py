@@ -44,42 +44,46 @@ class ColumnDifference(NamedTuple):
 
 def column_differences(first: Path, second: Path) -> Iterator[ColumnDifference]:
     """Yield the difference of each column of the tables of two run directories."""
-    for name in sorted({path.name for place in (first, second) for path in place.glob("*.parquet")}):
+    for name in sorted({path.name for directory in (first, second) for path in directory.glob("*.parquet")}):
         frames = [
-            pd.read_parquet(place / name) if (place / name).exists() else pd.DataFrame() for place in (first, second)
+            pd.read_parquet(directory / name) if (directory / name).exists() else pd.DataFrame()
+            for directory in (first, second)
         ]
         for column in dict.fromkeys([*frames[0].columns, *frames[1].columns]):
-            both = all(column in frame for frame in frames)
-            difference = _difference(frames[0][column], frames[1][column]) if both else float("inf")
+            is_in_both = all(column in frame for frame in frames)
+            difference = _difference(frames[0][column], frames[1][column]) if is_in_both else float("inf")
             yield ColumnDifference(f"{Path(name).stem}.{column}", difference)
 
 
-def _difference(one: "pd.Series[Any]", other: "pd.Series[Any]") -> float:
+def _difference(first_column: "pd.Series[Any]", second_column: "pd.Series[Any]") -> float:
     """Return the largest difference of numbers over their largest value, or the share of other values that differ."""
-    if len(one) != len(other):
+    if len(first_column) != len(second_column):
         return float("inf")
-    if one.dtype.kind != "f":
-        return float((one.to_numpy() != other.to_numpy()).mean()) if len(one) else 0.0
-    values, others = one.to_numpy(np.float64), other.to_numpy(np.float64)
-    finite = np.isfinite(values) & np.isfinite(others)
-    if not np.array_equal(values[~finite], others[~finite], equal_nan=True):
+    if first_column.dtype.kind != "f":
+        return float((first_column.to_numpy() != second_column.to_numpy()).mean()) if len(first_column) else 0.0
+    values = first_column.to_numpy(np.float64)
+    second_values = second_column.to_numpy(np.float64)
+    finite = np.isfinite(values) & np.isfinite(second_values)
+    if not np.array_equal(values[~finite], second_values[~finite], equal_nan=True):
         return float("inf")
     if not finite.any():
         return 0.0
-    largest = float(max(np.abs(values[finite]).max(), np.abs(others[finite]).max()))
-    return float(np.abs(values[finite] - others[finite]).max()) / largest if largest > 0 else 0.0
+    largest = float(max(np.abs(values[finite]).max(), np.abs(second_values[finite]).max()))
+    return float(np.abs(values[finite] - second_values[finite]).max()) / largest if largest > 0 else 0.0
 
 
 def _played(play: PlayAudit) -> list[ColumnDifference]:
     """Play an audit on both devices, and return the differences, the largest first."""
-    with tempfile.TemporaryDirectory() as place:
-        directories = {device: Path(place) / str(device) for device in Device}
+    with tempfile.TemporaryDirectory() as temporary_name:
+        directories = {device: Path(temporary_name) / str(device) for device in Device}
         for device, directory in directories.items():
             directory.mkdir()
             play(directory / "run", device=device)
-        found = column_differences(directories[Device.CPU] / "run", directories[Device.CUDA] / "run")
-        counted = (one for one in found if not one.column.startswith(_OF_LAST_BITS))
-        return sorted(counted, key=lambda one: -one.difference)
+        differences = column_differences(directories[Device.CPU] / "run", directories[Device.CUDA] / "run")
+        counted_differences = (
+            difference for difference in differences if not difference.column.startswith(_OF_LAST_BITS)
+        )
+        return sorted(counted_differences, key=lambda difference: -difference.difference)
 
 
 def main() -> None:
@@ -97,16 +101,16 @@ def main() -> None:
         if options.only not in name:
             continue
         try:
-            found = _played(play)
-            equal, (worst, after) = sum(one.difference == 0 for one in found), found[:2]
+            differences = _played(play)
+            equal, (worst, after) = sum(difference.difference == 0 for difference in differences), differences[:2]
         except Exception as error:  # the other cases are worth knowing even so
             largest = float("inf")
             table.add_row(name, "", "", f"failed: {type(error).__name__}", str(error).split(chr(10))[0][:60])
             traceback.print_exc()
             continue
         largest = max(largest, worst.difference)
-        shown = worst.column, f"{worst.difference:.1e}", after.column, f"{after.difference:.1e}"
-        table.add_row(name, str(len(found)), str(equal), *shown)
+        cells = worst.column, f"{worst.difference:.1e}", after.column, f"{after.difference:.1e}"
+        table.add_row(name, str(len(differences)), str(equal), *cells)
     Console(width=160).print(table)
     print(f"largest difference {largest:.1e}, allowed {TOLERANCE:.0e}")
     sys.exit(1 if largest > TOLERANCE else 0)

@@ -53,11 +53,17 @@ def breach_plan(seed: int, **changes: dict[str, Any]) -> RunPlan:
         "data": {"name": "digits", "records": 100, "clients": _CLIENTS, "test-records": 10, "population-records": 10},
         "model": {"name": "logistic"},
         "training": {"rounds": _LAST_ROUND, "learning-rate": 0.5},
-        "privacy": {"noise-multiplier": 4.0, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "global",
-                    "adjacency": "replace-record", "accountant": "gdp"},
+        "privacy": {
+            "noise-multiplier": 4.0,
+            "delta": 0.01,
+            "clipping-norm": 1.0,
+            "sensitivity": "global",
+            "adjacency": "replace-record",
+            "accountant": "gdp",
+        },
         "audit": {"trials": 100, "epsilon-star": False, "membership": False},
         "run": {"seed": seed, "trials-per-batch": 100, "keep-releases": 0},
-    }  # fmt: skip
+    }
     return plan_run(parse_config({name: section | changes.get(name, {}) for name, section in settings.items()}))
 
 
@@ -112,7 +118,8 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[RunPlan
     data.append({"name": "npz", "path": str(nasty), "records": 40})
     for number in range(count):
         rng = np.random.default_rng((seed, number))
-        mechanism, trials = _MECHANISMS[number % len(_MECHANISMS)], _TRIALS[int(rng.integers(len(_TRIALS)))]
+        mechanism = _MECHANISMS[number % len(_MECHANISMS)]
+        trials = _TRIALS[int(rng.integers(len(_TRIALS)))]
         relation = str(rng.choice(["add-remove-record", "replace-record"]))
         changes: dict[str, dict[str, Any]] = {
             "data": data[int(rng.integers(3))],
@@ -147,35 +154,37 @@ def parties_of(breach: Breach) -> ClientAppAndStrategy:
         )
 
     # Honest noise of every batch by round, and what a breach keeps of its own: drawing it takes longer than a round.
-    honest, kept = dict[int, dict[int, Floats]](), dict[int, dict[int, Floats]]()
+    honest = dict[int, dict[int, Floats]]()
+    kept_noise = dict[int, dict[int, Floats]]()
 
     class Broken(TrialBatchStrategy):
         def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-            own = honest.setdefault(batch.first, {})
+            batch_noise = honest.setdefault(batch.first, {})
 
             def normals(number: int) -> Floats:
-                if number not in own:
-                    drawn = self.challenger.standard_normals(batch.trials, number, self.parameters)
-                    own[number] = drawn.double().numpy()
-                return own[number]
+                if number not in batch_noise:
+                    noise_tensor = self.challenger.standard_normals(batch.trials, number, self.parameters)
+                    batch_noise[number] = noise_tensor.double().numpy()
+                return batch_noise[number]
 
             sizes = tuple(
-                part.stop - part.start for part in load_federation(self.federation).model.layout.slices().values()
+                tensor_slice.stop - tensor_slice.start
+                for tensor_slice in load_federation(self.federation).model.layout.slices().values()
             )
             members = self.challenger.membership(batch.trials).bits
             # It differs from run to run, and stays the same in all rounds of a run.
             key = int(1e6 * abs(float(normals(1)[0, 0])))
-            mine = kept.setdefault(batch.first, {})
+            mine = kept_noise.setdefault(batch.first, {})
             at = NoiseRound(normals, server_round, self.federation.rounds, members, sigma, sizes, key, mine)
             noise = breach.drawn(at)
             if breach.target is not None:
                 models = self.transcripts[batch.name].models[-1]
                 noise = breach.altered(_target_of(self.federation, models, members, server_round, key), noise)
-            drawn = torch.from_numpy(noise)
+            noise_tensor = torch.from_numpy(noise)
             if breach.spares_sum:
                 unit = torch.nn.functional.normalize(total.double(), dim=1)
-                drawn = drawn - (drawn * unit).sum(dim=1, keepdim=True) * unit
-            return total.mul_(breach.scale).add_(drawn.float())
+                noise_tensor = noise_tensor - (noise_tensor * unit).sum(dim=1, keepdim=True) * unit
+            return total.mul_(breach.scale).add_(noise_tensor.float())
 
     return ClientAppAndStrategy(strategy=Broken)
 
@@ -186,8 +195,8 @@ def _target_of(public: Federation, models: Tensor, members: Flags, number: int, 
     def sides(factor: float) -> tuple[Floats, Floats]:
         wider = FixedClipping(factor * public.mechanism.clipping_norm)
         federation = load_federation(replace(public, mechanism=replace(public.mechanism, clipping=wider)))
-        both = differing_contributions(federation, models, RoundContext(number))
-        present, absent = (one.total.double().numpy() for one in both)
+        contributions = differing_contributions(federation, models, RoundContext(number))
+        present, absent = (contribution.total.double().numpy() for contribution in contributions)
         return present, absent
 
     def clipped_at(factor: float) -> Floats:
@@ -203,8 +212,9 @@ def _clipped_at(factor: float, *, everybody: bool) -> ClientApp:
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[MessageRecordName.CONFIG]
         public = Federation.from_json(str(config[Key.FEDERATION]))
-        federation, client = load_federation(public), int(str(context.node_config["partition-id"]))
-        honest = next(one for one in range(_CLIENTS) if one not in (federation.victim, federation.insider))
+        federation = load_federation(public)
+        client = int(str(context.node_config["partition-id"]))
+        honest = next(number for number in range(_CLIENTS) if number not in (federation.victim, federation.insider))
         if message.metadata.message_type == "train" and (
             client == honest or (everybody and client != federation.victim)
         ):

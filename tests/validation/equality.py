@@ -47,9 +47,9 @@ def main() -> None:
     if chosen.command == "record":
         record(chosen.file, chosen.only, with_ray=not chosen.without_ray)
         return
-    found = differences(json.loads(chosen.old.read_text()), json.loads(chosen.new.read_text()))
-    print("\n".join(found) or "All digests are equal.")
-    sys.exit(1 if found else 0)
+    difference_lines = differences(json.loads(chosen.old.read_text()), json.loads(chosen.new.read_text()))
+    print("\n".join(difference_lines) or "All digests are equal.")
+    sys.exit(1 if difference_lines else 0)
 
 
 def record(file: Path, only: str = "", *, with_ray: bool = True) -> None:
@@ -60,19 +60,19 @@ def record(file: Path, only: str = "", *, with_ray: bool = True) -> None:
     torch.set_num_threads(1)
     audits = {name: partial(play, device=Device.CPU) for name, play in AUDITS.items()}
     cases: dict[str, Callable[[Path], Any]] = {**audits, **OTHERS, **(ON_RAY if with_ray else {})}
-    found: dict[str, Digests] = {}
+    digests: dict[str, Digests] = {}
     for name, play in cases.items():
         if only not in name:
             continue
         print(f"{name} ...", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory() as place:
-            directory = Path(place) / "run"
+        with tempfile.TemporaryDirectory() as temporary_name:
+            directory = Path(temporary_name) / "run"
             numbers = play(directory)
             tables = dict(_tables(directory))
-            found[name] = {**tables, **_numbers(numbers)}
-        file.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    count = sum(map(len, found.values()))
-    print(f"{count} digests of {len(found)} cases: {file}")
+            digests[name] = {**tables, **_numbers(numbers)}
+        file.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")
+    count = sum(map(len, digests.values()))
+    print(f"{count} digests of {len(digests)} cases: {file}")
 
 
 def _tables(directory: Path) -> Iterator[tuple[str, str]]:
@@ -92,24 +92,24 @@ def _digest(column: "pd.Series[Any]") -> str:
 def _numbers(values: Any) -> Digests:
     """Return each number and verdict of nested values by its path, as the text that reproduces it to the last bit."""
     return {
-        place: repr(value)
-        for place, value in _flat(values)
-        if isinstance(value, int | float) or place.endswith("verdict")
-        if not any(part in place for part in _NOT_COMPARED)
+        path: repr(value)
+        for path, value in _flat(values)
+        if isinstance(value, int | float) or path.endswith("verdict")
+        if not any(fragment in path for fragment in _NOT_COMPARED)
     }
 
 
-def _flat(values: Any, place: str = "summary") -> Iterator[tuple[str, Any]]:
+def _flat(values: Any, path: str = "summary") -> Iterator[tuple[str, Any]]:
     match values:
         case Mapping():
             for key, value in values.items():
-                yield from _flat(value, f"{place}.{key}")
+                yield from _flat(value, f"{path}.{key}")
         case list() | tuple():
             for number, value in enumerate(values):
-                named = value.get("name", number) if isinstance(value, Mapping) else number
-                yield from _flat(value, f"{place}[{named}]")
+                key_name = value.get("name", number) if isinstance(value, Mapping) else number
+                yield from _flat(value, f"{path}[{key_name}]")
         case _:
-            yield place, values
+            yield path, values
 
 
 def differences(old: Mapping[str, Digests], new: Mapping[str, Digests]) -> list[str]:
@@ -120,11 +120,12 @@ def differences(old: Mapping[str, Digests], new: Mapping[str, Digests]) -> list[
     >>> differences({"a": {"mu": "1"}}, {"a": {"mu": "2"}})
     ['a: mu is 2 and was 1']
     """
-    found: list[str] = []
+    difference_lines: list[str] = []
     for case in dict.fromkeys([*old, *new]):
-        before, after = old.get(case, {}), new.get(case, {})
+        before = old.get(case, {})
+        after = new.get(case, {})
         changed = (key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key))
-        found.extend(
+        difference_lines.extend(
             f"{case}: {key} is {after.get(key, 'missing')} and was {before.get(key, 'missing')}" for key in changed
         )
-    return found
+    return difference_lines

@@ -49,11 +49,19 @@ class PlayAudit(Protocol):
 _NO_BELIEF: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None}
 _LAPLACE: dict[str, Any] = _NO_BELIEF | {"noise": "laplace", "noise-multiplier": 0.4, "accountant": None}
 _NO_PRIVACY: dict[str, Any] = {
-    "private": False, "belief": None, "delta": None, "sensitivity": None, "clipping-norm": None
-}  # fmt: skip
+    "private": False,
+    "belief": None,
+    "delta": None,
+    "sensitivity": None,
+    "clipping-norm": None,
+}
 _ONE_RUN: dict[str, Any] = {
-    "kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40
-}  # fmt: skip
+    "kind": "canaries",
+    "trials": None,
+    "canaries": 6,
+    "epsilon-star": False,
+    "evaluate-every": 40,
+}
 _SETTINGS: dict[str, Changes] = {
     "identifiability": {},
     "global sensitivity": {"privacy": {"sensitivity": "global", "accountant": "gdp"}},
@@ -67,7 +75,10 @@ _SETTINGS: dict[str, Changes] = {
         "data": {"records": 120},
         "privacy": _NO_BELIEF | {"accountant": "pld"},
         "audit": {
-            "kind": "membership", "trials": 24, "targets": 60, "epsilon-star": False,
+            "kind": "membership",
+            "trials": 24,
+            "targets": 60,
+            "epsilon-star": False,
             "attacks": ["loss", "shadow", "lira", "rmia", "white-box"],
         },
     },
@@ -96,7 +107,7 @@ _SETTINGS: dict[str, Changes] = {
         "privacy": _NO_PRIVACY | {"local-randomizer": "randomised-response", "record-epsilon": 2.0},
         "audit": {"insider": False},
     },
-}  # fmt: skip
+}
 
 
 def _audit(changes: Changes, engine: Engine, directory: Path, device: Device = Device.CPU) -> Any:
@@ -120,8 +131,14 @@ def _convolutional(directory: Path, device: Device = Device.CPU) -> Any:
 
 def _users(changes: Changes, directory: Path, device: Device = Device.CPU) -> Any:
     """Play an audit of a table of patients with several records, whose units are the patients."""
-    data = {"name": "csv", "path": str(write_hospital(directory.parent)), "label": "readmitted", "user": "patient_id",
-            "drop": ["hospital"], "records": 150}  # fmt: skip
+    data = {
+        "name": "csv",
+        "path": str(write_hospital(directory.parent)),
+        "label": "readmitted",
+        "user": "patient_id",
+        "drop": ["hospital"],
+        "records": 150,
+    }
     privacy = _NO_BELIEF | {"adjacency": "add-remove-user", "accountant": "pld"}
     settings = {"data": data, "privacy": privacy, "audit": {"epsilon-star": False, "membership": False}}
     merged = {name: settings.get(name, {}) | changes.get(name, {}) for name in {**settings, **changes}}
@@ -155,14 +172,16 @@ def _made_up_results(_: Path) -> Any:
         bits = random.random(count) < 0.5
         steps = random.standard_normal((count, 1, 3))
         steps[:, :, 0] += 2.0 * bits[:, None]
-        direction, zeros = np.zeros_like(steps), np.zeros_like(steps)
+        direction = np.zeros_like(steps)
+        zeros = np.zeros_like(steps)
         direction[:, :, 0] = 1.0
         every = np.ones(count, dtype=bool)
         numbers = np.zeros((count, 0))
         tensors = (("weight", slice(0, 2)), ("bias", slice(2, 3)))
         return Transcripts(steps, steps, direction, zeros, zeros, every, every, numbers, (), ~every, tensors), bits
 
-    claim, budget = StatedClaim("add-remove-client", noise_multiplier=1.0), TrialBudget(200, (600,), (1.0,), 1, 1, 1)
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    budget = TrialBudget(200, (600,), (1.0,), 1, 1, 1)
     result = audit_claim(claim, ["removed"], play, frozenset(), lambda _: "it refused", budget)
     return result_json(result, findings(result, scenario_texts()))
 
@@ -199,9 +218,12 @@ def _review(directory: Path) -> Any:
 
 def _live(directory: Path) -> Any:
     """Judge the canaries of 20 rounds of a synthetic training with a tenth of the noise."""
-    size, directions, coins = 650, 11, 12
+    size = 650
+    directions = 11
+    coins = 12
     watch = TrainingObserver(directory, directions, 1, StatedReleases("add-remove-client", 1.0, 20), 1e-5)
-    draw, model = np.random.default_rng(0), np.zeros(size)
+    draw = np.random.default_rng(0)
+    model = np.zeros(size)
     for number in range(1, 21):
         release = 0.1 * draw.normal(size=size)
         release += canary_coin(coins, number, 0) * canary_direction(directions, number, 0, size)

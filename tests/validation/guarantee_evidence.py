@@ -26,7 +26,9 @@ from tests.builders.log_odds import uniforms
 
 _CONFIDENCE = 0.95
 _SAME = 1e-4  # largest relative difference of sensitivities that count as the same
-_LEAST_SHARE, _LARGEST_SHARE, _FROM_EPSILON = 0.8, 1.02, 0.5
+_LEAST_SHARE = 0.8
+_LARGEST_SHARE = 1.02
+_FROM_EPSILON = 0.5
 """Range of a lower bound over epsilon, and the epsilon from which it applies: a bound of 95 % confidence slightly
 exceeds epsilon in 5 % of runs.
 """
@@ -74,13 +76,13 @@ class ShownLoss(_Shown):
     def p_values(self) -> dict[str, float]:
         """Return the p-value of every test, by name."""
         of_z = None if self.advantage_z is None else 2 * float(norm.sf(abs(self.advantage_z)))
-        found = {
+        p_by_test = {
             "scores": self.scores_p,
             "meter": self.noise_p,
             "distribution of the log-odds": self.distribution_p,
             "advantage": of_z,
         }
-        return {name: p for name, p in found.items() if p is not None}
+        return {name: p for name, p in p_by_test.items() if p is not None}
 
     def problems(self) -> list[str]:
         """Return problems without a p-value: a lower bound that is far under epsilon, or over it."""
@@ -109,14 +111,18 @@ class Scored(_Shown):
 
     def problems(self) -> list[str]:
         """Return problems without a p-value: a lower bound over epsilon, or accountants that do not agree."""
-        found = []
+        contradictions = []
         if self.lower_bound > self.epsilon:
-            found.append(f"the lower bound {self.lower_bound:.3g} is over epsilon {self.epsilon:.3g}")
+            contradictions.append(f"the lower bound {self.lower_bound:.3g} is over epsilon {self.epsilon:.3g}")
         if not np.allclose(self.epsilon_rdp, self.epsilon_opacus, rtol=_SAME_EPSILON, atol=0):
-            found.append(f"the clients' accountants say {self.epsilon_opacus}, and ours says {self.epsilon_rdp}")
+            contradictions.append(
+                f"the clients' accountants say {self.epsilon_opacus}, and ours says {self.epsilon_rdp}"
+            )
         if not math.isclose(self.epsilon_of_clients, self.epsilon, rel_tol=_SAME_EPSILON):
-            found.append(f"a client guarantees epsilon {self.epsilon_of_clients:.6g}, and the run {self.epsilon:.6g}")
-        return found
+            contradictions.append(
+                f"a client guarantees epsilon {self.epsilon_of_clients:.6g}, and the run {self.epsilon:.6g}"
+            )
+        return contradictions
 
 
 Evidence = ShownLoss | Scored  # the evidence on a combination that is offered
@@ -137,24 +143,26 @@ def evidence_of(plan: RunPlan, contents: ReportContents) -> Evidence:
 
 def _scored(plan: RunPlan, contents: ReportContents) -> Scored:
     assert plan.guarantee is not None, "every combination guarantees something"
-    scores, kept, run = contents.find(ScoreAucFinding), contents.find(ClientGuarantees), contents.run
+    scores = contents.find(ScoreAucFinding)
+    client_guarantees = contents.find(ClientGuarantees)
+    run = contents.run
     assert scores is not None, "the trials are enough that some are with the record and some without"
-    assert kept is not None, "clients that train privately keep accountants"
+    assert client_guarantees is not None, "clients that train privately keep accountants"
     assert run.insider_scores is not None, "whoever has no log-odds has scores"
     claim = plan.guarantee.claim
     won = empirical_advantage((run.insider_scores > 0) == run.bits, _CONFIDENCE)
-    most = claim.profile.advantage()
+    advantage_bound = claim.profile.advantage()
     return Scored(
         advantage=won.advantage,
         advantage_low=won.low,
         advantage_high=won.high,
-        advantage_most=most,
-        advantage_p=float(binom.sf(won.wins - 1, won.trials, (1 + most) / 2)),
+        advantage_most=advantage_bound,
+        advantage_p=float(binom.sf(won.wins - 1, won.trials, (1 + advantage_bound) / 2)),
         epsilon=claim.profile.epsilon(claim.delta),
         lower_bound=scores.bound.epsilon,
-        epsilon_rdp=tuple(client.epsilon_rdp for client in kept.clients),
-        epsilon_opacus=tuple(client.epsilon_opacus for client in kept.clients),
-        epsilon_of_clients=max(client.epsilon for client in kept.clients),
+        epsilon_rdp=tuple(client.epsilon_rdp for client in client_guarantees.clients),
+        epsilon_opacus=tuple(client.epsilon_opacus for client in client_guarantees.clients),
+        epsilon_of_clients=max(client.epsilon for client in client_guarantees.clients),
         trials=run.trials,
     )
 
@@ -163,8 +171,10 @@ def _found(plan: RunPlan, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination guarantees something"
     measured, (events, theory) = measured_in(run), _theory_of(plan, run)
     advantages = 2 * chance_of_being_right(run.log_odds) - 1
-    adjacency, claim = plan.federation.mechanism.adjacency, plan.guarantee.claim
-    along, across = record_squares(measured), total_squares(measured)
+    adjacency = plan.federation.mechanism.adjacency
+    claim = plan.guarantee.claim
+    along = record_squares(measured)
+    across = total_squares(measured)
     assert along is not None, "the sensitivities are large in every round"
     meter = across or along
     tails = chdtr(meter.freedom, meter.value), chdtrc(meter.freedom, meter.value)
@@ -194,25 +204,24 @@ def _theory_of(plan: RunPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, ...
     rounds do; the second describes them in words.
     """
     assert plan.guarantee is not None, "every combination guarantees something"
-    mechanism, threat_model, events = (
-        plan.federation.mechanism,
-        plan.federation.threat_model,
-        plan.guarantee.claim.events,
-    )
-    z, signal = effective_noise_multiplier(mechanism.noise, threat_model), run.signal
+    mechanism = plan.federation.mechanism
+    threat_model = plan.federation.threat_model
+    events = plan.guarantee.claim.events
+    z = effective_noise_multiplier(mechanism.noise, threat_model)
+    signal = run.signal
     # A twin's update is as long as the update that it replaces, so that the bits of an adaptive norm say nothing of it.
     equal_bits = mechanism.is_adaptive and mechanism.adjacency.relation is Relation.REPLACE
     if mechanism.is_sampled:
-        turns = [plan.federation.eligible_units(one) for one in range(1, plan.federation.rounds + 1)]
-        own = signal[:, [turn is None or plan.federation.pair.index in turn for turn in turns]]
-        used = own[own > 0] if threat_model.sees_participation else own
+        turns = [plan.federation.eligible_units(number) for number in range(1, plan.federation.rounds + 1)]
+        eligible_signal = signal[:, [turn is None or plan.federation.pair.index in turn for turn in turns]]
+        used = eligible_signal[eligible_signal > 0] if threat_model.sees_participation else eligible_signal
         if not np.allclose(used * z, 1.0, rtol=0, atol=_SAME):
             return None, "scores alone: the sensitivities are not the largest"
         if not equal_bits:
             return events, "the guarantee's distribution"
         if threat_model.sees_participation:
-            seen = SampledGaussianRelease(z, mechanism.sampling_rate, own.shape[1], seen=True)
-            return (seen,), "the distribution of the sums, both bits being equal"
+            seen_release = SampledGaussianRelease(z, mechanism.sampling_rate, eligible_signal.shape[1], seen=True)
+            return (seen_release,), "the distribution of the sums, both bits being equal"
         return None, "scores alone: equal bits tell who takes part"
     mu = np.sqrt(np.square(signal).sum(axis=1))
     claimed = PrivacyProfile(events, mechanism.adjacency).gaussian_mu
@@ -232,7 +241,7 @@ def _distribution_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacenc
     """Return the Kolmogorov-Smirnov p-value of the log-odds under both truths, on one uniform scale."""
     draw = np.random.default_rng(_GENERATOR_SEED)
     parts = [
-        uniforms(log_odds_distribution(events, adjacency, truth), run.log_odds[given], draw)
-        for truth, given in ((TrueHypothesis.PRESENT, run.bits), (TrueHypothesis.ABSENT, ~run.bits))
+        uniforms(log_odds_distribution(events, adjacency, truth), run.log_odds[trial_mask], draw)
+        for truth, trial_mask in ((TrueHypothesis.PRESENT, run.bits), (TrueHypothesis.ABSENT, ~run.bits))
     ]
     return float(kstest(np.concatenate(parts), "uniform").pvalue)

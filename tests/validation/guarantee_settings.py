@@ -74,7 +74,7 @@ _OPTIMIZERS: dict[str, Sections] = {
     str(kind): {"training": {"optimizer": str(kind)} | ({"learning-rate": _STEP} if kind.is_adaptive else {})}
     for kind in ServerOptimizerKind
 }
-RELEASE = {f"{one}, {name}": _SHOWN[one] | _OPTIMIZERS[name] for one, name in product(_SHOWN, _OPTIMIZERS)}
+RELEASE = {f"{choice}, {name}": _SHOWN[choice] | _OPTIMIZERS[name] for choice, name in product(_SHOWN, _OPTIMIZERS)}
 """The adversary's view of a release, and the server's optimizer."""
 
 
@@ -119,7 +119,7 @@ class Combination:
         return (*mechanism, ADVERSARY[self.adversary], RELEASE[self.release])
 
 
-ADJACENCIES = tuple(one for one in Adjacency if one.unit is not Unit.USER)
+ADJACENCIES = tuple(choice for choice in Adjacency if choice.unit is not Unit.USER)
 """Relations of records and clients; users have the mechanisms of records, and are tested in tests/federation."""
 
 COLUMNS = {
@@ -166,7 +166,8 @@ def plan_of(combination: Combination, records: Path, trials: int, seed: int, tar
     `records` is the path of the file that `write_records` wrote; `target` is such as `{"epsilon": 2.0}`. `InputError`
     is raised with the reason if the combination is refused.
     """
-    unit, relation = combination.adjacency.unit, combination.adjacency.relation
+    unit = combination.adjacency.unit
+    relation = combination.adjacency.relation
     # A client of one record has a twin, and updates of the same direction in all rounds, as correlated noise needs.
     is_single = relation is Relation.REPLACE or combination.noise in ("tree", "banded")
     count = CLIENTS if unit is Unit.CLIENT and is_single else 4 * CLIENTS
@@ -180,8 +181,8 @@ def plan_of(combination: Combination, records: Path, trials: int, seed: int, tar
         "audit": {"trials": trials, "epsilon-star": False, "membership": False, "evaluate-every": ROUNDS},
         "run": {"seed": seed, "trials-per-batch": min(trials, 1000), "keep-releases": 0},
     }
-    for part in combination.sections():
-        for name, values in part.items():
+    for changes in combination.sections():
+        for name, values in changes.items():
             sections[name] |= values
     rate = training.pop("rate", None)
     if rate is not None:
@@ -212,16 +213,16 @@ def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
 def _twin(split: Split, index: int) -> int | None:
     """Return the position outside D of the record that has the same features; None where it is in D."""
     assert split.outside is not None
-    found = np.flatnonzero((split.outside.features == split.inside.features[index]).all(axis=1))
-    return int(found[0]) if len(found) else None
+    positions = np.flatnonzero((split.outside.features == split.inside.features[index]).all(axis=1))
+    return int(positions[0]) if len(positions) else None
 
 
 def _replaced_client(config: RunConfig, split: Split) -> NeighbourPair:
     """Return a client of one record, and the number of its twin, which replaces it."""
     shards = load_federation(plan_run(config, NeighbourPair(0, 0)).federation).shards
     for number in range(100 * _TWINS):
-        drawn = int(replacement_positions(split.outside, 1, config.data.seed, number)[0])
+        stand_in = int(replacement_positions(split.outside, 1, config.data.seed, number)[0])
         for client, shard in enumerate(shards):
-            if _twin(split, int(shard[0])) == drawn:
+            if _twin(split, int(shard[0])) == stand_in:
                 return NeighbourPair(client, number)
     raise InputError("no stand-in is the twin of a client: accepted are records that are there twice")

@@ -102,16 +102,16 @@ class CombinationRow:
 def _audits_of(run: FinishedRun, trials: int) -> Iterator[FinishedRun]:
     """Cut a run into runs of a number of trials each, without the remainder."""
     numbers = run.tables.trials["trial"].to_numpy()
-    tables = {one.name: getattr(run.tables, one.name) for one in fields(RunTables)}
+    tables = {table_field.name: getattr(run.tables, table_field.name) for table_field in fields(RunTables)}
     for start in range(0, len(numbers) - trials + 1, trials):
         chosen = numbers[start : start + trials]
-        parts = {
+        trial_tables = {
             name: None
             if table is None or "trial" not in table
             else table[table["trial"].isin(chosen)].reset_index(drop=True)
             for name, table in tables.items()
         }
-        yield replace(run, tables=RunTables(**parts))  # type: ignore[arg-type]
+        yield replace(run, tables=RunTables(**trial_tables))  # type: ignore[arg-type]
 
 
 def verdict_of(run: FinishedRun) -> Verdict:
@@ -157,14 +157,14 @@ def holm(p_values: Floats) -> Floats:
 
 def _corrected_tests(rows: Sequence[CombinationRow]) -> list[tuple[str, float, float]]:
     """Return every test by name with its p-value, before and after correction for their number."""
-    named = [
+    tests = [
         (f"{row.combination}: {name}", p)
         for row in rows
         if row.found is not None
         for name, p in row.found.p_values().items()
     ]
-    corrected = holm(np.array([p for _, p in named])) if named else np.empty(0)
-    return [(name, p, float(after)) for (name, p), after in zip(named, corrected, strict=True)]
+    corrected = holm(np.array([p for _, p in tests])) if tests else np.empty(0)
+    return [(name, p, float(after)) for (name, p), after in zip(tests, corrected, strict=True)]
 
 
 def problems(rows: Sequence[CombinationRow]) -> list[str]:
@@ -182,19 +182,25 @@ def problems(rows: Sequence[CombinationRow]) -> list[str]:
 
 def _in_short(rows: Sequence[CombinationRow]) -> str:
     """Return the results that are closest to contradicting theory, in a few lines."""
-    tests, found = _corrected_tests(rows), [row.found for row in rows if row.found is not None]
+    tests = _corrected_tests(rows)
+    evidence = [row.found for row in rows if row.found is not None]
     if not tests:
         return "nothing was played"
     name, p, after = min(tests, key=lambda test: test[1])
-    lines = [f"{len(found)} combinations, {len(tests)} tests; smallest p {p:.2g}, corrected {after:.2g}: {name}"]
-    if weighed := [one for one in found if isinstance(one, ShownLoss)]:
-        off = max((abs(one.advantage_z) for one in weighed if one.advantage_z is not None), default=0.0)
-        meters, shares = [one.meter[0] for one in weighed], [one.share for one in weighed]
+    lines = [f"{len(evidence)} combinations, {len(tests)} tests; smallest p {p:.2g}, corrected {after:.2g}: {name}"]
+    if weighed := [evidence_item for evidence_item in evidence if isinstance(evidence_item, ShownLoss)]:
+        off = max(
+            (abs(evidence_item.advantage_z) for evidence_item in weighed if evidence_item.advantage_z is not None),
+            default=0.0,
+        )
+        meters = [evidence_item.meter[0] for evidence_item in weighed]
+        shares = [evidence_item.share for evidence_item in weighed]
         lines.append(
             f"advantages within {off:.1f} standard errors of theory, noise measurements {min(meters):.4f} to "
             f"{max(meters):.4f}, lower bounds at {min(shares):.0%} to {max(shares):.0%} of epsilon"
         )
-    accused, audits = sum(row.violated for row in rows), sum(len(row.verdicts) for row in rows)
+    accused = sum(row.violated for row in rows)
+    audits = sum(len(row.verdicts) for row in rows)
     return "\n".join([*lines, f"{accused} of {audits} audits are violated"])
 
 
@@ -204,7 +210,7 @@ def guarantee_table(rows: Sequence[CombinationRow]) -> Table:
     table = Table(title=title, box=SIMPLE, title_justify="left")
     for column in COLUMNS:
         table.add_column(column, no_wrap=True)
-    shown = (
+    head_columns = (
         "trials",
         "log-odds held against",
         "scores p",
@@ -214,7 +220,7 @@ def guarantee_table(rows: Sequence[CombinationRow]) -> Table:
         "z",
         "noise measurement",
     )
-    for column in (*shown, "epsilon", "lower bound", "audits violated", "s"):
+    for column in (*head_columns, "epsilon", "lower bound", "audits violated", "s"):
         table.add_column(column, min_width=_WIDTHS.get(column))
     for row in rows:
         if row.found is not None:
@@ -223,28 +229,30 @@ def guarantee_table(rows: Sequence[CombinationRow]) -> Table:
     return table
 
 
-def _cells(found: Evidence) -> tuple[str, ...]:
-    bound = f"{found.lower_bound:.3f} ({found.share:.0%})"
-    match found:
+def _cells(evidence: Evidence) -> tuple[str, ...]:
+    bound = f"{evidence.lower_bound:.3f} ({evidence.share:.0%})"
+    match evidence:
         case ShownLoss():
-            distribution, exact, z = found.distribution_p, found.advantage_exact, found.advantage_z
-            ratio, low, high = found.meter
+            distribution = evidence.distribution_p
+            exact = evidence.advantage_exact
+            z = evidence.advantage_z
+            ratio, low, high = evidence.meter
             tested = (
-                f"{found.scores_p:.3f}",
+                f"{evidence.scores_p:.3f}",
                 "" if distribution is None else f"{distribution:.3f}",
-                f"{found.advantage:.4f}",
+                f"{evidence.advantage:.4f}",
             )
             expected = ("" if exact is None else f"{exact:.4f}", "" if z is None else f"{z:+.1f}")
             meter = f"{ratio:.4f} ({low:.4f} to {high:.4f})"
-            return (str(found.trials), found.theory, *tested, *expected, meter, f"{found.epsilon:.3f}", bound)
+            return (str(evidence.trials), evidence.theory, *tested, *expected, meter, f"{evidence.epsilon:.3f}", bound)
         case Scored():
-            rdp, opacus = max(zip(found.epsilon_rdp, found.epsilon_opacus, strict=True))
-            advantage = f"{found.advantage:.4f} ({found.advantage_low:.4f} to {found.advantage_high:.4f})"
-            most = (f"at most {found.advantage_most:.4f}", f"{norm.isf(found.advantage_p):+.1f}")
-            epsilons = f"{found.epsilon:.3f}; rdp {rdp:.3f}, Opacus {opacus:.3f}"
-            return (str(found.trials), *[_NO_RATIO] * 3, advantage, *most, _NO_RATIO, epsilons, bound)
+            rdp, opacus = max(zip(evidence.epsilon_rdp, evidence.epsilon_opacus, strict=True))
+            advantage = f"{evidence.advantage:.4f} ({evidence.advantage_low:.4f} to {evidence.advantage_high:.4f})"
+            advantage_texts = (f"at most {evidence.advantage_most:.4f}", f"{norm.isf(evidence.advantage_p):+.1f}")
+            epsilons = f"{evidence.epsilon:.3f}; rdp {rdp:.3f}, Opacus {opacus:.3f}"
+            return (str(evidence.trials), *[_NO_RATIO] * 3, advantage, *advantage_texts, _NO_RATIO, epsilons, bound)
         case _:
-            assert_never(found)
+            assert_never(evidence)
 
 
 def _study_all(console: Console, chosen: Iterable[Combination], trials: int, seed: int) -> list[CombinationRow]:
@@ -256,12 +264,14 @@ def _study_all(console: Console, chosen: Iterable[Combination], trials: int, see
     with tempfile.TemporaryDirectory() as directory:
         records = Path(directory) / "records.npz"
         settings.write_records(records)
-        for one in chosen:
-            most = _MOST_PRIVATE_TRIALS if one.strategy == "dp-sgd-clients" else trials
-            row = study(one, records, min(trials, most), zlib.crc32(f"{seed}: {one}".encode()))
+        for combination in chosen:
+            largest_trials = _MOST_PRIVATE_TRIALS if combination.strategy == "dp-sgd-clients" else trials
+            row = study(
+                combination, records, min(trials, largest_trials), zlib.crc32(f"{seed}: {combination}".encode())
+            )
             rows += [] if row is None else [row]
             if row is not None and row.found is not None:
-                console.print(f"{one}: {row.seconds:.0f} s", highlight=False)
+                console.print(f"{combination}: {row.seconds:.0f} s", highlight=False)
     return rows
 
 
@@ -273,15 +283,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="another number plays other federations (default: 0)")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    console, progress = Console(width=280), Console(stderr=True, width=120)
+    console = Console(width=280)
+    progress = Console(stderr=True, width=120)
     trials = options.trials or (400 if options.quick else 2000)
-    chosen = [one for one in (QUICK if options.quick else settings.combinations()) if (options.only or "") in str(one)]
+    chosen = [
+        item for item in (QUICK if options.quick else settings.combinations()) if (options.only or "") in str(item)
+    ]
     rows = _study_all(progress, chosen, trials, options.seed)
     console.print(guarantee_table(rows))
     print(_in_short(rows))
-    found = problems(rows)
+    contradictions = problems(rows)
     if options.only is None:
-        known = [compare(one, trials) for one in comparisons(options.quick)]
-        console.print(knowledge_table(known, trials))
-        found += [problem for one in known for problem in one.problems()]
-    exit_with(found, "nothing contradicts theory")
+        comparison_results = [compare(item, trials) for item in comparisons(options.quick)]
+        console.print(knowledge_table(comparison_results, trials))
+        contradictions += [problem for item in comparison_results for problem in item.problems()]
+    exit_with(contradictions, "nothing contradicts theory")

@@ -16,15 +16,16 @@ from tests.validation.breach_kinds import Breach, NoiseRound
 from tests.validation.signal_breaches import TargetRound
 
 LAG, SHARE = 5, 0.3
-_RANDU, _MODULUS = 65_539, 2**31
+_RANDU = 65_539
+_MODULUS = 2**31
 
 
 def _of_earlier(at: NoiseRound) -> Floats:
     """Return noise of which a share is that of five rounds before, as of a matrix that is claimed to be the unit."""
-    found = at.normals((at.number - 1) % LAG + 1)
+    noise = at.normals((at.number - 1) % LAG + 1)
     for number in range((at.number - 1) % LAG + 1 + LAG, at.number + 1, LAG):
-        found = SHARE * found + math.sqrt(1 - SHARE**2) * at.normals(number)
-    return found
+        noise = SHARE * noise + math.sqrt(1 - SHARE**2) * at.normals(number)
+    return noise
 
 
 def _of_randu(at: NoiseRound) -> Floats:
@@ -36,7 +37,7 @@ def _of_randu(at: NoiseRound) -> Floats:
 @cache
 def _powers(count: int) -> Integers:
     """Return by what a seed is multiplied for each number that follows it, modulo 2^31."""
-    return np.array([pow(_RANDU, place, _MODULUS) for place in range(1, count + 1)], dtype=np.int64)
+    return np.array([pow(_RANDU, exponent, _MODULUS) for exponent in range(1, count + 1)], dtype=np.int64)
 
 
 def cancelling(at: TargetRound, noise: Floats) -> Floats:
@@ -44,8 +45,8 @@ def cancelling(at: TargetRound, noise: Floats) -> Floats:
     along = np.sum(noise * at.unit, axis=1, keepdims=True)
     size = np.linalg.norm(noise, axis=1, keepdims=True) / math.sqrt(noise.shape[1])
     pair, is_second = divmod(at.number - 1, 2)
-    drawn = np.random.default_rng((at.key, 21, pair)).standard_normal((len(noise), 1))
-    return np.asarray(noise + ((-1) ** is_second * size * drawn - along) * at.unit)
+    draws = np.random.default_rng((at.key, 21, pair)).standard_normal((len(noise), 1))
+    return np.asarray(noise + ((-1) ** is_second * size * draws - along) * at.unit)
 
 
 HELD_BACK: tuple[Breach, ...] = (

@@ -45,13 +45,14 @@ _TRIALS = (4, 20, 60)
 
 def plans_of(count: int, directory: Path) -> Iterator[tuple[str, RunPlan]]:
     """Yield honest runs with their kinds: two of three are those of `readings`, the others are of `MECHANISMS`."""
-    others = honest_readings(count, directory)
+    reading_plans = honest_readings(count, directory)
     for number in range(count):
         if number % 3 < 2:
-            yield next(others)
+            yield next(reading_plans)
             continue
-        place = number // 3
-        name, trials = list(MECHANISMS)[place % len(MECHANISMS)], _TRIALS[place // len(MECHANISMS) % len(_TRIALS)]
+        turn = number // 3
+        name = list(MECHANISMS)[turn % len(MECHANISMS)]
+        trials = _TRIALS[turn // len(MECHANISMS) % len(_TRIALS)]
         settings = small_settings(**MECHANISMS[name])
         settings["audit"] |= {"trials": trials}
         settings["run"] |= {"seed": int(np.random.default_rng((6, number)).integers(2**32)), "trials-per-batch": trials}
@@ -69,18 +70,20 @@ def processed_plans(count: int, directory: Path) -> Iterator[tuple[str, str, Run
             number += 1
 
 
-def _row_of(contents: ReportContents, said: dict[str, Any]) -> Row:
+def _row_of(contents: ReportContents, record: dict[str, Any]) -> Row:
     """Return what a journal keeps of a run."""
     summary = contents.summary
     tests = [] if summary["noise"] is None else summary["noise"]["tests"]
-    found = [one["name"] for one in tests if one["violated"]]
-    found += [one["name"] for one in summary["exact"] if one["violated"]]
-    steps = [one["found"] or one["not_asked"] for one in summary["exact"] if one["name"] == ExactQuestion.STEP]
-    return said | {
-        "tests": len(TestName), "verdict": summary["verdict"], "found": found,
-        "errors": [*(f"{one['part']}: {one['reason']}" for one in summary["not_computed"]), *problems_of(contents)],
+    violated_names = [test["name"] for test in tests if test["violated"]]
+    violated_names += [test["name"] for test in summary["exact"] if test["violated"]]
+    steps = [test["found"] or test["not_asked"] for test in summary["exact"] if test["name"] == ExactQuestion.STEP]
+    return record | {
+        "tests": len(TestName),
+        "verdict": summary["verdict"],
+        "found": violated_names,
+        "errors": [*(f"{test['part']}: {test['reason']}" for test in summary["not_computed"]), *problems_of(contents)],
         "step": " ".join(steps),
-    }  # fmt: skip
+    }
 
 
 def _problems(rows: list[Row]) -> list[str]:
@@ -96,19 +99,21 @@ def _problems(rows: list[Row]) -> list[str]:
 
 def main() -> None:
     """Print the verdicts; the exit status is 1 if a run is accused."""
-    console, parser = Console(width=120), parser_of(__doc__)
+    console = Console(width=120)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=200, help="honest runs as they are")
     parser.add_argument("--processed", type=int, default=40, help="honest runs with post-processing")
     parser.add_argument("--journal", type=Path, help="file that keeps every run")
     parser.add_argument("--minutes", type=float, help="minutes after which no further run begins")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    over, rows = until(options.minutes), read(options.journal, tests=len(TestName))
+    over = until(options.minutes)
+    rows = read(options.journal, tests=len(TestName))
     played = {(row["federations"], row["number"]) for row in rows}
     with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        plain = (("plain", kind, "", plan) for kind, plan in plans_of(options.runs, place))
-        processed = (("processed", *one) for one in processed_plans(options.processed, place))
+        run_directory = Path(directory)
+        plain = (("plain", kind, "", plan) for kind, plan in plans_of(options.runs, run_directory))
+        processed = (("processed", *item) for item in processed_plans(options.processed, run_directory))
         for name, runs in (("plain", plain), ("processed", processed)):
             for number, (_, kind, rule, plan) in enumerate(track(runs, f"{name} runs")):
                 if over():
@@ -116,13 +121,15 @@ def main() -> None:
                 if (name, number) in played:
                     continue
                 parties = ClientAppAndStrategy(strategy=with_rule(RULES[rule])) if rule else HONEST
-                said = {"federations": name, "number": number, "kind": kind, "rule": rule}
-                rows.append(_row_of(results_of_run(plan, parties), said))
+                record = {"federations": name, "number": number, "kind": kind, "rule": rule}
+                rows.append(_row_of(results_of_run(plan, parties), record))
                 append(options.journal, rows[-1])
     verdicts = {
         name: Counter(row["verdict"] for row in rows if row["federations"] == name) for name in ("plain", "processed")
     }
-    lines = [(name, str(often.total()), *(str(often[str(one)]) for one in Verdict)) for name, often in verdicts.items()]
+    lines = [
+        (name, str(often.total()), *(str(often[str(item)]) for item in Verdict)) for name, often in verdicts.items()
+    ]
     columns = ("runs", "played", *map(str, Verdict))
     kinds = len({row["kind"] for row in rows})
     console.print(table_of(columns, f"Verdicts of honest runs of {kinds} kinds", columns[:1], lines))

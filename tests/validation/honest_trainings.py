@@ -45,15 +45,20 @@ def played(first: int = 0) -> Iterator[Played]:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")  # of Opacus and torch, about every training
             torch.manual_seed(seed)
-            function, model, data = partial(train, example), example.model(), example.dataset(seed)
+            function = partial(train, example)
+            model = example.model()
+            data = example.dataset(seed)
             try:
-                found = audit_training(function, "train", model, data, TrainingAuditOptions(1, 2))
+                audit_result = audit_training(function, "train", model, data, TrainingAuditOptions(1, 2))
             except InputError as error:
                 if _EMPTY_FIRST_BATCH not in str(error):
                     raise
                 continue
         yield Played(
-            number, f"{example.name}, {name}", found.verdict, tuple(one.pitfall.value for one in found.pitfalls)
+            number,
+            f"{example.name}, {name}",
+            audit_result.verdict,
+            tuple(finding.pitfall.value for finding in audit_result.pitfalls),
         )
 
 
@@ -65,15 +70,16 @@ def main() -> None:
     options = parser.parse_args()
     require_number("trainings are", options.trainings, "whole numbers from 1")
     require_number("first is", options.first, "whole numbers from 0")
-    console, verdicts, wrong = Console(width=120), Counter[str](), list[str]()
-    for times, one in enumerate(islice(played(options.first), options.trainings), 1):
-        verdicts[one.verdict] += 1
-        if one.named or one.verdict is not Verdict.CONSISTENT:
-            wrong.append(
-                f"training {one.number} ({one.name}) is called {one.verdict}: {', '.join(one.named) or 'nothing'}"
-            )
+    console = Console(width=120)
+    verdicts = Counter[str]()
+    wrong = list[str]()
+    for times, outcome in enumerate(islice(played(options.first), options.trainings), 1):
+        verdicts[outcome.verdict] += 1
+        if outcome.named or outcome.verdict is not Verdict.CONSISTENT:
+            named_pitfalls = ", ".join(outcome.named) or "nothing"
+            wrong.append(f"training {outcome.number} ({outcome.name}) is called {outcome.verdict}: {named_pitfalls}")
             console.print(wrong[-1])
         elif times % 20 == 0:
-            console.print(f"{times} played, the last one is number {one.number}", style="dim")
-    told = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
-    exit_with(wrong, f"{options.trainings} honest trainings: {told}; none is accused")
+            console.print(f"{times} played, the last one is number {outcome.number}", style="dim")
+    verdict_counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
+    exit_with(wrong, f"{options.trainings} honest trainings: {verdict_counts}; none is accused")

@@ -62,7 +62,8 @@ def subsampled_gaussian(rate: float, sigma: float) -> KnownMechanism:
         return -math.inf if inside <= 0 else sigma**2 * math.log(inside / rate) + 0.5
 
     def tails(x: float) -> tuple[float, float]:
-        absent, there = float(ndtr(-x / sigma)), float(ndtr((1 - x) / sigma))
+        absent = float(ndtr(-x / sigma))
+        there = float(ndtr((1 - x) / sigma))
         return (1 - rate) * absent + rate * there, absent
 
     def delta_of(epsilon: float) -> float:
@@ -87,8 +88,8 @@ def laplace(epsilon: float) -> KnownMechanism:
     def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         outputs = [rng.laplace(centre, 1 / epsilon, n) for centre in (1.0, 0.0)]
         # |x| - |x - 1| would show beyond 0 and 1 by its rounding where x came from, and so tell more than epsilon.
-        one, zero = (epsilon * np.clip(2 * x - 1, -1.0, 1.0) for x in outputs)
-        return one, zero
+        present_odds, absent_odds = (epsilon * np.clip(2 * x - 1, -1.0, 1.0) for x in outputs)
+        return present_odds, absent_odds
 
     name = f"Laplace, epsilon = {epsilon:g}"
     return KnownMechanism(name, lambda delta: max(0.0, epsilon + 2 * math.log1p(-delta)), draw, _ASSUMES_NOTHING)
@@ -99,11 +100,14 @@ def randomised_response(epsilon: float) -> KnownMechanism:
     honest = float(expit(epsilon))
 
     def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-        one, zero = (np.where(rng.random(n) < p, epsilon, -epsilon) for p in (honest, 1 - honest))
-        return one, zero
+        present_odds, absent_odds = (np.where(rng.random(n) < p, epsilon, -epsilon) for p in (honest, 1 - honest))
+        return present_odds, absent_odds
 
-    name, least = f"randomised response, epsilon = {epsilon:g}", 1 - honest
-    return KnownMechanism(name, lambda delta: max(0.0, math.log((honest - delta) / least)), draw, _ASSUMES_NOTHING)
+    name = f"randomised response, epsilon = {epsilon:g}"
+    false_probability = 1 - honest
+    return KnownMechanism(
+        name, lambda delta: max(0.0, math.log((honest - delta) / false_probability)), draw, _ASSUMES_NOTHING
+    )
 
 
 MECHANISMS = (noise(), gaussian(1.0), subsampled_gaussian(0.25, 0.5), laplace(1.0), randomised_response(1.0))

@@ -92,16 +92,17 @@ def study(
 
     The wrong insiders read so many trials, whose releases are kept; None means all. The directory must be new.
     """
-    kept = min(plan.config.audit.trials, wrong_trials or plan.config.audit.trials)
-    run_settings = plan.config.run.model_copy(update={"keep_releases": kept})
+    kept_trials = min(plan.config.audit.trials, wrong_trials or plan.config.audit.trials)
+    run_settings = plan.config.run.model_copy(update={"keep_releases": kept_trials})
     plan = replace(plan, config=plan.config.model_copy(update={"run": run_settings}))
     contents = run_audit(plan, directory, Engine.LOCAL, progress=progress, with_report=False)
-    bits, signal = contents.run.bits, contents.run.signal
+    bits = contents.run.bits
+    signal = contents.run.signal
     honest = check_scores(innovations(contents.run.increments, signal, bits), bits)
     results = [LlrCheckResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
     for name, increments in _increments_of_wrong_insiders(directory, load_federation(plan.federation)).items():
-        check = check_scores(innovations(increments, signal[:kept], bits[:kept]), bits[:kept])
-        won = (increments.sum(axis=1) > 0) == bits[:kept]
+        check = check_scores(innovations(increments, signal[:kept_trials], bits[:kept_trials]), bits[:kept_trials])
+        won = (increments.sum(axis=1) > 0) == bits[:kept_trials]
         results.append(LlrCheckResult(name, check, float(2 * won.mean() - 1)))
     return results
 
@@ -111,10 +112,14 @@ def _increments_of_wrong_insiders(directory: Path, federation: LoadedFederation)
     torch.set_num_threads(federation.public.threads)
     batches = []
     for path in sorted((directory / "public").glob("releases-*")):
-        hypotheses, rounds = list[Hypotheses](), []
-        for made in stored_rounds(federation, load_file(path)):
-            hypotheses = [*hypotheses[-1:], sums_of(federation, made.models[-2], RoundContext(made.number), made.side)]
-            rounds.append([read(federation, hypotheses, made.release) for read in WRONG_INSIDERS.values()])
+        hypotheses = list[Hypotheses]()
+        rounds = []
+        for server_round in stored_rounds(federation, load_file(path)):
+            hypotheses = [
+                *hypotheses[-1:],
+                sums_of(federation, server_round.models[-2], RoundContext(server_round.number), server_round.side),
+            ]
+            rounds.append([read(federation, hypotheses, server_round.release) for read in WRONG_INSIDERS.values()])
         batches.append(np.stack(rounds, axis=-1))
     return dict(zip(WRONG_INSIDERS, np.concatenate(batches, axis=1), strict=True))
 
@@ -122,26 +127,32 @@ def _increments_of_wrong_insiders(directory: Path, federation: LoadedFederation)
 def _shown(setting: str, plan: RunPlan, results: list[LlrCheckResult], console: Console) -> list[str]:
     """Print the table of a setting, and return the contradictions to the distribution."""
     assert plan.guarantee is not None, "every setting of the study makes a guarantee"
-    trials, bound = plan.config.audit.trials, plan.guarantee.advantage_bound_exact
-    error, is_limit = math.sqrt((1 - bound**2) / trials), plan.federation.mechanism.is_private_release
+    trials = plan.config.audit.trials
+    bound = plan.guarantee.advantage_bound_exact
+    error = math.sqrt((1 - bound**2) / trials)
+    is_limit = plan.federation.mechanism.is_private_release
     expected = f"{'at most ' if is_limit else ''}{bound:.4f}"
     title = f"{setting}: {trials} trials, advantage expected {expected}, one s.e. {error:.3f}"
     columns = ("insider", "distribution", "innovations given b = 1", "given b = 0", "advantage")
     table = table_of(columns, title, columns)
-    for one in results:
-        said = [
+    for result in results:
+        group_texts = [
             f"p {group.ks_p_value:.3g}, z of mean {group.mean_z:+.1f}, variance {group.variance_z:+.1f}, "
             f"serial {group.serial_correlation_z:+.1f}"
-            for group in (one.check.members, one.check.nonmembers)
+            for group in (result.check.members, result.check.nonmembers)
         ]
-        table.add_row(one.insider, "holds" if one.check.holds else "FAILS", *said, f"{one.advantage:+.3f}")
+        table.add_row(
+            result.insider, "holds" if result.check.holds else "FAILS", *group_texts, f"{result.advantage:+.3f}"
+        )
     console.print(table)
     honest, *wrong = results
-    found = [] if honest.check.holds else ["the innovations of the honest insider do not follow their distribution"]
-    found += [f"the check does not find out: {one.insider}" for one in wrong if one.check.holds]
+    contradictions = (
+        [] if honest.check.holds else ["the innovations of the honest insider do not follow their distribution"]
+    )
+    contradictions += [f"the check does not find out: {result.insider}" for result in wrong if result.check.holds]
     if not (-1.0 if is_limit else bound - 3 * error) <= honest.advantage <= bound + 3 * error:
-        found.append(f"the advantage is {honest.advantage:.4f}, {bound:.4f} +- {3 * error:.4f} expected")
-    return [f"{setting}: {problem}" for problem in found]
+        contradictions.append(f"the advantage is {honest.advantage:.4f}, {bound:.4f} +- {3 * error:.4f} expected")
+    return [f"{setting}: {problem}" for problem in contradictions]
 
 
 def main() -> None:
@@ -151,10 +162,11 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000, help="trials a setting (default: 1000)")
     parser.add_argument("--wrong-trials", type=int, help="trials that the wrong insiders read (default: all)")
     parser.add_argument("--only", choices=SETTINGS, help="one setting instead of all")
-    options, found = parser.parse_args(), list[str]()
+    options = parser.parse_args()
+    contradictions = list[str]()
     for setting in [options.only] if options.only else SETTINGS:
         plan = plan_of(setting, options.data_dir, [f"audit.trials={options.trials}"])
         with tempfile.TemporaryDirectory() as directory:
             results = study(plan, Path(directory) / "run", progress_bar, options.wrong_trials)
-        found += _shown(setting, plan, results, Console(width=160))
-    exit_with(found, "nothing contradicts the distribution")
+        contradictions += _shown(setting, plan, results, Console(width=160))
+    exit_with(contradictions, "nothing contradicts the distribution")

@@ -64,12 +64,12 @@ class CoinMechanism:
         trial depend on each other and tells nothing of any coin.
         """
         is_in = draw.random((trials, targets)) < 0.5
-        place = draw.normal(0, _PLACES, (2, targets))
+        record_shifts = draw.normal(0, _PLACES, (2, targets))
         shift = shared * draw.normal(size=(trials, 1))
-        told = place[0] + self.tell(draw, is_in) + shift
-        wrong = place[1] + draw.normal(size=is_in.shape) + shift
+        right_answers = record_shifts[0] + self.tell(draw, is_in) + shift
+        wrong = record_shifts[1] + draw.normal(size=is_in.shape) + shift
         population = draw.normal(0, _PLACES, _POPULATION) + draw.normal(size=(trials, _POPULATION)) + shift
-        return CoinAnswers(told, wrong, population, TargetMembership(is_in))
+        return CoinAnswers(right_answers, wrong, population, TargetMembership(is_in))
 
 
 def gaussian_mean(mu: float) -> CoinMechanism:
@@ -104,9 +104,9 @@ def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
     up = np.exp(epsilon)
 
     def tell(draw: np.random.Generator, is_in: Flags) -> Floats:
-        told = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
+        responses = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
         outright = draw.random(is_in.shape) < delta
-        return np.where(outright, np.where(is_in, 2.0, -1.0), told.astype(np.float64))
+        return np.where(outright, np.where(is_in, 2.0, -1.0), responses.astype(np.float64))
 
     return CoinMechanism(
         f"randomised response, epsilon = {epsilon:g}, delta = {delta:g}",
@@ -137,17 +137,18 @@ def _shadow(release: CoinAnswers, shadows: Flags | None) -> Floats:
 
 def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
     """Return scores from gradients of two classes, with activations that no coin moves; known halves are fixed."""
-    coins, told = release.membership, release.log_p[:, :, np.newaxis]
+    coins = release.membership
+    log_probabilities = release.log_p[:, :, np.newaxis]
     hidden = np.stack([release.wrong, np.ones_like(release.wrong)], axis=-1)[:, :, np.newaxis]
     features = WhiteBoxFeatures(
-        signals=(np.exp(told) - [1.0, 0.0]).astype(np.float32),
+        signals=(np.exp(log_probabilities) - [1.0, 0.0]).astype(np.float32),
         inputs=hidden.astype(np.float32),
-        log_probabilities=told.astype(np.float32),
-        losses=-told[..., 0].astype(np.float32),
+        log_probabilities=log_probabilities.astype(np.float32),
+        losses=-log_probabilities[..., 0].astype(np.float32),
         labels=np.zeros(coins.targets, dtype=np.int64),
     )
-    known = known_halves(coins.trials, coins.targets, np.random.default_rng(0))
-    return white_box_scores(features, coins, known, _STEPS)
+    halves = known_halves(coins.trials, coins.targets, np.random.default_rng(0))
+    return white_box_scores(features, coins, halves, _STEPS)
 
 
 def _attribute_by_distribution(release: CoinAnswers, shadows: Flags | None) -> Floats:
@@ -156,9 +157,11 @@ def _attribute_by_distribution(release: CoinAnswers, shadows: Flags | None) -> F
     Where it is guessed wrong, the score is 0. The shadow trials are those named, or another half of all.
     """
     trials = np.arange(release.membership.trials)
-    parts = [(shadows, ~shadows)] if shadows is not None else [(trials % 2 == p, trials % 2 != p) for p in (0, 1)]
+    shadow_splits = (
+        [(shadows, ~shadows)] if shadows is not None else [(trials % 2 == p, trials % 2 != p) for p in (0, 1)]
+    )
     scores = np.full(release.confidences.shape, np.nan)
-    for learnt_from, attacked in parts:
+    for learnt_from, attacked in shadow_splits:
         distribution = sampled_distribution(
             release.losses[learnt_from][release.membership.is_in[learnt_from]][:_LOSSES_LEARNT]
         )

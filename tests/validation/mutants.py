@@ -70,8 +70,8 @@ class Mutant:
 class _Change(ast.NodeTransformer):
     """Changes the place with one number, and counts the places; annotations and docstrings are none."""
 
-    def __init__(self, place: int) -> None:
-        self.place = place
+    def __init__(self, index: int) -> None:
+        self.place = index
         self.places = 0
         self.changed: tuple[int, str, str] | None = None  # line, code before, code after
 
@@ -126,28 +126,28 @@ def _is_text(node: ast.BinOp) -> bool:
     return any(isinstance(side, ast.JoinedStr) or isinstance(getattr(side, "value", None), str) for side in sides)
 
 
-def mutated(text: str, place: int) -> tuple[str, _Change]:
+def mutated(text: str, index: int) -> tuple[str, _Change]:
     """Return a module's text with the change at one place, and the change."""
-    change = _Change(place)
+    change = _Change(index)
     tree = change.visit(ast.parse(text))
     return ast.unparse(ast.fix_missing_locations(tree)), change
 
 
 def sample(count: int, seed: int, folders: Sequence[str]) -> list[Mutant]:
     """Return mutants of modules in the given folders, drawn evenly from all places without replacement."""
-    places = list[tuple[Path, int]]()
+    change_sites = list[tuple[Path, int]]()
     for folder in folders:
         for path in sorted((_ROOT / folder).rglob("*.py")):
             if not any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(_ROOT)):
-                places += [(path, place) for place in range(mutated(path.read_text(), -1)[1].places)]
-    chosen = random.Random(seed).sample(places, min(count, len(places)))
+                change_sites += [(path, index) for index in range(mutated(path.read_text(), -1)[1].places)]
+    chosen = random.Random(seed).sample(change_sites, min(count, len(change_sites)))
     mutants = list[Mutant]()
-    for path, place in chosen:
+    for path, index in chosen:
         text = path.read_text()
-        changed = mutated(text, place)[1].changed
+        changed = mutated(text, index)[1].changed
         if changed is not None:
             module = str(path.relative_to(_ROOT))
-            mutants.append(Mutant(module, sha256(text.encode()).hexdigest(), place, *changed))
+            mutants.append(Mutant(module, sha256(text.encode()).hexdigest(), index, *changed))
     return mutants
 
 

@@ -46,12 +46,12 @@ def _do(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
-def _namespace(made: list[str]) -> str:
+def _namespace(namespaces: list[str]) -> str:
     name = f"fla{secrets.token_hex(3)}"
     probe = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
     if probe.returncode:
         raise NoHostsError(f"no network namespaces here: {probe.stderr.strip()}")
-    made.append(name)
+    namespaces.append(name)
     _do(*_within(name, "ip", "link", "set", "lo", "up"))
     return name
 
@@ -77,21 +77,21 @@ def other_hosts(count: int) -> Iterator[Sequence[Host]]:
     """
     if os.name != "posix" or os.geteuid() != 0 or shutil.which("ip") is None:
         raise NoHostsError("other hosts are network namespaces, which need root and `ip`")
-    made: list[str] = []
+    namespaces: list[str] = []
     network = f"10.{secrets.randbelow(200) + 20}.{secrets.randbelow(250)}"
     try:
-        switch = _namespace(made)
+        switch = _namespace(namespaces)
         _do(*_within(switch, "ip", "link", "add", "bridge", "type", "bridge"))
         _do(*_within(switch, "ip", "link", "set", "bridge", "up"))
         _plug(switch, switch, None, f"{network}.1")
         hosts = []
         for number in range(count):
-            name = _namespace(made)
+            name = _namespace(namespaces)
             _plug(switch, name, name, f"{network}.{number + 2}")
             # This machine's other addresses, which a server may name, are reached too.
             _do(*_within(name, "ip", "route", "add", "default", "via", f"{network}.1"))
             hosts.append(Host(name, f"{network}.{number + 2}", f"{network}.1", switch))
         yield tuple(hosts)
     finally:
-        for name in made:
+        for name in namespaces:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)

@@ -49,9 +49,9 @@ class OpenedBreach:
     def made_up(self, number: int) -> NoiseMeasurements:
         """Play a synthetic run."""
         measured, honest = _draws(number, self.setting)
-        drawn = copy.deepcopy(honest)
-        self.change(drawn)
-        return replace(measured, opened=opened_of(drawn))
+        draws = copy.deepcopy(honest)
+        self.change(draws)
+        return replace(measured, opened=opened_of(draws))
 
     def real(self, number: int) -> NoiseMeasurements:
         """Play a real run."""
@@ -60,17 +60,17 @@ class OpenedBreach:
 
 
 def measured_of(
-    rng: np.random.Generator, setting: OpenedSetting, change: Change = lambda drawn: None
+    rng: np.random.Generator, setting: OpenedSetting, change: Change = lambda draws: None
 ) -> NoiseMeasurements:
     """Return a synthetic run of honest noise, and its opened values.
 
     `change` alters the draws as a breach does; by default nothing is broken.
     """
     measured = play(rng, replace(_SMALL, trials=setting.trials, rounds=setting.rounds))
-    drawn = draw(rng, setting)
-    drawn.members = measured.members
-    change(drawn)
-    return replace(measured, opened=opened_of(drawn))
+    draws = draw(rng, setting)
+    draws.members = measured.members
+    change(draws)
+    return replace(measured, opened=opened_of(draws))
 
 
 @lru_cache(maxsize=1)
@@ -78,103 +78,110 @@ def _draws(number: int, setting: OpenedSetting) -> tuple[NoiseMeasurements, Open
     """Return the honest noise and draws of a run, which all kinds share."""
     rng = np.random.default_rng((2, number))
     noise = replace(_SMALL, trials=setting.trials, rounds=setting.rounds)
-    measured, drawn = play(rng, noise), draw(rng, setting)
-    drawn.members = measured.members
-    return measured, drawn
+    measured = play(rng, noise)
+    draws = draw(rng, setting)
+    draws.members = measured.members
+    return measured, draws
 
 
 SAMPLED: dict[str, dict[str, Any]] = {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}}
 """A real mechanism under which records are sampled."""
 DISTRIBUTED: dict[str, dict[str, Any]] = {"privacy": {"noise": "distributed"}}
 ADAPTIVE: dict[str, dict[str, Any]] = {
-    "training": {"strategy": "dp-fedavg", "learning-rate": 1.0, "local-steps": 1, "local-batch": 10,
-                 "local-learning-rate": 0.1},
+    "training": {
+        "strategy": "dp-fedavg",
+        "learning-rate": 1.0,
+        "local-steps": 1,
+        "local-batch": 10,
+        "local-learning-rate": 0.1,
+    },
     "privacy": {"adjacency": "add-remove-client", "clipping": "adaptive"},
-}  # fmt: skip
+}
 
 
-def _fixed(drawn: OpenedDraws) -> None:
+def _fixed(draws: OpenedDraws) -> None:
     """Draw the same number of units in every round."""
-    order = drawn.rng.random(drawn.taken.shape).argsort(axis=2).argsort(axis=2)
-    drawn.taken = order < round(drawn.setting.rate * drawn.setting.units)
+    order = draws.rng.random(draws.taken.shape).argsort(axis=2).argsort(axis=2)
+    draws.taken = order < round(draws.setting.rate * draws.setting.units)
 
 
-def _shuffled(drawn: OpenedDraws) -> None:
+def _shuffled(draws: OpenedDraws) -> None:
     """Walk through all units in an order that is drawn anew for every pass."""
-    setting, steps = drawn.setting, round(1 / drawn.setting.rate)
+    setting = draws.setting
+    steps = round(1 / draws.setting.rate)
     for trial in range(setting.trials):
         for number in range(setting.rounds):
             if number % steps == 0:
-                parts = np.array_split(drawn.rng.permutation(setting.units), steps)
-            drawn.taken[trial, number] = np.isin(np.arange(setting.units), parts[number % steps])
+                batches = np.array_split(draws.rng.permutation(setting.units), steps)
+            draws.taken[trial, number] = np.isin(np.arange(setting.units), batches[number % steps])
 
 
 def _target(rate: float, only_with: bool | None = None) -> Change:
     """Draw the target at a multiple of the rate, under both secrets or one."""
 
-    def change(drawn: OpenedDraws) -> None:
-        more = drawn.rng.random(drawn.taken.shape[:2]) < min(1.0, rate * drawn.setting.rate)
-        rows = slice(None) if only_with is None else drawn.members == only_with
-        drawn.taken[rows, :, 0] = more[rows]
+    def change(draws: OpenedDraws) -> None:
+        is_drawn = draws.rng.random(draws.taken.shape[:2]) < min(1.0, rate * draws.setting.rate)
+        rows = slice(None) if only_with is None else draws.members == only_with
+        draws.taken[rows, :, 0] = is_drawn[rows]
 
     return change
 
 
 def _set(where: Any, values: Callable[[OpenedDraws], Any]) -> Change:
-    def change(drawn: OpenedDraws) -> None:
-        drawn.taken[where] = values(drawn)
+    def change(draws: OpenedDraws) -> None:
+        draws.taken[where] = values(draws)
 
     return change
 
 
-def _by_size(drawn: OpenedDraws) -> None:
+def _by_size(draws: OpenedDraws) -> None:
     """Let the target take part where many others do."""
-    sizes = drawn.taken[:, :, 1:].sum(axis=2)
-    drawn.taken[:, :, 0] = sizes > np.quantile(sizes, 1 - drawn.setting.rate)
+    sizes = draws.taken[:, :, 1:].sum(axis=2)
+    draws.taken[:, :, 0] = sizes > np.quantile(sizes, 1 - draws.setting.rate)
 
 
-def _with_more(drawn: OpenedDraws) -> None:
+def _with_more(draws: OpenedDraws) -> None:
     """Draw others more often with D."""
-    more = drawn.rng.random(drawn.taken.shape) < 1.2 * drawn.setting.rate
-    drawn.taken[drawn.members, :, 1:] = more[drawn.members, :, 1:]
+    is_drawn = draws.rng.random(draws.taken.shape) < 1.2 * draws.setting.rate
+    draws.taken[draws.members, :, 1:] = is_drawn[draws.members, :, 1:]
 
 
-def _sevenths(drawn: OpenedDraws) -> None:
-    drawn.taken[:, 6::7] = drawn.taken[:, 5:-1:7][:, : drawn.taken[:, 6::7].shape[1]]
+def _sevenths(draws: OpenedDraws) -> None:
+    draws.taken[:, 6::7] = draws.taken[:, 5:-1:7][:, : draws.taken[:, 6::7].shape[1]]
 
 
-def _seed(first: int, others: tuple[int, ...], share: float = 1.0) -> Change:
+def _seed(first: int, other_clients: tuple[int, ...], share: float = 1.0) -> Change:
     """Let clients draw from the seed of another, or share a part of its draws."""
 
-    def change(drawn: OpenedDraws) -> None:
-        for one in others:
-            fresh = np.sqrt(1 - share**2) * drawn.shares[one]
-            drawn.shares[one] = share * drawn.shares[first] + fresh
+    def change(draws: OpenedDraws) -> None:
+        for client in other_clients:
+            fresh = np.sqrt(1 - share**2) * draws.shares[client]
+            draws.shares[client] = share * draws.shares[first] + fresh
 
     return change
 
 
 def _bits(new: Callable[[OpenedDraws], Floats]) -> Change:
-    def change(drawn: OpenedDraws) -> None:
-        drawn.bits = new(drawn)
+    def change(draws: OpenedDraws) -> None:
+        draws.bits = new(draws)
 
     return change
 
 
-def _bits_by_side(drawn: OpenedDraws) -> Floats:
-    return drawn.bits * np.where(drawn.members, 1.0, 1.5)[:, None]
+def _bits_by_side(draws: OpenedDraws) -> Floats:
+    return draws.bits * np.where(draws.members, 1.0, 1.5)[:, None]
 
 
-def _last_bit(drawn: OpenedDraws) -> None:
-    drawn.last_bits[:, :, 3] = drawn.members[:, None]
+def _last_bit(draws: OpenedDraws) -> None:
+    draws.last_bits[:, :, 3] = draws.members[:, None]
 
 
-def _step_by_secret(drawn: OpenedDraws) -> None:
-    drawn.wrong_steps = np.where(drawn.members, 50.0, 0.0)[:, None] * np.ones(drawn.setting.rounds)
+def _step_by_secret(draws: OpenedDraws) -> None:
+    draws.wrong_steps = np.where(draws.members, 50.0, 0.0)[:, None] * np.ones(draws.setting.rounds)
 
 
-def _norm_of_true_bits(drawn: OpenedDraws) -> None:
-    drawn.wrong_norms[:, 1:] = 1.0
+def _norm_of_true_bits(draws: OpenedDraws) -> None:
+    draws.wrong_norms[:, 1:] = 1.0
 
 
 class _Sampling(TrialBatchStrategy):
@@ -199,8 +206,8 @@ class _Sampling(TrialBatchStrategy):
 
     def place(self, client: int) -> int | None:
         """Return the place of the target among a client's records."""
-        found = np.flatnonzero(self.roster.shards[client] == self.federation.pair.index)
-        return int(found[0]) if found.size else None
+        positions = np.flatnonzero(self.roster.shards[client] == self.federation.pair.index)
+        return int(positions[0]) if positions.size else None
 
 
 class _FixedSize(_Sampling):
@@ -231,43 +238,49 @@ class _OneForAllTrials(_Sampling):
 
 class _TargetOften(_Sampling):
     def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
-        found, at = super().drawn(trial, server_round, client, records, rate), self.place(client)
+        participation = super().drawn(trial, server_round, client, records, rate)
+        at = self.place(client)
         if at is not None:
-            found[at] |= super().drawn(trial, server_round, 1000, 1, 0.4)[0]
-        return found
+            participation[at] |= super().drawn(trial, server_round, 1000, 1, 0.4)[0]
+        return participation
 
 
 class _TargetFollows(_Sampling):
     def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
-        found, at = super().drawn(trial, server_round, client, records, rate), self.place(client)
+        participation = super().drawn(trial, server_round, client, records, rate)
+        at = self.place(client)
         if at is not None:
-            found[at] = found[(at + 1) % records]
-        return found
+            participation[at] = participation[(at + 1) % records]
+        return participation
 
 
 class _OneSeed(TrialBatchStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
-        told, insider = self.challenger.noise_seed, self.roster.insider
-        self.challenger.noise_seed = lambda client: told(insider)  # type: ignore[method-assign]
+        noise_seed = self.challenger.noise_seed
+        insider = self.roster.insider
+        self.challenger.noise_seed = lambda client: noise_seed(insider)  # type: ignore[method-assign]
 
 
 class _TwoAlike(TrialBatchStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
-        told, victim = self.challenger.noise_seed, self.roster.victim
-        other = next(one for one in range(self.federation.clients) if one not in (victim, self.roster.insider))
-        self.challenger.noise_seed = lambda client: told(victim if client == other else client)  # type: ignore[method-assign]
+        noise_seed = self.challenger.noise_seed
+        victim = self.roster.victim
+        second_client = next(
+            number for number in range(self.federation.clients) if number not in (victim, self.roster.insider)
+        )
+        self.challenger.noise_seed = lambda client: noise_seed(victim if client == second_client else client)  # type: ignore[method-assign]
 
 
 def _with_bits(factor: float, again: bool = False) -> type[TrialBatchStrategy]:
     class Bits(TrialBatchStrategy):
         def __post_init__(self) -> None:
             super().__post_init__()
-            drawn = self.challenger.quantile_normals
+            quantile_normals = self.challenger.quantile_normals
 
             def wrong(trials: Sequence[int], server_round: int) -> Tensor:
-                return factor * drawn(trials, 1 if again else server_round)
+                return factor * quantile_normals(trials, 1 if again else server_round)
 
             self.challenger.quantile_normals = wrong  # type: ignore[method-assign]
 
@@ -278,12 +291,14 @@ class _StepBySecret(TrialBatchStrategy):
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
         super()._release(batch, server_round, read)
         transcript = self.transcripts[batch.name]
-        made = transcript.latest_round
-        assert made is not None
+        latest_round = transcript.latest_round
+        assert latest_round is not None
         members = torch.from_numpy(self.challenger.membership(batch.trials).bits)
-        moved = torch.where(members[:, None], torch.nextafter(made.models[-1], torch.tensor(9e9)), made.models[-1])
+        moved = torch.where(
+            members[:, None], torch.nextafter(latest_round.models[-1], torch.tensor(9e9)), latest_round.models[-1]
+        )
         transcript.models[-1] = moved
-        transcript.latest_round = replace(made, models=tuple(transcript.models))
+        transcript.latest_round = replace(latest_round, models=tuple(transcript.models))
         return Array(*pack(moved.numpy()))
 
 
@@ -291,11 +306,11 @@ class LastBitOfRelease(TrialBatchStrategy):
     """A server that writes the secret into the last bit of one number of the release."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-        found = super().noise(batch, server_round, total, sigma)
+        noise_tensor = super().noise(batch, server_round, total, sigma)
         members = torch.from_numpy(self.challenger.membership(batch.trials).bits).int()
-        bits = found.view(torch.int32)
+        bits = noise_tensor.view(torch.int32)
         bits[:, 3] = (bits[:, 3] & ~1) | members
-        return found
+        return noise_tensor
 
 
 class _NormOfTrueBits(TrialBatchStrategy):
@@ -313,45 +328,86 @@ class _NormOfTrueBits(TrialBatchStrategy):
 OPENED_BREACHES: tuple[OpenedBreach, ...] = (
     OpenedBreach("samples of a fixed size, claimed as Poisson", (T.SAMPLE_SIZES,), _fixed, _FixedSize, SAMPLED),
     OpenedBreach("shuffled batches, claimed as Poisson", (T.SAMPLE_SIZES, T.EVEN_TURNS), _shuffled, _Shuffled, SAMPLED),
-    OpenedBreach("one sample for all rounds of a trial", (T.EVEN_TURNS,), _set(np.s_[:, 1:], lambda d: d.taken[:, :1]),
-                 _OneSample, SAMPLED),
-    OpenedBreach("the same samples in all trials", (T.SHARED_SAMPLES,), _set(np.s_[1:], lambda d: d.taken[:1]),
-                 _OneForAllTrials, SAMPLED),
+    OpenedBreach(
+        "one sample for all rounds of a trial",
+        (T.EVEN_TURNS,),
+        _set(np.s_[:, 1:], lambda d: d.taken[:, :1]),
+        _OneSample,
+        SAMPLED,
+    ),
+    OpenedBreach(
+        "the same samples in all trials",
+        (T.SHARED_SAMPLES,),
+        _set(np.s_[1:], lambda d: d.taken[:1]),
+        _OneForAllTrials,
+        SAMPLED,
+    ),
     OpenedBreach("two trials with the same samples", (T.SHARED_SAMPLES,), _set(-1, lambda d: d.taken[0])),
     OpenedBreach("the sample of every seventh round used before", (T.SHARED_SAMPLES,), _sevenths),
-    OpenedBreach("a round takes nobody of the round before", (T.EVEN_TURNS,),
-                 _set(np.s_[:, 1::2], lambda d: d.taken[:, 1::2] & ~d.taken[:, ::2])),
+    OpenedBreach(
+        "a round takes nobody of the round before",
+        (T.EVEN_TURNS,),
+        _set(np.s_[:, 1::2], lambda d: d.taken[:, 1::2] & ~d.taken[:, ::2]),
+    ),
     OpenedBreach("the target drawn 1.5 times as often", (T.TARGET_TURNS,), _target(1.5)),
     OpenedBreach("the target drawn twice as often", (T.TARGET_TURNS,), _target(2.0), _TargetOften, SAMPLED),
     OpenedBreach("the target always drawn", (T.TARGET_TURNS,), _target(1e9)),
     OpenedBreach("the target drawn twice as often with D", (T.TARGET_TURNS,), _target(2.0, True)),
-    OpenedBreach("the target drawn 1.1 times as often", (T.TARGET_TURNS,), _target(1.1),
-                 below="1,200 draws show a rate that is 1.3 times too high"),
-    OpenedBreach("the target takes part where another does", (T.UNIT_TURNS,),
-                 _set(np.s_[:, :, 0], lambda d: d.taken[:, :, 7]), _TargetFollows, SAMPLED),
+    OpenedBreach(
+        "the target drawn 1.1 times as often",
+        (T.TARGET_TURNS,),
+        _target(1.1),
+        below="1,200 draws show a rate that is 1.3 times too high",
+    ),
+    OpenedBreach(
+        "the target takes part where another does",
+        (T.UNIT_TURNS,),
+        _set(np.s_[:, :, 0], lambda d: d.taken[:, :, 7]),
+        _TargetFollows,
+        SAMPLED,
+    ),
     OpenedBreach("the target takes part in large samples", (T.TARGET_TURNS,), _by_size),
     OpenedBreach("another unit always drawn", (T.UNIT_TURNS,), _set(np.s_[:, :, 9], lambda d: True)),
-    OpenedBreach("others drawn 1.2 times as often with D", (T.UNIT_TURNS, T.SAMPLE_SIZES, T.EVEN_TURNS,
-                 T.SHARED_SAMPLES), _with_more),
-    OpenedBreach("all shares of the noise from one seed", (T.SHARE_PAIRS,), _seed(1, (0, 2, 3, 4)), _OneSeed,
-                 DISTRIBUTED),
+    OpenedBreach(
+        "others drawn 1.2 times as often with D",
+        (T.UNIT_TURNS, T.SAMPLE_SIZES, T.EVEN_TURNS, T.SHARED_SAMPLES),
+        _with_more,
+    ),
+    OpenedBreach(
+        "all shares of the noise from one seed", (T.SHARE_PAIRS,), _seed(1, (0, 2, 3, 4)), _OneSeed, DISTRIBUTED
+    ),
     OpenedBreach("two clients draw from one seed", (T.SHARE_PAIRS,), _seed(0, (3,)), _TwoAlike, DISTRIBUTED),
     OpenedBreach("two clients whose shares cancel", (T.SHARE_PAIRS,), _seed(2, (4,), -1.0)),
     OpenedBreach("a tenth of a share in common", (T.SHARE_PAIRS,), _seed(0, (3,), 0.1)),
     OpenedBreach("bits without noise", (T.BIT_NOISE,), _bits(lambda d: 0 * d.bits), _with_bits(0.0), ADAPTIVE),
     OpenedBreach("bits with half of the noise", (T.BIT_NOISE,), _bits(lambda d: d.bits / 2), _with_bits(0.5), ADAPTIVE),
-    OpenedBreach("bits with the same noise in all rounds", (T.BIT_NOISE,),
-                 _bits(lambda d: np.repeat(d.bits[:, :1], d.setting.rounds, axis=1)), _with_bits(1.0, True), ADAPTIVE),
-    OpenedBreach("bits with the same noise in two trials", (T.BIT_NOISE,),
-                 _bits(lambda d: np.concatenate([d.bits[:-1], d.bits[:1]]))),
+    OpenedBreach(
+        "bits with the same noise in all rounds",
+        (T.BIT_NOISE,),
+        _bits(lambda d: np.repeat(d.bits[:, :1], d.setting.rounds, axis=1)),
+        _with_bits(1.0, True),
+        ADAPTIVE,
+    ),
+    OpenedBreach(
+        "bits with the same noise in two trials",
+        (T.BIT_NOISE,),
+        _bits(lambda d: np.concatenate([d.bits[:-1], d.bits[:1]])),
+    ),
     OpenedBreach("noise of bits with a mean of .3", (T.BIT_NOISE,), _bits(lambda d: d.bits + 0.3)),
-    OpenedBreach("uniform noise of bits", (T.BIT_NOISE,),
-                 _bits(lambda d: d.rng.uniform(-1, 1, d.bits.shape) * np.sqrt(3))),
+    OpenedBreach(
+        "uniform noise of bits", (T.BIT_NOISE,), _bits(lambda d: d.rng.uniform(-1, 1, d.bits.shape) * np.sqrt(3))
+    ),
     OpenedBreach("noise of bits 1.5 times larger with D'", (T.BIT_NOISE,), _bits(_bits_by_side)),
     OpenedBreach("the model's last bits follow the secret", (T.EXACT_STEPS,), _step_by_secret, _StepBySecret),
-    OpenedBreach("the norm follows the bits without noise", (T.EXACT_STEPS,), _norm_of_true_bits, _NormOfTrueBits,
-                 ADAPTIVE),
-    OpenedBreach("one last bit of the release is the secret", (), _last_bit, LastBitOfRelease,
-                 below="no test looks at single last bits; in a run the exact question of the server's step finds it"),
-)  # fmt: skip
+    OpenedBreach(
+        "the norm follows the bits without noise", (T.EXACT_STEPS,), _norm_of_true_bits, _NormOfTrueBits, ADAPTIVE
+    ),
+    OpenedBreach(
+        "one last bit of the release is the secret",
+        (),
+        _last_bit,
+        LastBitOfRelease,
+        below="no test looks at single last bits; in a run the exact question of the server's step finds it",
+    ),
+)
 """Every breach of opened values, and the tests that should find it."""

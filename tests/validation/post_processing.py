@@ -90,10 +90,10 @@ class WithState(TrialBatchStrategy):
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         """Add the claimed noise and what was left over, and round to a hundredth of the noise."""
-        left = vars(self).setdefault("left", {})
-        noised = super().noise(batch, server_round, total, sigma) + left.get(batch.name, 0.0)
+        remainders = vars(self).setdefault("left", {})
+        noised = super().noise(batch, server_round, total, sigma) + remainders.get(batch.name, 0.0)
         rounded = _on_a_grid(0.01)(noised, _column(sigma))
-        left[batch.name] = noised - rounded
+        remainders[batch.name] = noised - rounded
         return rounded
 
 
@@ -155,11 +155,11 @@ _MODULE = np.random.default_rng(5)
 
 
 def _keyed(strategy: TrialBatchStrategy, batch: TrialBatch, number: int, total: Tensor) -> Tensor:
-    drawn = [
+    normals = [
         np.random.default_rng((strategy.challenger.seed, 77, trial, number)).standard_normal(total.shape[1])
         for trial in batch.trials
     ]
-    return torch.from_numpy(np.stack(drawn)).float()
+    return torch.from_numpy(np.stack(normals)).float()
 
 
 def _attribute(strategy: TrialBatchStrategy, batch: TrialBatch, number: int, total: Tensor) -> Tensor:
@@ -195,36 +195,36 @@ def with_noise_of(source: Source, share: float = 1.0, rule: Rule | None = None) 
     return NoiseOfItsOwn
 
 
-def _at_random(noised: Tensor, step: Tensor, drawn: Tensor) -> Tensor:
+def _at_random(noised: Tensor, step: Tensor, uniforms: Tensor) -> Tensor:
     """Round each value up or down at random, so that its mean stays."""
-    return torch.floor(noised / step + drawn) * step
+    return torch.floor(noised / step + uniforms) * step
 
 
-def rounding_at_random(place: str, share: float = 1.0) -> type[TrialBatchStrategy]:
+def rounding_at_random(rounding_kind: str, share: float = 1.0) -> type[TrialBatchStrategy]:
     """Return a server that rounds the noised sums up or down at random, to a hundredth of the noise.
 
     `place` is a key of `RANDOM_ROUNDING`: where it rounds, and where its random numbers come from. It adds that share
     of the claimed noise; with 1 the guarantee is kept.
     """
-    return RANDOM_ROUNDING[place](share)
+    return RANDOM_ROUNDING[rounding_kind](share)
 
 
 def _rounding_in_noise(share: float, is_repeatable: bool) -> type[TrialBatchStrategy]:
     class RoundingInNoise(TrialBatchStrategy):
         def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-            own = vars(self).setdefault("source", np.random.default_rng(self.challenger.seed))
-            source = own if is_repeatable else np.random.default_rng()
+            shared_source = vars(self).setdefault("source", np.random.default_rng(self.challenger.seed))
+            source = shared_source if is_repeatable else np.random.default_rng()
             noised = super().noise(batch, server_round, total, share * sigma)
-            drawn = torch.from_numpy(source.random(tuple(total.shape), dtype=np.float32))
-            return _at_random(noised, 0.01 * _column(sigma), drawn)
+            uniforms = torch.from_numpy(source.random(tuple(total.shape), dtype=np.float32))
+            return _at_random(noised, 0.01 * _column(sigma), uniforms)
 
     return RoundingInNoise
 
 
 def _rounding_afterwards(share: float) -> type[TrialBatchStrategy]:
     def rule(noised: Tensor, scale: Tensor) -> Tensor:
-        drawn = np.random.default_rng().random(tuple(noised.shape), dtype=np.float32)
-        return _at_random(noised, 0.01 * scale, torch.from_numpy(drawn))
+        uniforms = np.random.default_rng().random(tuple(noised.shape), dtype=np.float32)
+        return _at_random(noised, 0.01 * scale, torch.from_numpy(uniforms))
 
     return changing_sums(rule, with_rule(lambda noised, sigma: noised, share))
 

@@ -34,8 +34,14 @@ _NUMBER = r"(-?[\d.,]+(?:e-?\d+)?)"
 _ENDS = re.compile(rf"{_NUMBER}(?: %)? to (?:{_NUMBER}(?: %)?|no limit)")
 _CLAIM = re.compile(rf"claimed (at least|at most) {_NUMBER}(?: %)?: (.*)$")
 
-_PRIVACY: dict[str, Any] = {"noise-multiplier": 4.0, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "global",
-                            "adjacency": "add-remove-record", "accountant": "gdp"}  # fmt: skip
+_PRIVACY: dict[str, Any] = {
+    "noise-multiplier": 4.0,
+    "delta": 0.01,
+    "clipping-norm": 1.0,
+    "sensitivity": "global",
+    "adjacency": "add-remove-record",
+    "accountant": "gdp",
+}
 _SETTINGS: dict[str, dict[str, Any]] = {
     "data": {"name": "breast-cancer", "records": 60, "clients": 3, "test-records": 20, "population-records": 60},
     "model": {"name": "logistic"},
@@ -45,15 +51,20 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "run": {"trials-per-batch": 30, "keep-releases": 0},
 }
 _MEMBERS: dict[str, Any] = {"kind": "membership", "targets": 12, "attacks": ["loss"]}
-_OF_CLIENTS: dict[str, Any] = {"strategy": "dp-fedavg", "local-steps": 1, "local-batch": 10,
-                               "local-learning-rate": 0.1}  # fmt: skip
+_OF_CLIENTS: dict[str, Any] = {"strategy": "dp-fedavg", "local-steps": 1, "local-batch": 10, "local-learning-rate": 0.1}
 _BY_CLIENTS: dict[str, dict[str, Any]] = {
     "training": {"strategy": "dp-sgd-clients", "local-batch": 8, "learning-rate": None},
     "privacy": {"noise-multiplier": 1.2, "sensitivity": None, "accountant": None},
 }
 _CANARIES: dict[str, Any] = {"kind": "canaries", "trials": None, "canaries": 6, "evaluate-every": 20}
-_OF_USERS: dict[str, Any] = {"name": "csv", "label": "left", "user": "person", "records": 90, "test-records": 30,
-                             "population-records": None}  # fmt: skip
+_OF_USERS: dict[str, Any] = {
+    "name": "csv",
+    "label": "left",
+    "user": "person",
+    "records": 90,
+    "test-records": 30,
+    "population-records": None,
+}
 _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "two trials": {"audit": {"trials": 2}},
     "eight records": {"data": {"records": 8, "clients": 2}, "audit": {"trials": 12, "membership": True}},
@@ -66,28 +77,40 @@ _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "reconstruction": {"audit": {"kind": "reconstruction", "candidates": 20, "trials": 100}},
     "reconstruction, few": {"audit": {"kind": "reconstruction", "candidates": 20, "trials": 10}},
     "canaries": {
-        "data": {"clients": 6}, "training": _OF_CLIENTS | {"rounds": 20},
+        "data": {"clients": 6},
+        "training": _OF_CLIENTS | {"rounds": 20},
         "privacy": {"adjacency": "add-remove-client", "noise-multiplier": 1.0, "sensitivity": None},
-        "audit": _CANARIES, "run": {"trials-per-batch": None},
+        "audit": _CANARIES,
+        "run": {"trials-per-batch": None},
     },
     "users": {
-        "data": _OF_USERS, "training": {"learning-rate": 0.5}, "privacy": {"adjacency": "replace-user"},
+        "data": _OF_USERS,
+        "training": {"learning-rate": 0.5},
+        "privacy": {"adjacency": "replace-user"},
         "audit": {"trials": 40, "epsilon-star": True},
     },
     "users, sampled": {
-        "data": _OF_USERS, "training": {"sampling-rate": 0.5, "learning-rate": 0.5},
+        "data": _OF_USERS,
+        "training": {"sampling-rate": 0.5, "learning-rate": 0.5},
         "privacy": {"adjacency": "add-remove-user", "clipping": "adaptive", "accountant": "pld"},
         "audit": {"membership": True},
     },
     "clients train privately": _BY_CLIENTS | {"audit": {"trials": 24}},
     "bits at random": {
-        "data": {"name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases", "test-records": 50,
-                 "loader-parameters": {"classes": 10, "generated-records": 400}},
-        "privacy": {"private": False, "local-randomizer": "randomised-response", "record-epsilon": 1.0,
-                    **dict.fromkeys(("noise-multiplier", "clipping-norm", "sensitivity", "adjacency", "accountant"))},
+        "data": {
+            "name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases",
+            "test-records": 50,
+            "loader-parameters": {"classes": 10, "generated-records": 400},
+        },
+        "privacy": {
+            "private": False,
+            "local-randomizer": "randomised-response",
+            "record-epsilon": 1.0,
+            **dict.fromkeys(("noise-multiplier", "clipping-norm", "sensitivity", "adjacency", "accountant")),
+        },
         "audit": {"trials": 40},
     },
-}  # fmt: skip
+}
 """Federations and shapes of honest runs, as changes of the settings; None removes a setting."""
 
 
@@ -95,7 +118,7 @@ def _write_visits(path: Path) -> None:
     """Write 240 visits of 60 persons, one to a dozen each."""
     draw = np.random.default_rng(3)
     persons = np.concatenate([np.arange(60), draw.choice(60, 180, p=draw.dirichlet(np.full(60, 2.0)))])
-    table = pd.DataFrame({"person": [f"P{one}" for one in persons], "length": draw.normal(size=240)})
+    table = pd.DataFrame({"person": [f"P{person}" for person in persons], "length": draw.normal(size=240)})
     table.assign(left=np.where(draw.random(240) < 0.5, "yes", "no")).to_csv(path, index=False)
 
 
@@ -138,20 +161,22 @@ def contradicts(entry: Mapping[str, Any]) -> str:
     `entry` is one of `findings`, as `Row.to_json` writes it.
     """
     text = finding_text(entry).replace("\N{NO-BREAK SPACE}", " ")
-    if (found := _CLAIM.search(text)) is None:
+    if (claim_match := _CLAIM.search(text)) is None:
         return ""
-    is_least, claim, said = found[1] == "at least", _number(found[2]), found[3]
+    is_least = claim_match[1] == "at least"
+    claim = _number(claim_match[2])
+    reading_text = claim_match[3]
     intervals = _ENDS.findall(text)
-    if not intervals or (len(intervals) == 1 and entry["wide"] is not None and "to" not in said):
+    if not intervals or (len(intervals) == 1 and entry["wide"] is not None and "to" not in reading_text):
         # A lower bound: it never keeps an upper limit, and is no contradiction where it, or that at the level, allows.
-        bound = re.search(rf"at least {_NUMBER}", said)
-        shown = _number(bound[1]) if bound else _number(text.split(",")[0].split(" ")[0])
-        return "" if said.startswith(Reading.NO_CONTRADICTION) and shown <= claim else text
+        bound = re.search(rf"at least {_NUMBER}", reading_text)
+        lower_limit = _number(bound[1]) if bound else _number(text.split(",")[0].split(" ")[0])
+        return "" if reading_text.startswith(Reading.NO_CONTRADICTION) and lower_limit <= claim else text
     low, high = (_number(end) if end else math.inf for end in intervals[-1])
     right = low >= claim if is_least else high <= claim
     inside = low <= claim <= high
     supported = {Reading.KEPT: right, Reading.NO_CONTRADICTION: inside, Reading.TOO_FEW: inside}
-    return "" if any(said.startswith(word) and holds for word, holds in supported.items()) else text
+    return "" if any(reading_text.startswith(word) and holds for word, holds in supported.items()) else text
 
 
 def problems_of(contents: ReportContents) -> list[str]:
@@ -159,9 +184,12 @@ def problems_of(contents: ReportContents) -> list[str]:
     rows = [
         row for section, numbers in sections_with_findings(contents) for row in section.read_rows(numbers, contents)
     ]
-    found = [f"unsupported: {row.name}: {text}" for row in rows if (text := contradicts(row.to_json()))]
-    found += [f"broken: {row.name}: {row.text}" for row in rows if row.reading is Reading.BROKEN]
+    problems = [f"unsupported: {row.name}: {text}" for row in rows if (text := contradicts(row.to_json()))]
+    problems += [f"broken: {row.name}: {row.text}" for row in rows if row.reading is Reading.BROKEN]
     for where, text in texts_of(contents).items():
-        found += [f"{where}: ...{text[max(0, one.start() - 60) : one.end() + 20]}..."
-                  for pattern in (_OLD_WORDS, _BROKEN) for one in pattern.finditer(text)]  # fmt: skip
-    return found
+        problems += [
+            f"{where}: ...{text[max(0, match.start() - 60) : match.end() + 20]}..."
+            for pattern in (_OLD_WORDS, _BROKEN)
+            for match in pattern.finditer(text)
+        ]
+    return problems

@@ -46,14 +46,14 @@ class TargetRound:
 
     def direction(self) -> Floats:
         """Return a direction of length 1 that nobody knows beforehand, the same in every round, (parameters,)."""
-        drawn = self.rng(2).standard_normal(self.present.shape[1])
-        return np.asarray(drawn / np.linalg.norm(drawn))
+        normals = self.rng(2).standard_normal(self.present.shape[1])
+        return np.asarray(normals / np.linalg.norm(normals))
 
 
 Altered = Callable[[TargetRound, Floats], Floats]  # returns what takes the place of the noise, (trials, parameters)
 
 
-def counted(times: float, share: float = 1.0) -> Altered:
+def counted_times(times: float, share: float = 1.0) -> Altered:
     """Return a change that counts the target several times, in a share of the trials."""
     return lambda at, noise: noise + (times - 1) * at.own * at.some(share)
 
@@ -80,13 +80,14 @@ def copied(copies: int, likeness: float) -> Altered:
     """Return a change that adds copies of the target, each with the given cosine to it and its length."""
 
     def altered(at: TargetRound, noise: Floats) -> Floats:
-        own, added = at.own, np.zeros_like(noise)
-        length = np.linalg.norm(own, axis=1, keepdims=True)
+        contribution = at.own
+        added = np.zeros_like(noise)
+        length = np.linalg.norm(contribution, axis=1, keepdims=True)
         for number in range(copies):
-            other = np.random.default_rng((at.key, 3, at.number, number)).standard_normal(own.shape)
-            other -= np.sum(other * at.unit, axis=1, keepdims=True) * at.unit
-            other /= np.linalg.norm(other, axis=1, keepdims=True)
-            added += likeness * own + np.sqrt(1 - likeness**2) * length * other
+            copy_direction = np.random.default_rng((at.key, 3, at.number, number)).standard_normal(contribution.shape)
+            copy_direction -= np.sum(copy_direction * at.unit, axis=1, keepdims=True) * at.unit
+            copy_direction /= np.linalg.norm(copy_direction, axis=1, keepdims=True)
+            added += likeness * contribution + np.sqrt(1 - likeness**2) * length * copy_direction
         return np.asarray(noise + added)
 
     return altered

@@ -33,7 +33,10 @@ from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_n
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT, StarMethod
 from fl_audit.released_model.star_warnings import fit_is_rejected, fit_p_value
 
-DELTA, LOSSES, REPETITIONS, QUICK_REPETITIONS = 1e-5, 1000, 20, 2
+DELTA = 1e-5
+LOSSES = 1000
+REPETITIONS = 20
+QUICK_REPETITIONS = 2
 _SHARE = 1.2  # losses of the population for each of members
 CUTS = (0.0, PARAMETRIC_CUT, EMPIRICAL_CUT)
 _GRID = 2000
@@ -77,11 +80,15 @@ class MixtureDistribution:
 
     def logsf(self, t: Floats) -> Floats:
         """Return the logarithm of the probability of more than t."""
-        return np.logaddexp(*(weight + part.logsf(t) for part, weight in zip(self.parts, self.weights, strict=True)))
+        return np.logaddexp(
+            *(weight + component.logsf(t) for component, weight in zip(self.parts, self.weights, strict=True))
+        )
 
     def logcdf(self, t: Floats) -> Floats:
         """Return the logarithm of the probability of at most t."""
-        return np.logaddexp(*(weight + part.logcdf(t) for part, weight in zip(self.parts, self.weights, strict=True)))
+        return np.logaddexp(
+            *(weight + component.logcdf(t) for component, weight in zip(self.parts, self.weights, strict=True))
+        )
 
     def ppf(self, p: Floats) -> Floats:
         """Return quantiles, as accurate as the grid."""
@@ -93,14 +100,14 @@ class MixtureDistribution:
 
     def rvs(self, size: int, random_state: np.random.Generator) -> Floats:
         """Return draws."""
-        one, other = (part.rvs(size=size, random_state=random_state) for part in self.parts)
-        return np.where(random_state.random(size) < math.exp(self.weights[1]), other, one)
+        first_draws, second_draws = (component.rvs(size=size, random_state=random_state) for component in self.parts)
+        return np.where(random_state.random(size) < math.exp(self.weights[1]), second_draws, first_draws)
 
     def _quantiles(self, logs: Floats, tail: Callable[[Floats], Floats], sign: int) -> Floats:
         p = np.geomspace(math.exp(-_FARTHEST), 0.5, 200_000)
-        grid = np.unique(np.concatenate([end(p) for part in self.parts for end in (part.ppf, part.isf)]))
-        found = tail(grid)
-        return np.asarray(np.interp(logs, found[::sign], grid[::sign]), dtype=np.float64)
+        grid = np.unique(np.concatenate([end(p) for component in self.parts for end in (component.ppf, component.isf)]))
+        log_tails = tail(grid)
+        return np.asarray(np.interp(logs, log_tails[::sign], grid[::sign]), dtype=np.float64)
 
 
 def _cross_entropy(minus_logit: Floats) -> Floats:
@@ -111,16 +118,21 @@ def _cross_entropy(minus_logit: Floats) -> Floats:
 def pairs() -> tuple[DistributionPair, ...]:
     """Return the twenty pairs, of members and of the population."""
 
-    def distribution(made: object) -> LossDistribution:
-        return cast("LossDistribution", made)
+    def distribution(frozen_distribution: object) -> LossDistribution:
+        return cast("LossDistribution", frozen_distribution)
 
-    def of(name: str, one: object, other: object) -> DistributionPair:
-        return DistributionPair(name, distribution(one), distribution(other))
+    def of(name: str, members: object, population: object) -> DistributionPair:
+        return DistributionPair(name, distribution(members), distribution(population))
 
-    def logits(name: str, one: object, other: object) -> DistributionPair:
-        return DistributionPair(f"cross-entropy, logits {name}", distribution(one), distribution(other), _cross_entropy)
+    def logits(name: str, members: object, population: object) -> DistributionPair:
+        return DistributionPair(
+            f"cross-entropy, logits {name}", distribution(members), distribution(population), _cross_entropy
+        )
 
-    gamma, beta, normal, weibull = stats.gamma, stats.beta, stats.norm, stats.weibull_min
+    gamma = stats.gamma
+    beta = stats.beta
+    normal = stats.norm
+    weibull = stats.weibull_min
     usual = normal(-1, 1.5)
     return (
         of("Gamma(2, 3), Gamma(2, 5)", gamma(2, scale=3), gamma(2, scale=5)),
@@ -141,12 +153,19 @@ def pairs() -> tuple[DistributionPair, ...]:
         logits("N(2, 1), N(1, 1)", normal(-2, 1), normal(-1, 1)),
         logits("N(4, 2), N(2, 2)", normal(-4, 2), normal(-2, 2)),
         logits("N(6, 2), N(2, 3)", normal(-6, 2), normal(-2, 3)),
-        logits("N(1, 1.5), a tenth of members N(8, 0.5)", MixtureDistribution(distribution(usual),
-            distribution(normal(-8, 0.5)), 0.1), usual),
-        logits("N(1, 2) and N(6, 1): 1/2 and 1/5", *(
-            MixtureDistribution(distribution(normal(-1, 2)), distribution(normal(-6, 1)), share) for share in (0.5, 0.2)
-        )),
-    )  # fmt: skip
+        logits(
+            "N(1, 1.5), a tenth of members N(8, 0.5)",
+            MixtureDistribution(distribution(usual), distribution(normal(-8, 0.5)), 0.1),
+            usual,
+        ),
+        logits(
+            "N(1, 2) and N(6, 1): 1/2 and 1/5",
+            *(
+                MixtureDistribution(distribution(normal(-1, 2)), distribution(normal(-6, 1)), share)
+                for share in (0.5, 0.2)
+            ),
+        ),
+    )
 
 
 def true_epsilon_star(pair: DistributionPair, delta: float, cut: float) -> float:
@@ -168,26 +187,38 @@ def true_epsilon_star(pair: DistributionPair, delta: float, cut: float) -> float
         grid = np.unique(np.concatenate([grid[(grid > ends[0]) & (grid < ends[1])], ends]))
     return max(
         0.0,
-        *(_supremum(one, other, delta, grid) for one in distributions for other in distributions if one is not other),
+        *(
+            _supremum(numerator, denominator, delta, grid)
+            for numerator in distributions
+            for denominator in distributions
+            if numerator is not denominator
+        ),
     )
 
 
-def _supremum(one: LossDistribution, other: LossDistribution, delta: float, grid: Floats) -> float:
+def _supremum(numerator: LossDistribution, denominator: LossDistribution, delta: float, grid: Floats) -> float:
     """Return the largest log of (tail of one - delta) / tail of the other, over both tails, near points of a grid."""
 
     def ratio(t: Floats, upper: bool) -> Floats:
-        over, under = ((distribution.logsf if upper else distribution.logcdf)(t) for distribution in (one, other))
-        rest = -np.expm1(np.minimum(math.log(delta) - over, 0.0))
-        return np.where(rest > 0, over + np.log(rest) - under, -math.inf)
+        over, under = (
+            (distribution.logsf if upper else distribution.logcdf)(t) for distribution in (numerator, denominator)
+        )
+        remainder = -np.expm1(np.minimum(math.log(delta) - over, 0.0))
+        return np.where(remainder > 0, over + np.log(remainder) - under, -math.inf)
 
     best = 0.0
     with np.errstate(all="ignore"):
         for upper in (True, False):
             values = np.nan_to_num(ratio(grid, upper), nan=-math.inf)
             at = int(values.argmax())
-            low, high = grid[max(at - 1, 0)], grid[min(at + 1, grid.size - 1)]
-            inner = minimize_scalar(lambda t, upper=upper: -float(ratio(np.array(t), upper)), bounds=(low, high),
-                                    method="bounded", options={"xatol": 1e-12})  # fmt: skip
+            low = grid[max(at - 1, 0)]
+            high = grid[min(at + 1, grid.size - 1)]
+            inner = minimize_scalar(
+                lambda t, upper=upper: -float(ratio(np.array(t), upper)),
+                bounds=(low, high),
+                method="bounded",
+                options={"xatol": 1e-12},
+            )
             best = max(best, float(values[at]), -float(inner.fun) if np.isfinite(inner.fun) else 0.0)
     return best
 
@@ -198,8 +229,8 @@ def estimates(members: Floats, population: Floats, draw: np.random.Generator) ->
     `draw` seeds the fits of mixtures and the check of the fit.
     """
     scores = scores_of_pair(members, population)
-    distributions: list[NormalMixture] = [choose_mixture(each, draw) for each in scores]
-    poor = any(fit_is_rejected(fit_p_value(each, 1, draw)) for each in scores)
+    distributions: list[NormalMixture] = [choose_mixture(sample, draw) for sample in scores]
+    poor = any(fit_is_rejected(fit_p_value(sample, 1, draw)) for sample in scores)
     for cut in CUTS:
         fitted = float(epsilon_star_gaussian(*fit_normal(scores[0]), *fit_normal(scores[1]), DELTA, cut))
         yield StarMethod.PARAMETRIC, cut, fitted
@@ -208,10 +239,10 @@ def estimates(members: Floats, population: Floats, draw: np.random.Generator) ->
             cut,
             epsilon_star_mixtures(distributions[0], distributions[1], DELTA, cut, 1e-6).epsilon_star,
         )
-        counted = float(empirical_epsilon_star(members, population, DELTA, cut))
-        yield StarMethod.EMPIRICAL, cut, counted
+        empirical_estimate = float(empirical_epsilon_star(members, population, DELTA, cut))
+        yield StarMethod.EMPIRICAL, cut, empirical_estimate
         if cut == (EMPIRICAL_CUT if poor else PARAMETRIC_CUT):
-            yield HEADLINE, cut, counted if poor else fitted
+            yield HEADLINE, cut, empirical_estimate if poor else fitted
     yield "poor", 0.0, float(poor)
 
 
@@ -226,10 +257,12 @@ def study(repetitions: int, losses: int) -> pd.DataFrame:
         for repetition in range(repetitions):
             draw = np.random.default_rng([number, repetition, losses])
             sizes = ((pair.members, losses), (pair.population, round(_SHARE * losses)))
-            drawn = [pair.losses(distribution.rvs(size=size, random_state=draw)) for distribution, size in sizes]
-            found = list(estimates(drawn[0], drawn[1], draw))
-            poor = bool(found.pop()[2])
-            rows += [(pair.name, method, cut, poor, value, truth[0.0], truth[cut]) for method, cut, value in found]
+            loss_samples = [pair.losses(distribution.rvs(size=size, random_state=draw)) for distribution, size in sizes]
+            estimate_rows = list(estimates(loss_samples[0], loss_samples[1], draw))
+            poor = bool(estimate_rows.pop()[2])
+            rows += [
+                (pair.name, method, cut, poor, value, truth[0.0], truth[cut]) for method, cut, value in estimate_rows
+            ]
     columns = ["pair", "method", "cut", "poor", "value", "truth", "truth_within_cut"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -248,10 +281,10 @@ def main() -> None:
         "--pairs", action="store_true", help="print the truth and the mean estimates of every pair, too"
     )
     options = parser.parse_args()
-    found = study(QUICK_REPETITIONS if options.quick else REPETITIONS, options.losses)
-    found["error"] = (found["value"] - found["truth"]).abs()
-    found["within"] = (found["value"] - found["truth_within_cut"]).abs()
-    draws = found[found["method"] == HEADLINE]
+    frame = study(QUICK_REPETITIONS if options.quick else REPETITIONS, options.losses)
+    frame["error"] = (frame["value"] - frame["truth"]).abs()
+    frame["within"] = (frame["value"] - frame["truth_within_cut"]).abs()
+    draws = frame[frame["method"] == HEADLINE]
     title = (
         f"Mean distance from Epsilon* in nats, delta {DELTA:g}, {options.losses:,} and {_SHARE * options.losses:,.0f} "
         f"losses; {len(draws)} draws from {draws['pair'].nunique()} pairs of distributions, a normal rejected in "
@@ -260,27 +293,37 @@ def main() -> None:
     columns = ("estimator", "cut", "all", "fit holds", "fit rejected", "largest", "within its cut", "rejected there")
     table = table_of(columns, title, columns[:1])
     for (method, cut), rows in [
-        *found[found["method"] != HEADLINE].groupby(["method", "cut"]),
+        *frame[frame["method"] != HEADLINE].groupby(["method", "cut"]),
         ((HEADLINE, None), draws),
     ]:
-        held, poor = rows[~rows["poor"]], rows[rows["poor"]]
-        said = [_said(rows["error"]), _said(held["error"]), _said(poor["error"]), f"{rows['error'].max():.2f}",
-                _said(rows["within"]), _said(poor["within"])]  # fmt: skip
-        table.add_row(str(method), "its own" if cut is None else f"{cut:g}", *said)
+        fitting_rows = rows[~rows["poor"]]
+        poor = rows[rows["poor"]]
+        cells = [
+            _said(rows["error"]),
+            _said(fitting_rows["error"]),
+            _said(poor["error"]),
+            f"{rows['error'].max():.2f}",
+            _said(rows["within"]),
+            _said(poor["within"]),
+        ]
+        table.add_row(str(method), "its own" if cut is None else f"{cut:g}", *cells)
     Console(width=160).print(table)
     if options.pairs:
-        Console(width=160).print(_of_pairs(found))
+        Console(width=160).print(_of_pairs(frame))
 
 
-def _of_pairs(found: pd.DataFrame) -> object:
+def _of_pairs(frame: pd.DataFrame) -> object:
     """Return a table with a line a pair: the truth, over all thresholds and within cuts, and the mean estimates."""
     truths = [f"true, cut {cut:g}" for cut in CUTS]
-    shown = [(StarMethod.PARAMETRIC, PARAMETRIC_CUT), (StarMethod.MIXTURE, PARAMETRIC_CUT),
-             (StarMethod.EMPIRICAL, EMPIRICAL_CUT)]  # fmt: skip
-    columns = ("pair", "rejected", *truths, *(f"{method}, {cut:g}" for method, cut in shown))
+    estimators = [
+        (StarMethod.PARAMETRIC, PARAMETRIC_CUT),
+        (StarMethod.MIXTURE, PARAMETRIC_CUT),
+        (StarMethod.EMPIRICAL, EMPIRICAL_CUT),
+    ]
+    columns = ("pair", "rejected", *truths, *(f"{method}, {cut:g}" for method, cut in estimators))
     table = table_of(columns, None, columns[:1])
-    for pair, rows in found.groupby("pair", sort=False):
+    for pair, rows in frame.groupby("pair", sort=False):
         of = dict(list(rows.groupby(["method", "cut"])))
         true = [f"{of[StarMethod.PARAMETRIC, cut]['truth_within_cut'].iloc[0]:.2f}" for cut in CUTS]
-        table.add_row(str(pair), f"{rows['poor'].mean():.0%}", *true, *(_said(of[key]["value"]) for key in shown))
+        table.add_row(str(pair), f"{rows['poor'].mean():.0%}", *true, *(_said(of[key]["value"]) for key in estimators))
     return table

@@ -74,15 +74,15 @@ class Contributions:
 class LazyNoiseStatistics(NoiseStatistics):
     """Residuals of which every field is computed when it is read for the first time."""
 
-    def __init__(self, parts: Mapping[str, Callable[[], Any]]) -> None:
-        object.__setattr__(self, "parts", parts)
+    def __init__(self, computations: Mapping[str, Callable[[], Any]]) -> None:
+        object.__setattr__(self, "parts", computations)
 
     def __getattr__(self, name: str) -> Any:
         """Return a field that was not read before."""
-        parts = self.__dict__["parts"]
-        if name not in parts:
+        computations = self.__dict__["parts"]
+        if name not in computations:
             raise AttributeError(name)
-        object.__setattr__(self, name, parts[name]())
+        object.__setattr__(self, name, computations[name]())
         return self.__dict__[name]
 
     def whole(self) -> NoiseStatistics:
@@ -111,19 +111,19 @@ class UncheckedMeasurements(NoiseMeasurements):
 
 
 def measured_from(
-    given: Contributions, release: Floats, sigma: Floats, multiplier: float, tensors: Tensors
+    contributions: Contributions, release: Floats, sigma: Floats, multiplier: float, tensors: Tensors
 ) -> UncheckedMeasurements:
     """Return the measurements of an insider who believes the claim.
 
     `release` are the noised sums, (trials, rounds, parameters), `sigma` is the claimed noise, (trials, rounds), and
     `multiplier` that of the claim. `tensors` has names and sizes of the parameter tensors.
     """
-    measured = _Measured(given, release, sigma, tensors)
-    increments = np.einsum(_EVERY, measured.error, given.difference) / sigma**2
+    measured = _Measured(contributions, release, sigma, tensors)
+    increments = np.einsum(_EVERY, measured.error, contributions.difference) / sigma**2
     return UncheckedMeasurements(
-        given.members,
+        contributions.members,
         increments,
-        given.sensitivity,
+        contributions.sensitivity,
         sigma,
         multiplier,
         LazyNoiseStatistics(measured.parts()),
@@ -143,7 +143,8 @@ class _Measured:
     def parts(self) -> dict[str, Callable[[], Any]]:
         """Return how each field of the residuals is computed."""
         names = tuple(name for name, _ in self.tensors)
-        parameters, difference = self.release.shape[-1], self.given.sensitivity > 0
+        parameters = self.release.shape[-1]
+        difference = self.given.sensitivity > 0
         return {
             "tensors": lambda: names,
             "places": lambda: _places(self.tensors),
@@ -181,14 +182,16 @@ class _Measured:
     @cached_property
     def per_tensor(self) -> tuple[Floats, Integers]:
         """The squares without the part along the difference in each tensor, and their degrees of freedom."""
-        squares, freedom, start = [], [], 0
+        squares = []
+        freedom = []
+        start = 0
         for _, size in self.tensors:
-            part = self.residual[..., start : start + size]
+            tensor_residual = self.residual[..., start : start + size]
             along = self.given.unit[..., start : start + size]
             length = np.linalg.norm(along, axis=-1)
-            inner = np.einsum(_EVERY, part, along)
+            inner = np.einsum(_EVERY, tensor_residual, along)
             off = np.divide(inner, length, out=np.zeros_like(inner), where=length > 0)
-            squares.append(np.einsum(_EVERY, part, part) - off**2)
+            squares.append(np.einsum(_EVERY, tensor_residual, tensor_residual) - off**2)
             freedom.append(np.where(length > 0, size - 1, size))
             start += size
         return np.stack(squares, axis=-1), np.stack(freedom, axis=-1).astype(np.int64)
@@ -196,10 +199,13 @@ class _Measured:
     def projections(self) -> Floats:
         """Return the residual along fixed orthonormal directions, whitened: it has covariance I - aa', a = V'u."""
         directions = _directions(self.release.shape[-1])
-        seen, along = self.residual @ directions, self.given.unit @ directions
+        projected_residual = self.residual @ directions
+        along = self.given.unit @ directions
         square = np.sum(along**2, axis=-1, keepdims=True)
         gain = np.divide(1 / np.sqrt(1 - square) - 1, square, out=np.zeros_like(square), where=square > 0)
-        return np.asarray(seen + gain * np.sum(seen * along, axis=-1, keepdims=True) * along)
+        return np.asarray(
+            projected_residual + gain * np.sum(projected_residual * along, axis=-1, keepdims=True) * along
+        )
 
     def along_gradients(self) -> Floats:
         """Return the error along the part of the shared sum that is orthogonal to the difference."""
@@ -210,17 +216,18 @@ class _Measured:
     def signal(self) -> Floats:
         """Return the noise along the difference and along the contribution, and the length of that over sigma."""
         chosen = self.given.chosen
-        length, own = np.linalg.norm(chosen, axis=-1), np.einsum(_EVERY, self.standard, chosen)
+        length = np.linalg.norm(chosen, axis=-1)
+        along_contribution = np.einsum(_EVERY, self.standard, chosen)
         along = np.einsum(_EVERY, self.standard, self.given.unit)
         difference = np.where(self.given.sensitivity > 0, along, np.nan)
-        towards = np.divide(own, length, out=np.full_like(own, np.nan), where=length > 0)
+        towards = np.divide(along_contribution, length, out=np.full_like(along_contribution, np.nan), where=length > 0)
         return np.stack([difference, towards, length / self.sigma], axis=-1)[:, :, None]
 
     def low_bits(self) -> Floats:
         """Return the sums of cos(2 pi phase) of the bits below half precision, of every kind of value."""
         values = self.standard * self.sigma[..., None], self.standard, self.release
         assert len(values) == len(LOW_BITS_KINDS)
-        return np.stack([_low_bits(one) for one in values], axis=-1)[:, :, None]
+        return np.stack([_low_bits(value_array) for value_array in values], axis=-1)[:, :, None]
 
     def strides(self) -> Floats:
         """Return the sums of squares of every class of coordinates."""

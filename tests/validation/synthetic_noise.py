@@ -64,8 +64,8 @@ class Gradients:
         if breach.clip == 1 and not breach.unclipped:
             return self.shared
         factors = np.minimum(1.0, breach.clip / (self.lengths / NORM))
-        found = self.clipped if breach.clip == 1 else (self.raw * factors).sum(axis=2)
-        released = found.sum(axis=1)
+        record_sums = self.clipped if breach.clip == 1 else (self.raw * factors).sum(axis=2)
+        released = record_sums.sum(axis=1)
         if breach.unclipped:
             released = released - self.clipped[:, 0] + self.raw.sum(axis=2)[:, 0]
         return np.asarray(released)
@@ -114,11 +114,18 @@ class DrawnRun(Contributions):
 
 def draw_run(rng: np.random.Generator, setting: NoiseSetting) -> DrawnRun:
     """Make all honest draws of a run."""
-    found = draw_gradients(rng, setting)
+    gradients = draw_gradients(rng, setting)
     members = rng.random(setting.trials) < 0.5
     normals = rng.standard_normal((setting.trials, setting.rounds, setting.parameters))
     return DrawnRun(
-        found.shared, found.present, found.absent, members, setting, found, normals, int(rng.integers(2**31))
+        gradients.shared,
+        gradients.present,
+        gradients.absent,
+        members,
+        setting,
+        gradients,
+        normals,
+        int(rng.integers(2**31)),
     )
 
 
@@ -135,9 +142,9 @@ def play_drawn(run: DrawnRun, multiplier: float, breach: Breach = _HONEST) -> Un
 
     `multiplier` is that of the claim; by default nothing is broken.
     """
-    made = run.gradients.made(breach) if run.gradients is not None else run.shared
+    shared_sum = run.gradients.made(breach) if run.gradients is not None else run.shared
     sigma = multiplier * run.scale
-    return measured_from(run, _release(run, made, sigma, breach), sigma, multiplier, run.setting.tensors)
+    return measured_from(run, _release(run, shared_sum, sigma, breach), sigma, multiplier, run.setting.tensors)
 
 
 def released(
@@ -155,36 +162,43 @@ def released(
     says whether the trials hold D, (trials,). `key` is that of the draws that a breach makes beside the noise; None for
     a fresh one.
     """
-    clipped, made, present, absent = sums
+    clipped, altered_sum, present, absent = sums
     normals = rng.standard_normal(present.shape)
-    given = int(rng.integers(2**31)) if key is None else key
-    run = DrawnRun(clipped, present, absent, members, setting, None, normals, given)
-    return _release(run, made, setting.multiplier * run.scale, breach)
+    draw_key = int(rng.integers(2**31)) if key is None else key
+    run = DrawnRun(clipped, present, absent, members, setting, None, normals, draw_key)
+    return _release(run, altered_sum, setting.multiplier * run.scale, breach)
 
 
-def _release(run: DrawnRun, made: Floats, sigma: Floats, breach: Breach) -> Floats:
+def _release(run: DrawnRun, altered_sum: Floats, sigma: Floats, breach: Breach) -> Floats:
     """Return the noised sums of a run, (trials, rounds, parameters), given the sum that the breach makes of others."""
     noise = _noise(run, sigma, breach)
     if breach.spares_sum:
         unit = run.shared / np.linalg.norm(run.shared, axis=-1, keepdims=True)
         noise -= np.sum(noise * unit, axis=-1, keepdims=True) * unit
-    noise += run.known if made is run.shared and breach.scale == 1 else (made + run.chosen) * breach.scale
+    noise += run.known if altered_sum is run.shared and breach.scale == 1 else (altered_sum + run.chosen) * breach.scale
     return noise
 
 
 def _noise(run: DrawnRun, sigma: Floats, breach: Breach) -> Floats:
     """Return the noise of all rounds, and what a breach adds to it, (trials, rounds, parameters)."""
-    sizes, found = tuple(size for _, size in run.setting.tensors), np.empty_like(run.normals)
-    kept: dict[int, Floats] = {}
+    sizes = tuple(size for _, size in run.setting.tensors)
+    noise_array = np.empty_like(run.normals)
+    kept_noise: dict[int, Floats] = {}
     for at in range(run.setting.rounds):
-        drawn = NoiseRound(
-            lambda number: run.normals[:, number - 1], at + 1, run.setting.rounds, run.members, sigma[:, at], sizes,
-            run.key, kept,
-        )  # fmt: skip
-        found[:, at] = breach.drawn(drawn)
+        noise_round = NoiseRound(
+            lambda number: run.normals[:, number - 1],
+            at + 1,
+            run.setting.rounds,
+            run.members,
+            sigma[:, at],
+            sizes,
+            run.key,
+            kept_noise,
+        )
+        noise_array[:, at] = breach.drawn(noise_round)
         if breach.target is not None:
-            found[:, at] = breach.target(_target_round(run, at), found[:, at])
-    return found
+            noise_array[:, at] = breach.target(_target_round(run, at), noise_array[:, at])
+    return noise_array
 
 
 def _target_round(run: DrawnRun, at: int) -> TargetRound:
@@ -235,7 +249,7 @@ def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> NoiseMeas
         release = shared + chosen + sigma * rng.standard_normal(weights.shape)
         rounds.append((release, shared, pair[:, 0], pair[:, 1]))
         weights = weights - 2.0 / _ODD_RECORDS * release
-    release, shared, present, absent = (np.stack(part, axis=1) for part in zip(*rounds, strict=True))
+    release, shared, present, absent = (np.stack(arrays, axis=1) for arrays in zip(*rounds, strict=True))
     claimed = np.full(release.shape[:2], sigma)
     contributions = Contributions(shared, present, absent, members)
     tensors = (("weight", _ODD_FEATURES),)

@@ -49,57 +49,73 @@ def draw(rng: np.random.Generator, setting: OpenedSetting) -> OpenedDraws:
     shape = setting.trials, setting.rounds
     nothing = np.zeros(shape)
     return OpenedDraws(
-        rng, setting,
+        rng,
+        setting,
         rng.permutation(setting.trials) % 2 == 0,
         rng.random((*shape, setting.units)) < setting.rate,
         rng.standard_normal((setting.clients, *shape, setting.coordinates)),
         rng.standard_normal(shape),
         rng.random((*shape, setting.coordinates)) < 0.5,
-        nothing, nothing.copy(),
-    )  # fmt: skip
-
-
-def opened_of(drawn: OpenedDraws) -> OpenedSecrets:
-    """Return the challenger's opened values of such draws; the insider is client 1, and knows only its own share."""
-    claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, drawn.setting.rounds, drawn.setting.rate), 1e-2)
-    honest = OpenedSecrets(drawn.members, claim, is_kept=True, is_sampled=True, has_shares=True, is_adaptive=True)
-    return replace(
-        honest,
-        samples=_samples(drawn),
-        shares=_shares(drawn),
-        bits=drawn.bits,
-        wrong_steps=drawn.wrong_steps,
-        wrong_norms=drawn.wrong_norms,
-        odd=(2 * drawn.last_bits.sum(axis=2) - drawn.setting.coordinates) / math.sqrt(drawn.setting.coordinates),
+        nothing,
+        nothing.copy(),
     )
 
 
-def _samples(drawn: OpenedDraws) -> OpenedParticipation:
-    taken, setting = drawn.taken[:, :, 1:], drawn.setting
-    target, units = drawn.taken[:, :, 0], setting.units - 1
+def opened_of(draws: OpenedDraws) -> OpenedSecrets:
+    """Return the challenger's opened values of such draws; the insider is client 1, and knows only its own share."""
+    claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, draws.setting.rounds, draws.setting.rate), 1e-2)
+    honest = OpenedSecrets(draws.members, claim, is_kept=True, is_sampled=True, has_shares=True, is_adaptive=True)
+    return replace(
+        honest,
+        samples=_samples(draws),
+        shares=_shares(draws),
+        bits=draws.bits,
+        wrong_steps=draws.wrong_steps,
+        wrong_norms=draws.wrong_norms,
+        odd=(2 * draws.last_bits.sum(axis=2) - draws.setting.coordinates) / math.sqrt(draws.setting.coordinates),
+    )
+
+
+def _samples(draws: OpenedDraws) -> OpenedParticipation:
+    participation = draws.taken[:, :, 1:]
+    setting = draws.setting
+    target = draws.taken[:, :, 0]
+    units = setting.units - 1
     overlaps = np.zeros(target.shape, dtype=np.int64)
-    overlaps[:, 1:] = (taken[:, 1:] & taken[:, :-1]).sum(axis=2)
+    overlaps[:, 1:] = (participation[:, 1:] & participation[:, :-1]).sum(axis=2)
     names: dict[bytes, int] = {}
-    digests = [names.setdefault(row.tobytes(), len(names)) for row in taken.reshape(-1, units)]
-    with_d = drawn.members[:, None]
+    digests = [names.setdefault(row.tobytes(), len(names)) for row in participation.reshape(-1, units)]
+    with_d = draws.members[:, None]
     cells = (with_d & target, with_d & ~target, ~with_d & target, ~with_d & ~target)
-    of_units = np.stack([taken[cell].sum(axis=0) for cell in cells], axis=1)
+    of_units = np.stack([participation[cell].sum(axis=0) for cell in cells], axis=1)
     crowds = tuple(
-        _counted(taken[at : at + setting.batch].sum(axis=0), len(taken[at : at + setting.batch]), setting.rate)
+        _counted(
+            participation[at : at + setting.batch].sum(axis=0),
+            len(participation[at : at + setting.batch]),
+            setting.rate,
+        )
         for at in range(0, setting.trials, setting.batch)
     )
     return OpenedParticipation(
-        setting.rate, units, taken.sum(axis=2), overlaps, np.array(digests, dtype=np.float64).reshape(target.shape),
-        target, of_units, np.arange(1, units + 1), _counted(taken.sum(axis=1), setting.rounds, setting.rate), crowds,
-    )  # fmt: skip
+        setting.rate,
+        units,
+        participation.sum(axis=2),
+        overlaps,
+        np.array(digests, dtype=np.float64).reshape(target.shape),
+        target,
+        of_units,
+        np.arange(1, units + 1),
+        _counted(participation.sum(axis=1), setting.rounds, setting.rate),
+        crowds,
+    )
 
 
 def _counted(values: Integers, trials: int, rate: float) -> BinomialHistogram:
     return BinomialHistogram(trials, rate, np.bincount(values.reshape(-1), minlength=trials + 1))
 
 
-def _shares(drawn: OpenedDraws) -> NoiseShareProducts:
+def _shares(draws: OpenedDraws) -> NoiseShareProducts:
     """Return products of all shares, and of the sum of those that the insider, client 1, does not know."""
-    others = [one for one in range(drawn.setting.clients) if one != 1]
-    rows = np.stack([drawn.shares[others].sum(axis=0), *drawn.shares]).reshape(drawn.setting.clients + 1, -1)
-    return NoiseShareProducts(np.arange(RESIDUAL, drawn.setting.clients), rows @ rows.T, rows.shape[1], (1,))
+    other_clients = [client for client in range(draws.setting.clients) if client != 1]
+    rows = np.stack([draws.shares[other_clients].sum(axis=0), *draws.shares]).reshape(draws.setting.clients + 1, -1)
+    return NoiseShareProducts(np.arange(RESIDUAL, draws.setting.clients), rows @ rows.T, rows.shape[1], (1,))

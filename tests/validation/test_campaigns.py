@@ -13,13 +13,13 @@ FOLDER = Path(__file__).parent
 
 
 def test_every_module_with_a_command_is_a_campaign() -> None:
-    found = set[str]()
+    modules = set[str]()
     for path in FOLDER.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         has_command = any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
         if has_command and path.stem != "__main__":
-            found.add(".".join(path.relative_to(FOLDER).with_suffix("").parts))
-    assert found == set(CAMPAIGNS.values())
+            modules.add(".".join(path.relative_to(FOLDER).with_suffix("").parts))
+    assert modules == set(CAMPAIGNS.values())
 
 
 def test_a_campaign_reads_its_options_from_the_command(
@@ -29,9 +29,9 @@ def test_a_campaign_reads_its_options_from_the_command(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
-    said = capsys.readouterr().out
-    assert said.startswith("usage: python -m tests.validation false_alarms")
-    assert "--audits" in said
+    output = capsys.readouterr().out
+    assert output.startswith("usage: python -m tests.validation false_alarms")
+    assert "--audits" in output
 
 
 def test_an_unknown_campaign_is_refused() -> None:

@@ -30,27 +30,31 @@ def test_names_are_unique_and_begin_with_their_family() -> None:
 @pytest.mark.few_cases(10)
 @pytest.mark.parametrize("name", _ALL)
 def test_a_case_plays_and_its_truth_fits_its_claim(name: str) -> None:
-    one = case(name)
-    assert one.name == name
-    released, present = played(one, 2, np.random.default_rng(1))
-    assert released.shape == (2, one.layout.size)
+    audit_case = case(name)
+    assert audit_case.name == name
+    released, present = played(audit_case, 2, np.random.default_rng(1))
+    assert released.shape == (2, audit_case.layout.size)
     assert np.isfinite(released).all()
     assert present.tolist() == [True, False]
-    assert (one.claim.epsilon, one.claim.delta) in one.claim.limits or one.claim.mu is not None
-    assert one.difference is None or one.difference.shape == (one.layout.size,)
-    if one.is_honest:
-        assert one.twin == ""
-        assert one.true_epsilon is None or one.true_epsilon <= one.claim.epsilon * (1 + 1e-9)
+    assert (
+        audit_case.claim.epsilon,
+        audit_case.claim.delta,
+    ) in audit_case.claim.limits or audit_case.claim.mu is not None
+    assert audit_case.difference is None or audit_case.difference.shape == (audit_case.layout.size,)
+    if audit_case.is_honest:
+        assert audit_case.twin == ""
+        assert audit_case.true_epsilon is None or audit_case.true_epsilon <= audit_case.claim.epsilon * (1 + 1e-9)
     else:
-        assert one.twin in _ALL
+        assert audit_case.twin in _ALL
         # To make a case of a training takes trainings.
-        assert one.twin == "training/honest-plain" or case(one.twin).is_honest
-        assert one.true_epsilon is None or one.true_epsilon > one.claim.epsilon
+        assert audit_case.twin == "training/honest-plain" or case(audit_case.twin).is_honest
+        assert audit_case.true_epsilon is None or audit_case.true_epsilon > audit_case.claim.epsilon
 
 
 def test_a_trial_follows_from_its_generator_and_leaves_the_shared_ones_alone() -> None:
-    one, before = case("federated/wrong-denominator"), GeneratorStates.current()
-    first, second = (one.play(np.random.default_rng(3), True) for _ in range(2))
+    audit_case = case("federated/wrong-denominator")
+    before = GeneratorStates.current()
+    first, second = (audit_case.play(np.random.default_rng(3), True) for _ in range(2))
     assert np.array_equal(first, second)
     assert GeneratorStates.current().is_same(before)
 
@@ -75,10 +79,10 @@ def test_truths_are_those_of_closed_forms() -> None:
 
 
 def test_the_made_up_honest_case_is_the_gaussian_release_that_it_claims() -> None:
-    one = case(_HONEST)
-    assert one.difference is not None
-    released, present = played(one, 800, np.random.default_rng(4))
-    along = released @ one.difference
+    audit_case = case(_HONEST)
+    assert audit_case.difference is not None
+    released, present = played(audit_case, 800, np.random.default_rng(4))
+    along = released @ audit_case.difference
     spread = math.sqrt((np.var(along[present]) + np.var(along[~present])) / 2)
     # The standard error of the shift is .07.
     assert (np.mean(along[present]) - np.mean(along[~present])) / spread == pytest.approx(1.0, abs=0.3)
@@ -86,10 +90,10 @@ def test_the_made_up_honest_case_is_the_gaussian_release_that_it_claims() -> Non
 
 @pytest.mark.parametrize("auditor", [baseline, pytest.param(black_box, marks=pytest.mark.long)])
 def test_an_auditor_finds_the_grossest_breach_and_not_its_twin(auditor: Auditor) -> None:
-    found, cleared = (auditor(case(name), 400, np.random.default_rng(5)) for name in (_GROSS, _HONEST))
-    assert found is not None
+    finding, cleared = (auditor(case(name), 400, np.random.default_rng(5)) for name in (_GROSS, _HONEST))
+    assert finding is not None
     assert cleared is not None
-    assert found.is_found
+    assert finding.is_found
     assert not cleared.is_found
     assert cleared.epsilon < case(_HONEST).claim.epsilon
 
@@ -124,8 +128,8 @@ def test_a_package_that_is_not_installed_is_named_in_one_line() -> None:
         _installed("no_such_module_at_all", "nobody-has-it")
 
 
-def _accuser(one: Case, _trials: int, _generator: np.random.Generator) -> Finding:
-    return Finding(True, 9.0, one.claim.delta)
+def _accuser(audit_case: Case, _trials: int, _generator: np.random.Generator) -> Finding:
+    return Finding(True, 9.0, audit_case.claim.delta)
 
 
 def test_rows_are_kept_counted_and_replaced(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def _of_ids(make: Callable[[], nn.Module]) -> TriedModel:
     return TriedModel(make, lambda count: library.texts(count)[:, : library.TOKENS], lambda module, ids: module(ids))
 
 
-def _logits(found: Any) -> Tensor:
-    return found if isinstance(found, Tensor) else found.logits  # type: ignore[no-any-return]
+def _logits(output: Any) -> Tensor:
+    return output if isinstance(output, Tensor) else output.logits  # type: ignore[no-any-return]
 
 
 def _roberta() -> nn.Module:
@@ -63,25 +63,25 @@ def _electra() -> nn.Module:
 def _adapted(model: Callable[[], nn.Module], kind: str, **settings: Any) -> nn.Module:
     import peft
 
-    made = getattr(peft, f"{kind}Config")(**{"task_type": peft.TaskType.SEQ_CLS, **settings})
-    return peft.get_peft_model(model(), made)  # type: ignore[no-any-return]
+    config = getattr(peft, f"{kind}Config")(**{"task_type": peft.TaskType.SEQ_CLS, **settings})
+    return peft.get_peft_model(model(), config)  # type: ignore[no-any-return]
 
 
-def _frozen(model: Callable[[], nn.Module], *kept: str, kind: torch.dtype = torch.float32) -> nn.Module:
+def _frozen(model: Callable[[], nn.Module], *trained_names: str, kind: torch.dtype = torch.float32) -> nn.Module:
     """Return a model whose parameters are frozen, in numbers of a kind, but for some."""
-    made = model()
-    for name, one in made.named_parameters():
-        one.requires_grad_(any(part in name for part in kept))
-        if not one.requires_grad:
-            one.data = one.data.to(kind)
-    return made
+    network = model()
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(any(fragment in name for fragment in trained_names))
+        if not parameter.requires_grad:
+            parameter.data = parameter.data.to(kind)
+    return network
 
 
 def _with_wide_rest(model: nn.Module) -> nn.Module:
     """Return a model whose frozen part is in bfloat16."""
-    for one in model.parameters():
-        if not one.requires_grad:
-            one.data = one.data.to(torch.bfloat16)
+    for parameter in model.parameters():
+        if not parameter.requires_grad:
+            parameter.data = parameter.data.to(torch.bfloat16)
     return model
 
 
@@ -95,11 +95,11 @@ def _grouped(model: nn.Module) -> nn.Module:
     """Return a network with group normalisation in place of batch normalisation."""
     for path, layer in list(model.named_modules()):
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            place, _, name = path.rpartition(".")
+            parent_path, _, name = path.rpartition(".")
             channels = layer.num_features
             norm = nn.GroupNorm(next(groups for groups in (4, 3, 2, 1) if channels % groups == 0), channels)
             after = getattr(layer, "act", nn.Identity())  # layers of timm have their activation in themselves
-            setattr(model.get_submodule(place), name, nn.Sequential(norm, after))
+            setattr(model.get_submodule(parent_path), name, nn.Sequential(norm, after))
     return model
 
 
@@ -117,7 +117,8 @@ class _Steps(nn.Module):
         if self.is_packed:
             packed = nn.utils.rnn.pack_padded_sequence(steps, lengths, batch_first=True, enforce_sorted=False)
             return self.head(self.cells(packed)[1][-1])  # type: ignore[no-any-return]
-        states, last = self.cells(steps)[0], lengths - 1
+        states = self.cells(steps)[0]
+        last = lengths - 1
         return self.head(torch.take_along_dim(states, last[:, None, None], 1).squeeze(1))  # type: ignore[no-any-return]
 
 
@@ -143,7 +144,7 @@ class _Nested(nn.Module):
         self.embed, self.head = nn.Embedding(library.VOCABULARY, 8), nn.Linear(8, library.CLASSES)
 
     def forward(self, ids: Tensor) -> Tensor:
-        rows = [one[one > 0].long() for one in ids]
+        rows = [sequence[sequence > 0].long() for sequence in ids]
         nested = torch.nested.nested_tensor(rows, layout=torch.jagged)
         padded = torch.nested.to_padded_tensor(nested, 0, (len(ids), ids.shape[1]))
         return self.head(self.embed(padded).mean(1))  # type: ignore[no-any-return]
@@ -223,7 +224,7 @@ FACTORIES: dict[str, TriedModel] = {
     "timm: ConvNeXt": _of_pictures(partial(_timm, "convnext_atto", depths=(1, 1, 2, 1), dims=(8, 16, 32, 64))),
     "timm: ResNet": _of_pictures(partial(_timm, "resnet18")),
     "timm: ResNet with GroupNorm": _of_pictures(
-        lambda: _timm("resnet18", norm_layer=lambda channels, **more: nn.GroupNorm(4, channels))
+        lambda: _timm("resnet18", norm_layer=lambda channels, **keywords: nn.GroupNorm(4, channels))
     ),
     "timm: ResNet of a frozen BatchNorm": _of_pictures(partial(_frozen, partial(_timm, "resnet18"), "fc")),
     "GRU": _of_ids(partial(_Steps, nn.GRU)),

@@ -35,7 +35,9 @@ from tests.validation.tried_factories import FACTORIES, TriedModel
 
 TABLE = Path(__file__).parents[2] / "docs" / "reference" / "tried-models.csv"
 COLUMNS = ("model", "weights", "trained", "answer", "exactness", "time", "memory in MB")
-_RECORDS, _TRIALS, _REPEAT = 20, 5, 3
+_RECORDS = 20
+_TRIALS = 5
+_REPEAT = 3
 
 
 class Outcome(NamedTuple):
@@ -51,10 +53,13 @@ class Outcome(NamedTuple):
 
     def cells(self) -> list[str]:
         """Return the cells of a row of the table."""
-        whole = (f"{one:,}" if one is not None else "" for one in (self.weights, self.trained))
+        whole = (f"{count:,}" if count is not None else "" for count in (self.weights, self.trained))
         exact = "" if self.exactness is None else f"{self.exactness:.0e}"
-        rest = ("" if self.time is None else f"{self.time:.1f}", "" if self.memory is None else f"{self.memory:.0f}")
-        return [self.model, *whole, self.answer, exact, *rest]
+        cost_cells = (
+            "" if self.time is None else f"{self.time:.1f}",
+            "" if self.memory is None else f"{self.memory:.0f}",
+        )
+        return [self.model, *whole, self.answer, exact, *cost_cells]
 
 
 def tried(name: str, case: TriedModel) -> Outcome:
@@ -63,8 +68,8 @@ def tried(name: str, case: TriedModel) -> Outcome:
     labels = torch.arange(_RECORDS) % library.CLASSES
     spec = ModelSpec("tried:build", tuple(records.shape[1:]), library.CLASSES, case.inputs)
     module = _drawn(case.make)
-    weights = sum(one.numel() for one in module.parameters())
-    trained = sum(one.numel() for one in module.parameters() if one.requires_grad)
+    weights = sum(parameter.numel() for parameter in module.parameters())
+    trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
     try:
         names = tuple(f"record {number}" for number in range(_RECORDS))
         with mock.patch.object(models, "import_factory", return_value=case.make):
@@ -75,8 +80,8 @@ def tried(name: str, case: TriedModel) -> Outcome:
     gradients = _truth(module, case, records, labels)
     norm = float(gradients.norm(dim=1).median())
     expected = (gradients * (norm / gradients.norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(0)
-    found = model.clipped_sum(flat.unsqueeze(0), records, labels, norm)[0]
-    off = float((found.double() - expected).norm() / expected.norm())
+    computed_sum = model.clipped_sum(flat.unsqueeze(0), records, labels, norm)[0]
+    off = float((computed_sum.double() - expected).norm() / expected.norm())
     return Outcome(name, weights, trained, "accepted", off, *_costs(model, module, case, flat, records, labels, norm))
 
 
@@ -88,13 +93,13 @@ def _drawn(make: Callable[[], nn.Module]) -> nn.Module:
 def _truth(module: nn.Module, case: TriedModel, records: Tensor, labels: Tensor) -> Tensor:
     """Return the gradient of every record, (n, trained), by torch alone in double precision."""
     exact = copy.deepcopy(module).double().eval()
-    trained = [one for one in exact.parameters() if one.requires_grad]
-    found = []
+    trained = [tensor for tensor in exact.parameters() if tensor.requires_grad]
+    gradients = []
     for record, label in zip(records, labels, strict=True):
         loss = nn.functional.cross_entropy(case.call(exact, record.unsqueeze(0).double()), label.unsqueeze(0))
-        parts = torch.autograd.grad(loss, trained, materialize_grads=True)
-        found.append(torch.cat([one.flatten() for one in parts]))
-    return torch.stack(found)
+        tensor_gradients = torch.autograd.grad(loss, trained, materialize_grads=True)
+        gradients.append(torch.cat([tensor.flatten() for tensor in tensor_gradients]))
+    return torch.stack(gradients)
 
 
 def _costs(
@@ -103,7 +108,7 @@ def _costs(
     """Return the time of clipped sums in units of two plain passes, and the peak of memory above the base, in MB."""
     rows = flat.repeat(_TRIALS, 1)
     plain = copy.deepcopy(module).float().eval()
-    trained = [one for one in plain.parameters() if one.requires_grad]
+    trained = [item for item in plain.parameters() if item.requires_grad]
 
     def passes() -> None:
         for _ in range(_TRIALS):
@@ -120,7 +125,7 @@ def _costs(
     peak = _memory("VmHWM") - base
     passes()
     times = [(_seconds(sums), _seconds(passes)) for _ in range(_REPEAT)]
-    return min(one for one, _ in times) / (2 * min(two for _, two in times)), max(0.0, peak)
+    return min(item for item, _ in times) / (2 * min(two for _, two in times)), max(0.0, peak)
 
 
 def _seconds(work: Callable[[], None]) -> float:
@@ -161,11 +166,11 @@ def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     reader.add_argument("--only", nargs="+", choices=list(FACTORIES), default=list(FACTORIES), metavar="NAME")
     reader.add_argument("--write", action="store_true", help="write the table to the documentation")
-    asked: Any = reader.parse_args()
+    options: Any = reader.parse_args()
     rows = [list(COLUMNS)]
-    for found in outcomes(asked.only):
-        rows.append(found.cells())
+    for outcome in outcomes(options.only):
+        rows.append(outcome.cells())
         print(" | ".join(rows[-1]), flush=True)
-    if asked.write:
+    if options.write:
         with TABLE.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)

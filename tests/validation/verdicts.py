@@ -35,10 +35,18 @@ ALARM = 1e-3  # probability with which the study itself may raise a false alarm,
 _MODELS = ((("weight", 640), ("bias", 10)), (("weight", 60), ("bias", 2)), (("first", 300), ("b", 6), ("last", 14)))
 _TRIALS = (2, 5, 20, 60)
 NEVER_TOO_SMALL = (
-    T.NOISE_TENSOR, T.NOISE_ROUND, T.SHAPE, T.REPEATED_NOISE, T.CORRELATED_NOISE, T.DISTINGUISHER, T.NOISE_TRIAL,
-    T.SIGNAL_ROUND, T.SIGNAL_TRIAL, T.DRIFT_PLACE,
+    T.NOISE_TENSOR,
+    T.NOISE_ROUND,
+    T.SHAPE,
+    T.REPEATED_NOISE,
+    T.CORRELATED_NOISE,
+    T.DISTINGUISHER,
+    T.NOISE_TRIAL,
+    T.SIGNAL_ROUND,
+    T.SIGNAL_TRIAL,
+    T.DRIFT_PLACE,
     *(name for name in OF_OPENED if name is not T.EXACT_STEPS),
-)  # fmt: skip
+)
 """Tests whose p-values are Bonferroni's, or those of a count."""
 NOT_RANDOM = (T.SENSITIVITY, T.EXACT_STEPS)
 
@@ -65,7 +73,8 @@ def _made_up_run(number: int, seed: int = 0) -> NoiseMeasurements:
     if number % 10 == 8 and trials > 2:
         return measured_of(rng, OpenedSetting(trials=trials, rounds=int(rng.integers(2, 21)), rate=0.3))
     tensors = _MODELS[number % len(_MODELS)]
-    relation, scaling = bool(rng.integers(2)), bool(rng.integers(2))
+    relation = bool(rng.integers(2))
+    scaling = bool(rng.integers(2))
     return play(rng, NoiseSetting(tensors, trials, rounds=int(rng.integers(2, 21)), replace=relation, local=scaling))
 
 
@@ -81,30 +90,31 @@ def _played(
 ) -> list[Judged]:
     """Judge the runs that a journal lacks until the time is over, and return all that it holds."""
     rows = [row for row in read(path, tests=len(FAMILY)) if row["federations"] == kind]
-    found = {row["number"]: Judged(row["violated"], row["p"]) for row in rows}
-    for number in track([one for one in range(count) if one not in found], f"{kind} federations"):
+    judged_runs = {row["number"]: Judged(row["violated"], row["p"]) for row in rows}
+    for number in track([index for index in range(count) if index not in judged_runs], f"{kind} federations"):
         if over():
             break
         tests = run_family(run(number))[0]
         p_values = {str(test.name): float(test.p_value) for test in tests}
-        found[number] = Judged([str(test.name) for test in tests if test.violated], p_values)
-        said = {"federations": kind, "number": number, "tests": len(FAMILY)}
-        append(path, said | {"violated": found[number].violated, "p": p_values})
-    return list(found.values())
+        judged_runs[number] = Judged([str(test.name) for test in tests if test.violated], p_values)
+        record = {"federations": kind, "number": number, "tests": len(FAMILY)}
+        append(path, record | {"violated": judged_runs[number].violated, "p": p_values})
+    return list(judged_runs.values())
 
 
 def _judged(kind: str, judged: Sequence[Judged], console: Console) -> list[str]:
     """Print the table of honest runs, and return the contradictions to the claims."""
-    number, violated = len(judged), sum(bool(one.violated) for one in judged)
+    number = len(judged)
+    violated = sum(bool(judged_run.violated) for judged_run in judged)
     offered = {
-        name: np.array([one.p_values[name] for one in judged if name in one.p_values])
+        name: np.array([judged_run.p_values[name] for judged_run in judged if name in judged_run.p_values])
         for name in T
-        if any(name in one.p_values for one in judged)
+        if any(name in judged_run.p_values for judged_run in judged)
     }
     distributions = {name: _distribution_of(name, values) for name, values in offered.items()}
-    most = int(binom.ppf(1 - ALARM, number, FAMILY_LEVEL))  # more than chance explains
+    allowed_count = int(binom.ppf(1 - ALARM, number, FAMILY_LEVEL))  # more than chance explains
     columns = ("test", "runs", "p-values are", "KS p", "smallest p", "level")
-    title = f"Honest {kind} federations: {violated} of {number} violated, {most} allowed"
+    title = f"Honest {kind} federations: {violated} of {number} violated, {allowed_count} allowed"
     rows = [
         (
             name,
@@ -117,7 +127,7 @@ def _judged(kind: str, judged: Sequence[Judged], console: Console) -> list[str]:
         for name, values in offered.items()
     ]
     console.print(table_of(columns, title, columns, rows))
-    problems = [] if violated <= most else [f"{violated} of {number} honest runs are violated"]
+    problems = [] if violated <= allowed_count else [f"{violated} of {number} honest runs are violated"]
     problems += [
         f"the p-values of {name} are not {distribution}"
         for name, (distribution, ks) in distributions.items()
@@ -128,18 +138,21 @@ def _judged(kind: str, judged: Sequence[Judged], console: Console) -> list[str]:
 
 def main() -> None:
     """Print the tables; the exit status is 1 where something contradicts the claims."""
-    console, parser, problems = Console(width=140), parser_of(__doc__), list[str]()
+    console = Console(width=140)
+    parser = parser_of(__doc__)
+    problems = list[str]()
     parser.add_argument("--runs", type=int, default=500, help="real runs; of made-up ones four times as many")
     parser.add_argument("--only", choices=("made-up", "real"), help="one part instead of both")
     parser.add_argument("--journal", type=Path, help="file that keeps every run")
     parser.add_argument("--minutes", type=float, help="minutes after which no further run begins")
     options = parser.parse_args()
-    path, over = options.journal, until(options.minutes)
+    path = options.journal
+    over = until(options.minutes)
     if options.only != "real":
         problems += _judged("made-up", _played("made-up", 4 * options.runs, _made_up_run, path, over), console)
     if options.only != "made-up":
         with tempfile.TemporaryDirectory() as directory:
             plans = list(honest_plans(options.runs, Path(directory)))
-            found = _played("real", options.runs, lambda number: measured_run(plans[number]), path, over)
-            problems += _judged("real", found, console)
+            judged_runs = _played("real", options.runs, lambda number: measured_run(plans[number]), path, over)
+            problems += _judged("real", judged_runs, console)
     exit_with(problems, "nothing contradicts the claims")

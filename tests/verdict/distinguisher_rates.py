@@ -14,11 +14,11 @@ from tests.verdict.opened_noise import BREACHES, HELD_BACK, SIGNS, UNSEEN, play
 
 
 def _p_values(breach: str, runs: int, trials: int, rounds: int) -> np.ndarray:
-    found = []
+    p_values = []
     for run in range(runs):
         result = distinguisher(play(breach, np.random.default_rng([run, trials, len(breach)]), trials, rounds))
-        found.append(result.p_value)
-    return np.array(found)
+        p_values.append(result.p_value)
+    return np.array(p_values)
 
 
 def _say(*words: object) -> None:
@@ -31,13 +31,13 @@ def main(honest: int = 2000, runs: int = 20) -> None:
     levels = (0.5, 0.1, 0.05, 0.01, 0.001, TestName.DISTINGUISHER.level)
     _say("honest: trials, rounds, runs, share of p-values under " + ", ".join(f"{level:g}" for level in levels))
     for trials, rounds in ((100, 30), (40, 3)):
-        found = _p_values("", honest, trials, rounds)
-        _say(trials, rounds, honest, *(f"{np.mean(found < level):.4f}" for level in levels))
+        p_values = _p_values("", honest, trials, rounds)
+        _say(trials, rounds, honest, *(f"{np.mean(p_values < level):.4f}" for level in levels))
     _say("breach, 100 trials x 30 rounds: found, of runs, median p-value")
     for name in (*BREACHES, SIGNS, *HELD_BACK, *UNSEEN):
-        found = _p_values(name, runs, 100, 30)
-        share = f"{np.count_nonzero(found < TestName.DISTINGUISHER.level)} of {runs}"
-        _say(f"{name:62s} {share} {np.median(found):.1e}")
+        p_values = _p_values(name, runs, 100, 30)
+        share = f"{np.count_nonzero(p_values < TestName.DISTINGUISHER.level)} of {runs}"
+        _say(f"{name:62s} {share} {np.median(p_values):.1e}")
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ def draw_measured(
     sensitivity = rng.uniform(0.2, 1.0, shape) * (rng.random(shape) > silent)
     sigma = np.full(shape, noise_multiplier)
     mu = sensitivity / sigma
-    own = noise if along is None else along
-    increments = np.where(members, 0.5, -0.5)[:, None] * mu**2 + own * mu * rng.standard_normal(shape)
+    noise_factor = noise if along is None else along
+    increments = np.where(members, 0.5, -0.5)[:, None] * mu**2 + noise_factor * mu * rng.standard_normal(shape)
     residuals = _residuals(rng, sigma, noise) if measured_residuals else None
     return NoiseMeasurements(
         members, increments, sensitivity, sigma, noise_multiplier, residuals, noise_kind=STANDARD_GAUSSIAN
@@ -40,7 +40,8 @@ def draw_measured(
 
 
 def _residuals(rng: np.random.Generator, sigma: NDArray[np.float64], noise: float) -> NoiseStatistics:
-    real, shape = sigma * noise, sigma.shape
+    real = sigma * noise
+    shape = sigma.shape
     freedom = np.broadcast_to(np.array(SIZES) - 1, (*shape, len(SIZES))).astype(np.int64)
     squares = real[..., None] ** 2 * rng.chisquare(freedom)
     phases = rng.uniform(0, 2 * np.pi, (*shape, 1, len(LOW_BITS_KINDS), 60))

@@ -34,12 +34,13 @@ def measured_of(noise: Floats, members: NDArray[np.bool_], grain: float = 1e-7) 
     over = np.zeros((parameters, 2))
     over[SAMPLED[5], 0], over[LAYOUT.slices()["bias"], 1] = 1.0, 1 / math.sqrt(10)
     column = members[:, None]
-    seen = np.where(column[:, :, None], noise @ over, noise @ under)
+    projections = np.where(column[:, :, None], noise @ over, noise @ under)
     mu = 0.1 * (fixed.random((trials, rounds)) >= np.where(column, 0.3, 0.1))
-    increments = np.where(column, 0.5, -0.5) * mu**2 + mu * seen[:, :, 0]
+    increments = np.where(column, 0.5, -0.5) * mu**2 + mu * projections[:, :, 0]
     release = SIGMA * noise + 3 * np.abs(fixed.standard_normal(parameters))
     phases = np.stack([_agreement(SIGMA * noise), _agreement(noise), _agreement(release)], axis=-1)
-    shape, tensors = (trials, rounds), len(LAYOUT.names)
+    shape = (trials, rounds)
+    tensors = len(LAYOUT.names)
     strides = np.stack([np.square(noise[..., at::STRIDES]).sum(axis=-1) for at in range(STRIDES)], axis=-1)
     residuals = NoiseStatistics(
         tensors=LAYOUT.names,
@@ -50,7 +51,7 @@ def measured_of(noise: Floats, members: NDArray[np.bool_], grain: float = 1e-7) 
         squares=np.zeros((*shape, tensors)),
         freedom=np.zeros((*shape, tensors), dtype=np.int64),
         projections=np.full((*shape, 0), np.nan),
-        gradient=np.where(mu > 0, SIGMA * seen[:, :, 1], np.nan),
+        gradient=np.where(mu > 0, SIGMA * projections[:, :, 1], np.nan),
         grain=np.full(shape, grain),
         signal=np.full((*shape, 1, 3), np.nan),
         low_bits=phases[:, :, None],
@@ -79,31 +80,31 @@ def play(breach: str, rng: np.random.Generator, trials: int = 100, rounds: int =
         noise[rows] = change(noise[rows], rng)
     elif breach == SIGNS:
         block = noise[:, ::2, LAYOUT.slices()["second"]]
-        wanted = np.where(members, 1.0, -1.0)[:, None, None]
-        noise[:, ::2, LAYOUT.slices()["second"]] = block * np.sign(block.mean(axis=-1, keepdims=True)) * wanted
+        signs = np.where(members, 1.0, -1.0)[:, None, None]
+        noise[:, ::2, LAYOUT.slices()["second"]] = block * np.sign(block.mean(axis=-1, keepdims=True)) * signs
     else:
         assert breach == ""
     return measured_of(noise, members)
 
 
 def _repeated(noise: Floats, rng: np.random.Generator) -> Floats:
-    found = noise.copy()
-    found[:, 7::7] = noise[:, 6:-1:7][:, : found[:, 7::7].shape[1]]
-    return found
+    changed_noise = noise.copy()
+    changed_noise[:, 7::7] = noise[:, 6:-1:7][:, : changed_noise[:, 7::7].shape[1]]
+    return changed_noise
 
 
 def _neighbours(noise: Floats, rng: np.random.Generator) -> Floats:
-    found = noise.copy()
+    changed_noise = noise.copy()
     for at in range(1, noise.shape[2]):
-        found[:, :, at] = 0.1 * found[:, :, at - 1] + math.sqrt(0.99) * noise[:, :, at]
-    return found
+        changed_noise[:, :, at] = 0.1 * changed_noise[:, :, at - 1] + math.sqrt(0.99) * noise[:, :, at]
+    return changed_noise
 
 
 def _rounds(noise: Floats, rng: np.random.Generator) -> Floats:
-    found = noise.copy()
+    changed_noise = noise.copy()
     for at in range(1, noise.shape[1]):
-        found[:, at] = 0.05 * found[:, at - 1] + math.sqrt(1 - 0.05**2) * noise[:, at]
-    return found
+        changed_noise[:, at] = 0.05 * changed_noise[:, at - 1] + math.sqrt(1 - 0.05**2) * noise[:, at]
+    return changed_noise
 
 
 def _one_round(noise: Floats, rng: np.random.Generator) -> Floats:
@@ -117,44 +118,45 @@ def _reversed(noise: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _tensor(noise: Floats, rng: np.random.Generator) -> Floats:
-    found = noise.copy()
-    found[:, :, LAYOUT.slices()["third"]] *= 1.05
-    return found
+    changed_noise = noise.copy()
+    changed_noise[:, :, LAYOUT.slices()["third"]] *= 1.05
+    return changed_noise
 
 
 def _centred_sample(noise: Floats, rng: np.random.Generator) -> Floats:
-    found = noise.copy()
+    changed_noise = noise.copy()
     for tensor in LAYOUT.names:
-        own = [number for number, owner in PLACES if owner == tensor]
-        found[:, :, own] -= found[:, :, own].mean(axis=2, keepdims=True)
-    return found
+        tensor_indices = [number for number, owner in PLACES if owner == tensor]
+        changed_noise[:, :, tensor_indices] -= changed_noise[:, :, tensor_indices].mean(axis=2, keepdims=True)
+    return changed_noise
 
 
 def _centred(noise: Floats, rng: np.random.Generator) -> Floats:
-    found = noise.copy()
-    for part in LAYOUT.slices().values():
-        found[:, :, part] -= found[:, :, part].mean(axis=2, keepdims=True)
-    return found
+    changed_noise = noise.copy()
+    for columns in LAYOUT.slices().values():
+        changed_noise[:, :, columns] -= changed_noise[:, :, columns].mean(axis=2, keepdims=True)
+    return changed_noise
 
 
 def _clustered(noise: Floats, rng: np.random.Generator) -> Floats:
-    found = noise.copy()
+    changed_noise = noise.copy()
     for at in range(1, noise.shape[1]):
-        found[:, at] = noise[:, at] * np.sqrt(0.7 + 0.3 * np.square(found[:, at - 1]))
-    return found
+        changed_noise[:, at] = noise[:, at] * np.sqrt(0.7 + 0.3 * np.square(changed_noise[:, at - 1]))
+    return changed_noise
 
 
 def _shared_signs(noise: Floats, rng: np.random.Generator) -> Floats:
-    found, half = noise.copy(), len(SAMPLED) // 2
-    found[:, :, SAMPLED[half:]] = np.abs(noise[:, :, SAMPLED[half:]]) * np.sign(noise[:, :, SAMPLED[:half]])
-    return found
+    changed_noise = noise.copy()
+    half = len(SAMPLED) // 2
+    changed_noise[:, :, SAMPLED[half:]] = np.abs(noise[:, :, SAMPLED[half:]]) * np.sign(noise[:, :, SAMPLED[:half]])
+    return changed_noise
 
 
 def _triples(noise: Floats, rng: np.random.Generator) -> Floats:
-    found = noise.copy()
+    changed_noise = noise.copy()
     first, second, third = (noise[:, :, at::3][:, :, : noise.shape[2] // 3] for at in range(3))
-    found[:, :, 2::3] = np.abs(third) * np.sign(first * second)
-    return found
+    changed_noise[:, :, 2::3] = np.abs(third) * np.sign(first * second)
+    return changed_noise
 
 
 SIGNS = "the mean of a tensor has the sign of the bit in odd rounds"

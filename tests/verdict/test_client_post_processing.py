@@ -30,12 +30,12 @@ PRIVATE: dict[str, dict[str, Any]] = {
 NOISES = {"shares": DISTRIBUTED, "local": LOCAL}
 
 
-def sent_of(found: VerdictFinding) -> ExactAnswer:
-    return step_of(found, ExactQuestion.CONTRIBUTIONS)
+def sent_of(finding: VerdictFinding) -> ExactAnswer:
+    return step_of(finding, ExactQuestion.CONTRIBUTIONS)
 
 
-def is_found_in_the_sum(found: VerdictFinding) -> bool:
-    return found.verdict is Verdict.VIOLATED and not step_of(found, ExactQuestion.SUM).is_kept
+def is_found_in_the_sum(finding: VerdictFinding) -> bool:
+    return finding.verdict is Verdict.VIOLATED and not step_of(finding, ExactQuestion.SUM).is_kept
 
 
 @pytest.mark.few_cases(3)
@@ -43,10 +43,10 @@ def is_found_in_the_sum(found: VerdictFinding) -> bool:
 @pytest.mark.parametrize("rule", RULES)
 def test_changes_after_a_client_s_noise_are_named_and_not_accused(rule: str, noise: str, tmp_path: Path) -> None:
     """A client may change what has its own claimed noise; a sum of changed shares has another distribution."""
-    found = verdict_of(tmp_path, None, client_app=clients_changing(by_rule(RULES[rule])), **NOISES[noise])
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert sent_of(found).hides_noise
-    assert sent_of(found).is_open is (noise == "shares")
+    finding = verdict_of(tmp_path, None, client_app=clients_changing(by_rule(RULES[rule])), **NOISES[noise])
+    assert finding.verdict is Verdict.INCONCLUSIVE
+    assert sent_of(finding).hides_noise
+    assert sent_of(finding).is_open is (noise == "shares")
 
 
 @pytest.mark.few_cases(3)
@@ -81,9 +81,9 @@ def test_rules_that_no_replay_repeats_are_named_and_too_little_noise_is_found(ru
 
 
 def test_a_push_by_the_secret_is_found_in_what_a_client_sends(tmp_path: Path) -> None:
-    found = verdict_of(tmp_path, None, client_app=clients_changing(pushed_by_the_secret), **LOCAL)
-    assert found.verdict is Verdict.VIOLATED
-    assert not sent_of(found).is_kept
+    finding = verdict_of(tmp_path, None, client_app=clients_changing(pushed_by_the_secret), **LOCAL)
+    assert finding.verdict is Verdict.VIOLATED
+    assert not sent_of(finding).is_kept
 
 
 @pytest.mark.parametrize("rule", [with_half_of_the_sum, without_some_noise], ids=["half of the sum", "less noise"])
@@ -93,14 +93,14 @@ def test_what_follows_more_than_the_noised_contribution_is_found(rule: ClientRul
 
 def test_an_app_that_changes_nothing_is_tested_as_ever(tmp_path: Path) -> None:
     app = clients_changing(lambda reply: reply.noised)
-    found = verdict_of(tmp_path / "own", None, client_app=app, **LOCAL)
+    finding = verdict_of(tmp_path / "own", None, client_app=app, **LOCAL)
     ours = verdict_of(tmp_path / "ours", None, **LOCAL)
-    assert sent_of(found) == sent_of(ours)
-    assert not sent_of(found).hides_noise
-    assert found.judged.tests == ours.judged.tests
+    assert sent_of(finding) == sent_of(ours)
+    assert not sent_of(finding).hides_noise
+    assert finding.judged.tests == ours.judged.tests
 
 
 def test_an_app_with_a_training_of_its_own_is_named_and_not_accused(tmp_path: Path) -> None:
-    found = verdict_of(tmp_path, None, client_app=of_another_training(RULES["bfloat16"]), **LOCAL)
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert sent_of(found).is_open
+    finding = verdict_of(tmp_path, None, client_app=of_another_training(RULES["bfloat16"]), **LOCAL)
+    assert finding.verdict is Verdict.INCONCLUSIVE
+    assert sent_of(finding).is_open

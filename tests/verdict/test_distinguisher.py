@@ -29,25 +29,25 @@ def _tested(measured: NoiseMeasurements) -> TestResult:
     return result
 
 
-def _honest_p_values(runs: int, part: str) -> np.ndarray:
-    found = []
+def _honest_p_values(runs: int, measured_part: str) -> np.ndarray:
+    p_values = []
     for run in range(runs):
         measured = play("", np.random.default_rng([3, run]), trials=40, rounds=3)
-        if part == "along":
+        if measured_part == "along":
             measured = replace(measured, residuals=None)
-        found.append(_tested(measured).p_value)
-    return np.array(found)
+        p_values.append(_tested(measured).p_value)
+    return np.array(p_values)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", ["along", "both"])
-def test_it_keeps_its_level_where_all_that_may_differ_differs(part: str) -> None:
+@pytest.mark.parametrize("measured_part", ["along", "both"])
+def test_it_keeps_its_level_where_all_that_may_differ_differs(measured_part: str) -> None:
     """Each of the three counts is passed with probability 1e-4 by chance, once for all: the seeds are fixed."""
-    found = _honest_p_values(150, part)
+    p_values = _honest_p_values(150, measured_part)
     for level in (0.25, 0.05, 0.01):
-        assert np.count_nonzero(found <= level) <= binom.isf(1e-4, found.size, level)
-    if part == "along":  # one model, so nothing is corrected for: the p-values are uniform from below as well
-        assert np.count_nonzero(found <= 0.25) >= binom.ppf(1e-4, found.size, 0.2)
+        assert np.count_nonzero(p_values <= level) <= binom.isf(1e-4, p_values.size, level)
+    if measured_part == "along":  # one model, so nothing is corrected for: the p-values are uniform from below as well
+        assert np.count_nonzero(p_values <= 0.25) >= binom.ppf(1e-4, p_values.size, 0.2)
 
 
 @pytest.mark.few_cases(1)
@@ -77,7 +77,7 @@ def test_it_names_the_feature_of_largest_weight(breach: str, feature: str) -> No
 @pytest.mark.long
 def test_noise_above_the_guarantee_that_is_alike_in_all_trials_is_no_breach() -> None:
     """The innovations are larger too, and unknown more often under D: 8 of 30 at level .05 come by chance in 2e-4."""
-    found = 0
+    alarms = 0
     for run in range(30):
         honest = play("", np.random.default_rng([5, run]), trials=40, rounds=4)
         mu = honest.sensitivity / honest.sigma
@@ -90,8 +90,8 @@ def test_noise_above_the_guarantee_that_is_alike_in_all_trials_is_no_breach() ->
             gradient=1.5 * honest.residuals.gradient,
         )
         larger = replace(honest, increments=drift + 1.5 * (honest.increments - drift), residuals=louder)
-        found += _tested(larger).p_value < 0.05
-    assert found <= 7
+        alarms += _tested(larger).p_value < 0.05
+    assert alarms <= 7
 
 
 def test_trials_in_which_rounding_hides_the_noise_are_left_out_with_their_secrets() -> None:
@@ -131,13 +131,16 @@ def test_the_same_run_gives_the_same_result() -> None:
     assert first == second
 
 
-@pytest.mark.parametrize(("one", "other"), [(3, 4), (5, 2), (4, 4), (1, 1)])
-def test_the_distribution_of_right_pairs_is_that_of_all_orders(one: int, other: int) -> None:
-    orders = [sum(order) - one * (one - 1) // 2 for order in combinations(range(one + other), one)]
+@pytest.mark.parametrize(("first_size", "second_size"), [(3, 4), (5, 2), (4, 4), (1, 1)])
+def test_the_distribution_of_right_pairs_is_that_of_all_orders(first_size: int, second_size: int) -> None:
+    orders = [
+        sum(order) - first_size * (first_size - 1) // 2
+        for order in combinations(range(first_size + second_size), first_size)
+    ]
     counts = Counter(orders)
-    distribution = module._distribution(one, other)
+    distribution = module._distribution(first_size, second_size)
     np.testing.assert_allclose(
-        distribution, [counts[right] / len(orders) for right in range(one * other + 1)], rtol=1e-12
+        distribution, [counts[right] / len(orders) for right in range(first_size * second_size + 1)], rtol=1e-12
     )
 
 
@@ -145,30 +148,33 @@ def test_tails_are_those_of_the_exact_test_and_the_normal_distribution_is_never_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = np.random.default_rng(8)
-    scores, members = rng.standard_normal(25), np.arange(25) < 11
+    scores = rng.standard_normal(25)
+    members = np.arange(25) < 11
     right = module._right_pairs(scores, members, 1)
     exact = mannwhitneyu(scores[members], scores[~members], alternative="greater", method="exact")
     assert right == exact.statistic
     assert module._upper_tail([(11, 14)])(right) == pytest.approx(exact.pvalue, rel=1e-12)
     sizes = [(40, 45), (38, 52), (50, 50)]
-    counted = module._upper_tail(sizes)
+    exact_tail = module._upper_tail(sizes)
     monkeypatch.setattr(module, "_MOST_EXACT", 0)
-    normal, pairs = module._upper_tail(sizes), sum(one * other for one, other in sizes)
-    rights = [right for right in range(pairs + 1) if 1e-15 < counted(right) < 0.1]
-    assert min(normal(right) / counted(right) for right in rights) > 0.997
-    assert all(normal(right) > counted(right) for right in rights if counted(right) < 1e-3)
+    normal = module._upper_tail(sizes)
+    pairs = sum(first_size * second_size for first_size, second_size in sizes)
+    rights = [right for right in range(pairs + 1) if 1e-15 < exact_tail(right) < 0.1]
+    assert min(normal(right) / exact_tail(right) for right in rights) > 0.997
+    assert all(normal(right) > exact_tail(right) for right in rights if exact_tail(right) < 1e-3)
 
 
 def test_a_model_that_learned_nothing_keeps_the_level_exactly() -> None:
     """All scores tie, and the split is fixed: 4,000 runs, each count passed with probability 1e-4 by chance."""
-    rng, p_values = np.random.default_rng(9), []
+    rng = np.random.default_rng(9)
+    p_values = []
     tail = module._upper_tail([(4, 4)] * 3)
     for _ in range(4000):
         members = rng.permutation(40) % 2 == 0
         folds = module._folds(members)
         seed = trial_features.seed_of(members)
-        parts = [members[folds == number] for number in (1, 2, 3)]
-        right = sum(module._right_pairs(np.zeros(8), part, seed ^ at) for at, part in enumerate(parts, 1))
+        fold_members = [members[folds == number] for number in (1, 2, 3)]
+        right = sum(module._right_pairs(np.zeros(8), fold, seed ^ at) for at, fold in enumerate(fold_members, 1))
         p_values.append(tail(right))
     for level in (0.25, 0.05, 0.01):
         assert np.count_nonzero(np.array(p_values) <= level) <= binom.isf(1e-4, 4000, level)
@@ -176,13 +182,16 @@ def test_a_model_that_learned_nothing_keeps_the_level_exactly() -> None:
 
 def test_a_breach_at_the_limit_is_found_nine_times_in_ten() -> None:
     """Normal scores with that share of right pairs in 4,000 runs; the formula of the spread is good to .02 here."""
-    sizes, level = [(10, 10)] * 3, 1e-5
-    pairs, tail = 300, module._upper_tail(sizes)
+    sizes = [(10, 10)] * 3
+    level = 1e-5
+    pairs = 300
+    tail = module._upper_tail(sizes)
     critical = min(right for right in range(pairs + 1) if tail(right) <= level)
     limit = module._limit(sizes, critical / pairs)
     shift = brentq(lambda mean: float(ndtr(mean / math.sqrt(2))) - limit, 0, 10)
     rng = np.random.default_rng(10)
-    with_d, without = rng.standard_normal((4000, 3, 10)) + shift, rng.standard_normal((4000, 3, 10))
+    with_d = rng.standard_normal((4000, 3, 10)) + shift
+    without = rng.standard_normal((4000, 3, 10))
     right = (with_d[..., :, None] > without[..., None, :]).sum(axis=(1, 2, 3))
     assert np.mean(right >= critical) == pytest.approx(0.9, abs=0.02)
     assert _tested(play("", np.random.default_rng(1), trials=100, rounds=2)).limit == pytest.approx(limit, abs=0.02)
@@ -191,20 +200,21 @@ def test_a_breach_at_the_limit_is_found_nine_times_in_ten() -> None:
 def test_features_are_bounded_in_number_whatever_the_model_and_the_rounds() -> None:
     measured = play("", np.random.default_rng(12), trials=44, rounds=90)
     assert measured.residuals is not None
-    places = tuple((number, f"tensor {number // 2}") for number, _ in measured.residuals.places)
-    many = replace(measured, residuals=replace(measured.residuals, places=places))
-    found = sample_features(many)
-    assert len(found) <= 160
-    assert len(direction_features(many)) <= 120
-    assert all(np.isfinite(column).all() for column in found.values())
+    sample_positions = tuple((number, f"tensor {number // 2}") for number, _ in measured.residuals.places)
+    measurements = replace(measured, residuals=replace(measured.residuals, places=sample_positions))
+    features = sample_features(measurements)
+    assert len(features) <= 160
+    assert len(direction_features(measurements)) <= 120
+    assert all(np.isfinite(column).all() for column in features.values())
 
 
 def test_honest_features_have_the_same_distribution_whatever_the_course_does() -> None:
     """Means under D and under D' of every feature of 1,200 trials: none is 5 deviations away; by chance 1e-4."""
     measured = play("", np.random.default_rng(13), trials=1200, rounds=4)
-    found = sample_features(measured)
-    columns = found | direction_features(measured)
-    with_d, without = measured.members, ~measured.members
+    features = sample_features(measured)
+    columns = features | direction_features(measured)
+    with_d = measured.members
+    without = ~measured.members
     for name, column in columns.items():
         spread = column.std() * math.sqrt(1 / with_d.sum() + 1 / without.sum())
         assert abs(column[with_d].mean() - column[without].mean()) < 5 * spread, name

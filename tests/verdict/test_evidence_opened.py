@@ -36,12 +36,12 @@ WORDS = unit_words(Adjacency.ADD_REMOVE_RECORD)
 
 
 def p_values(count: int, setting: OpenedSetting = SMALL) -> dict[TestName, list[float]]:
-    found: dict[TestName, list[float]] = {name: [] for name in OF_OPENED}
+    values_by_test: dict[TestName, list[float]] = {name: [] for name in OF_OPENED}
     for number in range(count):
         opened = opened_of(draw(np.random.default_rng((3, number)), setting))
         for name in OF_OPENED:
-            found[name].append(OPENED_TESTS[name](opened).p_value)
-    return found
+            values_by_test[name].append(OPENED_TESTS[name](opened).p_value)
+    return values_by_test
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.long)])
@@ -56,18 +56,20 @@ def test_p_values_are_never_too_small_under_the_claim(count: int) -> None:
 
 
 def test_the_distribution_of_a_sum_is_that_of_binomial_counts() -> None:
-    for count, found in ((4, 3), (1000, 340), (100_000, 30_300)):
-        lower, upper = sum_tails([CountDistribution(np.array([0.7, 0.3]), count)], found)
-        assert lower == pytest.approx(stats.binom.cdf(found, count, 0.3), rel=1e-5)
-        assert upper == pytest.approx(stats.binom.sf(found - 1, count, 0.3), rel=1e-5)
+    for count, observed_sum in ((4, 3), (1000, 340), (100_000, 30_300)):
+        lower, upper = sum_tails([CountDistribution(np.array([0.7, 0.3]), count)], observed_sum)
+        assert lower == pytest.approx(stats.binom.cdf(observed_sum, count, 0.3), rel=1e-5)
+        assert upper == pytest.approx(stats.binom.sf(observed_sum - 1, count, 0.3), rel=1e-5)
     # Of two distributions: the sum of 10 coins and of 5 coins of 2.
     lower, _ = sum_tails(
         [CountDistribution(np.array([0.5, 0.5]), 10), CountDistribution(np.array([0.5, 0.0, 0.5]), 5)], 9
     )
     by_hand = sum(
-        stats.binom.pmf(one, 10, 0.5) * stats.binom.pmf(two, 5, 0.5)
-        for one in range(11) for two in range(6) if one + 2 * two <= 9
-    )  # fmt: skip
+        stats.binom.pmf(first_count, 10, 0.5) * stats.binom.pmf(second_count, 5, 0.5)
+        for first_count in range(11)
+        for second_count in range(6)
+        if first_count + 2 * second_count <= 9
+    )
     assert lower == pytest.approx(by_hand, rel=1e-12)
 
 
@@ -82,24 +84,24 @@ def test_a_sum_that_cannot_be_is_as_unlikely_as_can_be_said() -> None:
 def test_a_table_of_two_rows_is_hypergeometric() -> None:
     for inside, total, first, second in ((12, 20, 50, 60), (0, 5, 3, 9), (400, 1000, 3000, 4000)):
         tails = stats.hypergeom(first + second, total, first)
-        wanted = min(1.0, 2 * min(tails.cdf(inside), tails.sf(inside - 1)))
-        assert table_p(inside, total, first, second) == pytest.approx(wanted, rel=1e-6)
-    wanted = min(1.0, 2 * stats.binom.cdf(3, 40, 0.2))
-    assert float(binomial_p(3, 40, 0.2)) == pytest.approx(wanted)
+        expected_p = min(1.0, 2 * min(tails.cdf(inside), tails.sf(inside - 1)))
+        assert table_p(inside, total, first, second) == pytest.approx(expected_p, rel=1e-6)
+    expected_p = min(1.0, 2 * stats.binom.cdf(3, 40, 0.2))
+    assert float(binomial_p(3, 40, 0.2)) == pytest.approx(expected_p)
     assert float(binomial_p(0, 40, 0.2)) == pytest.approx(2 * 0.8**40)
 
 
 def test_counts_that_are_all_alike_spread_too_little() -> None:
     often = np.bincount(np.full(300, 20), minlength=101)
-    found = dispersion([BinomialHistogram(100, 0.2, often)])
-    assert found.ratio == 0
-    assert found.lower < 1e-11
-    assert found.upper == 1.0
+    dispersion_result = dispersion([BinomialHistogram(100, 0.2, often)])
+    assert dispersion_result.ratio == 0
+    assert dispersion_result.lower < 1e-11
+    assert dispersion_result.upper == 1.0
 
 
-def _with(found: OpenedBreach, setting: OpenedSetting) -> list[Any]:
+def _with(breach: OpenedBreach, setting: OpenedSetting) -> list[Any]:
     rng = np.random.default_rng(1)
-    return [test for test in run_family(measured_of(rng, setting, found.change), OF_OPENED)[0] if test.violated]
+    return [test for test in run_family(measured_of(rng, setting, breach.change), OF_OPENED)[0] if test.violated]
 
 
 @pytest.mark.few_cases(7)
@@ -115,14 +117,16 @@ def test_a_breach_of_what_is_opened_is_found(breach: OpenedBreach) -> None:
 
 
 def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
-    breach = next(one for one in OPENED_BREACHES if one.name.startswith("samples of a fixed size"))
+    breach = next(candidate for candidate in OPENED_BREACHES if candidate.name.startswith("samples of a fixed size"))
     (test, *_) = _with(breach, breach.setting)
     claim = Claim("add-remove-record", gaussian_rounds(2.0, 30, 0.2), 1e-2)
     assert test.name is TestName.SAMPLE_SIZES
     assert test.more["claimed_epsilon"] == pytest.approx(claim.profile.epsilon(claim.delta), rel=1e-9)
     assert test.more["epsilon"] == pytest.approx(epsilon_if_participation_known(claim), rel=1e-9)
-    said = message_of(test, WORDS, STANDARD_GAUSSIAN).sentence
-    assert re.search(rf"epsilon is {test.more['epsilon']:.3g}\b.* {test.more['claimed_epsilon']:.3g}\b.* Poisson", said)
+    sentence = message_of(test, WORDS, STANDARD_GAUSSIAN).sentence
+    assert re.search(
+        rf"epsilon is {test.more['epsilon']:.3g}\b.* {test.more['claimed_epsilon']:.3g}\b.* Poisson", sentence
+    )
 
 
 def test_a_rate_is_held_against_the_claimed_rate_and_not_against_an_epsilon() -> None:
@@ -137,12 +141,16 @@ def test_a_rate_is_held_against_the_claimed_rate_and_not_against_an_epsilon() ->
 
 def test_without_doubt_about_participation_epsilon_is_a_mean_over_binomial_turns() -> None:
     """delta(eps) = sum over j of P(j turns) times that of j Gaussian rounds, at the epsilon that is named."""
-    claim, rounds, rate, z = Claim("add-remove-record", gaussian_rounds(2.0, 30, 0.2), 1e-2), 30, 0.2, 2.0
-    epsilon, delta = epsilon_if_participation_known(claim), 0.0
+    claim = Claim("add-remove-record", gaussian_rounds(2.0, 30, 0.2), 1e-2)
+    rounds = 30
+    rate = 0.2
+    z = 2.0
+    epsilon = epsilon_if_participation_known(claim)
+    delta = 0.0
     for turns in range(1, rounds + 1):
         mu = math.sqrt(turns) / z
-        one = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
-        delta += stats.binom.pmf(turns, rounds, rate) * float(one)
+        round_delta = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+        delta += stats.binom.pmf(turns, rounds, rate) * float(round_delta)
     assert delta == pytest.approx(claim.delta, rel=1e-3)
 
 
@@ -177,9 +185,9 @@ def test_samples_whose_shapes_disagree_are_refused() -> None:
 
 
 def test_the_first_round_that_differs_is_named() -> None:
-    drawn = draw(np.random.default_rng(0), SMALL)
-    drawn.wrong_norms[5, 2] = 1.0
-    drawn.wrong_steps[7, 1] = 3.0
-    found = OPENED_TESTS[TestName.EXACT_STEPS](opened_of(drawn))
-    assert found.p_value == 0.0
-    assert re.fullmatch(r"the clipping norm, .*trial 5 round 3", found.place)
+    draws = draw(np.random.default_rng(0), SMALL)
+    draws.wrong_norms[5, 2] = 1.0
+    draws.wrong_steps[7, 1] = 3.0
+    result = OPENED_TESTS[TestName.EXACT_STEPS](opened_of(draws))
+    assert result.p_value == 0.0
+    assert re.fullmatch(r"the clipping norm, .*trial 5 round 3", result.place)

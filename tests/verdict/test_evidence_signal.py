@@ -26,12 +26,10 @@ from fl_audit.verdict.target_contribution_tests import (
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import synthetic_run
 from tests.validation.held_back_breaches import cancelling
-from tests.validation.signal_breaches import counted
+from tests.validation.signal_breaches import counted_times
 from tests.validation.synthetic_noise import NoiseSetting, OddFeature, play, play_odd_feature
 
-TESTS = (
-    TestName.SIGNAL, TestName.SIGNAL_ROUND, TestName.SIGNAL_TRIAL, TestName.NOISE_TRIAL, TestName.DRIFT_PLACE,
-)  # fmt: skip
+TESTS = (TestName.SIGNAL, TestName.SIGNAL_ROUND, TestName.SIGNAL_TRIAL, TestName.NOISE_TRIAL, TestName.DRIFT_PLACE)
 SMALL = (("weight", 30), ("bias", 4))
 
 
@@ -51,32 +49,33 @@ def test_the_shares_of_the_tests_are_those_of_their_weights_and_no_more_than_the
 @pytest.mark.parametrize("runs", [150, pytest.param(600, marks=pytest.mark.long)])
 def test_p_values_of_honest_runs_follow_their_distribution(runs: int) -> None:
     """Uniform for the drift over a run, never too small for the others; a tenth has sensitivities that follow noise."""
-    found: dict[TestName, list[float]] = {name: [] for name in TESTS}
+    values_by_test: dict[TestName, list[float]] = {name: [] for name in TESTS}
     for seed in range(runs):
         odd = seed % 10 == 9
         run = play_odd_feature(np.random.default_rng((6, seed)), OddFeature(20, 10)) if odd else small_run(seed)
-        made, missing = run_family(run, TESTS)
+        results, missing = run_family(run, TESTS)
         assert not missing
-        for test in made:
-            found[test.name].append(test.p_value)
-    assert kstest(found[TestName.SIGNAL], "uniform").pvalue > 1e-4
+        for test in results:
+            values_by_test[test.name].append(test.p_value)
+    assert kstest(values_by_test[TestName.SIGNAL], "uniform").pvalue > 1e-4
     for name in TESTS:
-        assert kstest(found[name], "uniform", alternative="greater").pvalue > 1e-4, name
+        assert kstest(values_by_test[name], "uniform", alternative="greater").pvalue > 1e-4, name
 
 
 def test_noise_along_the_target_that_cancels_over_rounds_is_found() -> None:
     """Every round has the claimed noise, and their sums have none: where a record is replaced, in all trials."""
     for seed in range(0, 8, 2):
-        made, _ = run_family(small_run(seed, Breach("cancels", (), target=cancelling)), TESTS)
-        found = {test.name: test for test in made if test.violated}
-        assert TestName.NOISE_TRIAL in found
-        assert re.fullmatch("the sums .*all rounds", found[TestName.NOISE_TRIAL].place)
-        assert found[TestName.NOISE_TRIAL].measured < 0.3
+        results, _ = run_family(small_run(seed, Breach("cancels", (), target=cancelling)), TESTS)
+        violated_tests = {test.name: test for test in results if test.violated}
+        assert TestName.NOISE_TRIAL in violated_tests
+        assert re.fullmatch("the sums .*all rounds", violated_tests[TestName.NOISE_TRIAL].place)
+        assert violated_tests[TestName.NOISE_TRIAL].measured < 0.3
 
 
 def test_noise_of_targets_that_cancels_over_rounds_is_found_from_sums() -> None:
     rng = np.random.default_rng(11)
-    squares, count = rng.chisquare(10, 60), np.full(60, 10)
+    squares = rng.chisquare(10, 60)
+    count = np.full(60, 10)
     along = NoiseAlongTarget(squares, count, np.ones(60, bool), np.zeros(60), np.ones(60), noise=STANDARD_GAUSSIAN)
     assert noise_trial_of(along).violated
     assert not noise_trial_of(replace(along, sums=math.sqrt(10) * rng.standard_normal(60))).violated
@@ -104,17 +103,18 @@ def test_noise_above_the_claim_is_no_breach_of_the_signal(louder: str) -> None:
 @pytest.mark.long
 def test_a_count_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None:
     times = float(np.mean([limit_of_run(small_run(4 * seed)).times for seed in range(10)]))
-    breach, runs = Breach("counted", (), target=counted(times)), 150
-    found = sum(run_family(small_run(4 * seed, breach), [TestName.SIGNAL])[0][0].violated for seed in range(runs))
-    assert binom.ppf(1e-4, runs, 0.88) <= found <= binom.ppf(1 - 1e-4, runs, 0.92)
+    breach = Breach("counted", (), target=counted_times(times))
+    runs = 150
+    detections = sum(run_family(small_run(4 * seed, breach), [TestName.SIGNAL])[0][0].violated for seed in range(runs))
+    assert binom.ppf(1e-4, runs, 0.88) <= detections <= binom.ppf(1 - 1e-4, runs, 0.92)
 
 
 def test_the_number_of_trials_that_is_said_to_tell_is_enough_and_that_of_the_plan_too() -> None:
-    few = limit_of_run(small_run(0, multiplier=4.0))
-    assert not few.conclusive
-    assert few.trials_needed is not None
-    assert limit_of_run(small_run(0, multiplier=4.0, trials=math.ceil(1.05 * few.trials_needed))).conclusive
-    assert not limit_of_run(small_run(0, multiplier=4.0, trials=math.floor(0.9 * few.trials_needed))).conclusive
+    small_limit = limit_of_run(small_run(0, multiplier=4.0))
+    assert not small_limit.conclusive
+    assert small_limit.trials_needed is not None
+    assert limit_of_run(small_run(0, multiplier=4.0, trials=math.ceil(1.05 * small_limit.trials_needed))).conclusive
+    assert not limit_of_run(small_run(0, multiplier=4.0, trials=math.floor(0.9 * small_limit.trials_needed))).conclusive
     planned = planned_signal(400, 30, 1 / (2 * 10.1), 1.0)
     assert planned.limit == pytest.approx(1.887, abs=0.01)
     assert planned.trials_needed is not None
@@ -124,22 +124,28 @@ def test_the_number_of_trials_that_is_said_to_tell_is_enough_and_that_of_the_pla
 
 def test_the_power_against_a_count_in_few_trainings_is_about_what_is_said() -> None:
     """Of shifts of 3.5 in 4 % of 300 trials; the said power is a little too small, for two ways to find it are one."""
-    rng, runs, trials = np.random.default_rng(8), 300, 300
-    said, found = rare_power(trials, 3.5, 0.04), 0
+    rng = np.random.default_rng(8)
+    runs = 300
+    trials = 300
+    power = rare_power(trials, 3.5, 0.04)
+    detections = 0
     for _ in range(runs):
         noise = rng.standard_normal((trials, 10)) + np.where(rng.random((trials, 1)) < 0.04, 3.5 / math.sqrt(10), 0.0)
-        squares, ones = np.square(noise).sum(axis=1), np.ones(trials)
+        squares = np.square(noise).sum(axis=1)
+        ones = np.ones(trials)
         along = NoiseAlongTarget(
             squares, np.full(trials, 10), ones > 0, noise.sum(axis=1), ones, noise=STANDARD_GAUSSIAN
         )
-        found += signal_trial_of(along).violated
-    assert said - 0.1 < found / runs < said + 0.2
+        detections += signal_trial_of(along).violated
+    assert power - 0.1 < detections / runs < power + 0.2
 
 
 def test_targets_of_membership_are_tested_together_and_each_by_itself() -> None:
     """One target alone counts 4 times: hardly ever drawn, it is found over all trials."""
-    rng, trials = np.random.default_rng(9), 300
-    noise, members = rng.standard_normal((trials, 5)), rng.random(trials) < 0.5
+    rng = np.random.default_rng(9)
+    trials = 300
+    noise = rng.standard_normal((trials, 5))
+    members = rng.random(trials) < 0.5
     lengths = np.where(members, 5 * 0.5, 0.0)
 
     def along(times: float, of_targets: Floats) -> NoiseAlongTarget:
@@ -149,11 +155,12 @@ def test_targets_of_membership_are_tested_together_and_each_by_itself() -> None:
             squares, np.full(trials, 5), members, shifted.sum(axis=1), lengths, of_targets, noise=STANDARD_GAUSSIAN
         )
 
-    honest, one = along(1.0, np.zeros(20)), along(1.0, np.eye(20)[3] * 15)
+    honest = along(1.0, np.zeros(20))
+    single_target = along(1.0, np.eye(20)[3] * 15)
     assert not signal_of(drift_of_targets(honest)).violated
     assert not signal_trial_of(honest).violated
-    assert signal_trial_of(one).violated
-    assert re.fullmatch("all trials .*target 3", signal_trial_of(one).place)
+    assert signal_trial_of(single_target).violated
+    assert re.fullmatch("all trials .*target 3", signal_trial_of(single_target).place)
     every = along(limit_along(honest).times * 1.5, np.zeros(20))
     assert signal_of(drift_of_targets(every)).violated
     assert limit_along(replace(honest, sums=None)).times == math.inf
@@ -162,18 +169,21 @@ def test_targets_of_membership_are_tested_together_and_each_by_itself() -> None:
 OF_SIGNAL = [breach for breach in BREACHES if breach.target is not None]
 
 
-@pytest.mark.parametrize("breach", [pytest.param(one, marks=pytest.mark.long, id=one.name) for one in OF_SIGNAL])
+@pytest.mark.parametrize(
+    "breach",
+    [pytest.param(signal_breach, marks=pytest.mark.long, id=signal_breach.name) for signal_breach in OF_SIGNAL],
+)
 def test_planted_breaches_of_the_signal_are_found(breach: Breach) -> None:
     for number in range(2):
         assert any(test.violated for test in run_family(synthetic_run(breach, number), breach.tests)[0])
 
 
 def test_a_record_that_counts_twice_is_found_by_a_small_run() -> None:
-    breach = Breach("twice", (), target=counted(2.5))
+    breach = Breach("twice", (), target=counted_times(2.5))
     broken = {test.name for test in run_family(small_run(4, breach), TESTS)[0] if test.violated}
     assert TestName.SIGNAL in broken
 
 
 def test_a_plan_of_few_trials_asks_for_as_many_as_a_plan_of_enough() -> None:
-    asked = {planned_signal(trials, 10, 1 / (2 * 5.82), 1.0).trials_needed for trials in (2, 40, 1400)}
-    assert len(asked) == 1
+    needed_trials = {planned_signal(trials, 10, 1 / (2 * 5.82), 1.0).trials_needed for trials in (2, 40, 1400)}
+    assert len(needed_trials) == 1

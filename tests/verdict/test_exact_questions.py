@@ -41,12 +41,12 @@ def plan_of(**changes: dict[str, Any]) -> RunPlan:
     return breach_plan(3, **{name: SMALL.get(name, {}) | changes.get(name, {}) for name in sections})
 
 
-def played(place: Path, plan: RunPlan, parties: ClientAppAndStrategy = HONEST) -> dict[str, Any]:
-    return run_locally(plan, place / "run", parties=parties).summary
+def played(directory: Path, plan: RunPlan, parties: ClientAppAndStrategy = HONEST) -> dict[str, Any]:
+    return run_locally(plan, directory / "run", parties=parties).summary
 
 
 def broken(summary: dict[str, Any]) -> dict[str, float]:
-    return {one["name"]: one["measured"] for one in summary["exact"] if one["violated"]}
+    return {answer["name"]: answer["measured"] for answer in summary["exact"] if answer["violated"]}
 
 
 class _OnAGrid(TrialBatchStrategy):
@@ -99,10 +99,10 @@ class _SeedOfItsOwn(TrialBatchStrategy):
     """A server whose noise anybody can draw again, since its seed stands in its code."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-        drawn = [
+        normals = [
             np.random.default_rng((42, trial, server_round)).standard_normal(self.parameters) for trial in batch.trials
         ]
-        return total.add_(torch.from_numpy(np.stack(drawn) * sigma[:, None]).float())
+        return total.add_(torch.from_numpy(np.stack(normals) * sigma[:, None]).float())
 
 
 class _GeneratorOfItsOwn(TrialBatchStrategy):
@@ -183,8 +183,8 @@ def test_a_generator_of_a_module_with_a_secret_seed_is_not_accused(tmp_path: Pat
     state = _OF_MODULE.bit_generator.state
     summary = played(tmp_path, plan_of(), ClientAppAndStrategy(strategy=_SecretGeneratorOfTheModule))
     assert broken(summary) == {}
-    asked = next(one for one in summary["exact"] if one["name"] == str(ExactQuestion.SECOND_SEED))
-    assert asked["checked"] == "noise"
+    seed_answer = next(answer for answer in summary["exact"] if answer["name"] == str(ExactQuestion.SECOND_SEED))
+    assert seed_answer["checked"] == "noise"
     assert _OF_MODULE.bit_generator.state == state
 
 
@@ -193,8 +193,8 @@ def test_modules_that_cannot_be_imported_anew_are_named(tmp_path: Path) -> None:
         """A server whose class cannot be imported."""
 
     summary = played(tmp_path, plan_of(), ClientAppAndStrategy(strategy=InAFunction))
-    asked = next(one for one in summary["exact"] if one["name"] == str(ExactQuestion.SECOND_SEED))
-    assert "not generators that stand in a module" in asked["checked"]
+    seed_answer = next(answer for answer in summary["exact"] if answer["name"] == str(ExactQuestion.SECOND_SEED))
+    assert "not generators that stand in a module" in seed_answer["checked"]
 
 
 def test_generators_of_libraries_that_a_module_seeds_are_found_and_given_back(tmp_path: Path) -> None:
@@ -211,26 +211,26 @@ def test_generators_of_libraries_that_a_module_seeds_are_found_and_given_back(tm
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(tmp_path)
         seeded = import_module("seeded_server")
-        found = broken(played(tmp_path, plan_of(), ClientAppAndStrategy(strategy=seeded.Seeded)))
+        violations = broken(played(tmp_path, plan_of(), ClientAppAndStrategy(strategy=seeded.Seeded)))
         assert sys.modules.pop("seeded_server") is seeded
-    assert found.keys() == {str(ExactQuestion.SECOND_SEED)}
+    assert violations.keys() == {str(ExactQuestion.SECOND_SEED)}
 
 
 @pytest.mark.parametrize("name", ["one client does not clip", "clipping norm 10 % too large"])
 def test_clients_that_clip_at_another_norm_are_found(name: str, tmp_path: Path) -> None:
-    breach = next(one for one in BREACHES if one.name == name)
-    found = broken(played(tmp_path, plan_of(), parties_of(breach)))
-    assert found.keys() == {str(ExactQuestion.SUM)}
-    assert found[ExactQuestion.SUM] > 1
+    breach = next(candidate for candidate in BREACHES if candidate.name == name)
+    violations = broken(played(tmp_path, plan_of(), parties_of(breach)))
+    assert violations.keys() == {str(ExactQuestion.SUM)}
+    assert violations[ExactQuestion.SUM] > 1
 
 
 @pytest.mark.parametrize("name", ["all shares of the noise from one seed", "two clients draw from one seed"])
 def test_shares_that_were_sent_are_those_of_their_clients(name: str, tmp_path: Path) -> None:
-    breach = next(one for one in OPENED_BREACHES if one.name == name)
+    breach = next(item for item in OPENED_BREACHES if item.name == name)
     assert breach.strategy is not None
     summary = played(tmp_path, plan_of(**DISTRIBUTED), ClientAppAndStrategy(strategy=breach.strategy))
     assert broken(summary).keys() == {str(ExactQuestion.SUM)}
-    assert "client" in next(one["found"] for one in summary["exact"] if one["violated"])
+    assert "client" in next(item["found"] for item in summary["exact"] if item["violated"])
 
 
 def test_contributions_that_are_too_long_everywhere_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,8 +242,8 @@ def test_contributions_that_are_too_long_everywhere_are_found(tmp_path: Path, mo
         return sums._replace(total=1.05 * sums.total)
 
     monkeypatch.setattr(StackedModel, "clipped_sums", longer)
-    found = broken(played(tmp_path, plan_of()))
-    assert found[ExactQuestion.LENGTH] == pytest.approx(1.05, abs=1e-4)
+    violations = broken(played(tmp_path, plan_of()))
+    assert violations[ExactQuestion.LENGTH] == pytest.approx(1.05, abs=1e-4)
 
 
 def test_shards_that_overlap_count_records_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,24 +252,25 @@ def test_shards_that_overlap_count_records_twice(tmp_path: Path, monkeypatch: py
     honest = module.shards_of
 
     def overlapping(*of: Any) -> tuple[Any, ...]:
-        first, *others = honest(*of)
-        return np.sort(np.append(first, others[-1][:2])), *others
+        first, *other_shards = honest(*of)
+        return np.sort(np.append(first, other_shards[-1][:2])), *other_shards
 
     plan = plan_of()
     monkeypatch.setattr(module, "shards_of", overlapping)
     module.load_federation.cache_clear()
     try:
-        found = broken(played(tmp_path, plan))
+        violations = broken(played(tmp_path, plan))
     finally:
         module.load_federation.cache_clear()
-    assert 0.5 < found[ExactQuestion.SUM] < 2.01
+    assert 0.5 < violations[ExactQuestion.SUM] < 2.01
 
 
 def test_an_epsilon_that_forgets_something_is_found(tmp_path: Path) -> None:
-    plan = plan_of(**{name: dict(part) for name, part in ADAPTIVE.items()})
+    plan = plan_of(**{name: dict(section_values) for name, section_values in ADAPTIVE.items()})
     assert plan.guarantee is not None
     claim = plan.guarantee.claim
-    z, without_bits = plan.federation.mechanism.noise_multiplier, claim.noise_multiplier
+    z = plan.federation.mechanism.noise_multiplier
+    without_bits = claim.noise_multiplier
     assert without_bits is not None
     assert without_bits < z
     wrong = {
@@ -289,6 +290,6 @@ def test_honest_federations_break_nothing(number: int, tmp_path: Path) -> None:
     small = plan.config.changed(audit={"trials": 4}, run={"trials_per_batch": 4})
     summary = played(tmp_path, replace(plan, config=small))
     assert broken(summary) == {}
-    asked = {one["name"] for one in summary["exact"] if not one["not_asked"]}
-    assert {str(ExactQuestion.SUM), str(ExactQuestion.START), str(ExactQuestion.EPSILON)} <= asked
-    assert str(ExactQuestion.SECOND_SEED) in asked
+    answered_names = {answer["name"] for answer in summary["exact"] if not answer["not_asked"]}
+    assert {str(ExactQuestion.SUM), str(ExactQuestion.START), str(ExactQuestion.EPSILON)} <= answered_names
+    assert str(ExactQuestion.SECOND_SEED) in answered_names

@@ -23,7 +23,9 @@ def adaptive_run(seed: int, trials: int = 400, rounds: int = 12, noise: float = 
     """Increments whose signal depends on the log-odds so far, some rounds without signal; noise 1 is honest."""
     rng = np.random.default_rng(seed)
     bits = rng.integers(2, size=trials)
-    total, history, signals = np.zeros(trials), [], []
+    total = np.zeros(trials)
+    history = []
+    signals = []
     for _ in range(rounds):
         signal = 0.5 / (1 + np.exp(-total)) * (rng.random(trials) > 0.1)
         history.append(signal**2 * (bits - 0.5) + noise * signal * rng.normal(size=trials))
@@ -34,24 +36,27 @@ def adaptive_run(seed: int, trials: int = 400, rounds: int = 12, noise: float = 
 
 def test_innovations_are_the_standard_normal_draws() -> None:
     rng = np.random.default_rng(1)
-    draws, signal, bits = rng.normal(size=(6, 5)), rng.uniform(0.1, 2, (6, 5)), np.array([0, 1, 1, 0, 1, 0])
+    draws = rng.normal(size=(6, 5))
+    signal = rng.uniform(0.1, 2, (6, 5))
+    bits = np.array([0, 1, 1, 0, 1, 0])
     signal[2, 3] = 0.0
     steps = signal * draws + np.where(bits, 1, -1)[:, None] * signal**2 / 2
-    found = innovations(steps, signal, bits)
+    computed_innovations = innovations(steps, signal, bits)
     expected = np.where(signal > 0, draws, np.nan)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    np.testing.assert_array_equal(found, innovations(steps, signal, bits.astype(bool)))
+    np.testing.assert_allclose(computed_innovations, expected, atol=1e-12)
+    np.testing.assert_array_equal(computed_innovations, innovations(steps, signal, bits.astype(bool)))
 
 
 def test_tiny_signals_beside_large_ones_keep_their_distribution() -> None:
     """Differences of cumulated log-odds lose them to rounding; signals under the smallest are left out."""
     rng = np.random.default_rng(2)
-    draws, bits = rng.normal(size=(3000, 4)), rng.integers(2, size=3000)
+    draws = rng.normal(size=(3000, 4))
+    bits = rng.integers(2, size=3000)
     signal = np.broadcast_to(np.array([3000.0, 2e-9, 1e-12, 1e-16]), draws.shape)
     steps = signal * draws + np.where(bits, 1, -1)[:, None] * signal**2 / 2
-    found = innovations(steps, signal, bits)
-    np.testing.assert_allclose(found[:, :2], draws[:, :2], rtol=1e-6, atol=1e-6)
-    assert np.isnan(found[:, 2:]).all()
+    computed_innovations = innovations(steps, signal, bits)
+    np.testing.assert_allclose(computed_innovations[:, :2], draws[:, :2], rtol=1e-6, atol=1e-6)
+    assert np.isnan(computed_innovations[:, 2:]).all()
     assert SMALLEST_SIGNAL == 1e-9
     assert check_innovations(steps, signal, bits).holds
     assert not check_innovations(increments_of(np.cumsum(steps, axis=1)), signal, bits).holds
@@ -94,7 +99,8 @@ def test_wrong_bits_are_found() -> None:
 
 def test_noise_used_twice_is_found() -> None:
     rng = np.random.default_rng(4)
-    bits, signal = rng.integers(2, size=500), np.full((500, 10), 0.3)
+    bits = rng.integers(2, size=500)
+    signal = np.full((500, 10), 0.3)
     draws = rng.normal(size=(500, 10))
     draws = (draws + np.roll(draws, 1, axis=1)) / math.sqrt(2)
     steps = signal * draws + np.where(bits, 1, -1)[:, None] * signal**2 / 2
@@ -122,7 +128,8 @@ def test_nothing_to_test_holds_and_shows_its_count() -> None:
 
 
 def test_wrong_shapes_and_values_are_named() -> None:
-    fine, bits = np.ones((2, 3)), np.array([0, 1])
+    fine = np.ones((2, 3))
+    bits = np.array([0, 1])
     assert_refused("signal has shape", innovations, fine, np.ones((2, 2)), bits)
     assert_refused("bits have shape", innovations, fine, fine, np.array([1]))
     assert_refused("increments have shape", innovations, np.ones(3), fine, bits)

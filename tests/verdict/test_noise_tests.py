@@ -46,11 +46,11 @@ LEVEL = TestName.CORRELATED_NOISE.level / 5  # of one of its questions
 
 def p_values(count: int, seed: int = 0, **settings: float) -> dict[str, NDArray[np.float64]]:
     rng = np.random.default_rng(seed)
-    found: dict[str, list[float]] = {}
+    values_by_test: dict[str, list[float]] = {}
     for _ in range(count):
         for test in run_family(draw_measured(rng, **settings))[0]:
-            found.setdefault(test.name, []).append(test.p_value)
-    return {name: np.array(values) for name, values in found.items()}
+            values_by_test.setdefault(test.name, []).append(test.p_value)
+    return {name: np.array(values) for name, values in values_by_test.items()}
 
 
 def test_the_shares_of_the_family_add_up_to_its_level() -> None:
@@ -94,23 +94,26 @@ def test_residuals_of_raw_vectors_follow_the_distributions_of_the_contract(setti
     definitions.
     """
     runs = [play(np.random.default_rng(seed), setting) for seed in range(10)]
-    seen = {name: np.concatenate([part[name] for part in map(_uniform, runs)]) for name in _uniform(runs[0])}
-    for name, values in seen.items():
+    uniforms = {
+        name: np.concatenate([run_uniforms[name] for run_uniforms in map(_uniform, runs)]) for name in _uniform(runs[0])
+    }
+    for name, values in uniforms.items():
         assert stats.kstest(values, "uniform").pvalue > 1e-4, name
 
 
 def _uniform(measured: NoiseMeasurements) -> dict[str, NDArray[np.float64]]:
-    seen, sigma = measured.residuals, measured.sigma
-    assert seen is not None
-    phases = seen.low_bits[:, :, 0] / np.sqrt(seen.low_bits_count[:, :, 0] / 2)
+    residuals = measured.residuals
+    sigma = measured.sigma
+    assert residuals is not None
+    phases = residuals.low_bits[:, :, 0] / np.sqrt(residuals.low_bits_count[:, :, 0] / 2)
     return {
-        "total": stats.chi2.cdf(seen.total / sigma**2, seen.total_freedom).ravel(),
-        "weight": stats.chi2.cdf(seen.squares[..., 0] / sigma**2, seen.freedom[..., 0]).ravel(),
-        "bias": stats.chi2.cdf(seen.squares[..., 1] / sigma**2, seen.freedom[..., 1]).ravel(),
-        "projections": stats.norm.cdf(seen.projections / sigma[..., None]).ravel(),
-        "gradient": stats.norm.cdf(seen.gradient / sigma).ravel(),
-        "sample": stats.norm.cdf(seen.sample).ravel(),
-        "strides": stats.chi2.cdf(seen.strides[:, :, 0], stride_sizes(seen.parameters)).ravel(),
+        "total": stats.chi2.cdf(residuals.total / sigma**2, residuals.total_freedom).ravel(),
+        "weight": stats.chi2.cdf(residuals.squares[..., 0] / sigma**2, residuals.freedom[..., 0]).ravel(),
+        "bias": stats.chi2.cdf(residuals.squares[..., 1] / sigma**2, residuals.freedom[..., 1]).ravel(),
+        "projections": stats.norm.cdf(residuals.projections / sigma[..., None]).ravel(),
+        "gradient": stats.norm.cdf(residuals.gradient / sigma).ravel(),
+        "sample": stats.norm.cdf(residuals.sample).ravel(),
+        "strides": stats.chi2.cdf(residuals.strides[:, :, 0], stride_sizes(residuals.parameters)).ravel(),
         "innovations": stats.norm.cdf(measured.used_innovations),
         **{kind: stats.norm.cdf(phases[..., at]).ravel() for at, kind in enumerate(LOW_BITS_KINDS)},
     }
@@ -120,8 +123,8 @@ def _uniform(measured: NoiseMeasurements) -> dict[str, NDArray[np.float64]]:
 @pytest.mark.parametrize("breach", BREACHES, ids=[breach.name for breach in BREACHES])
 def test_every_breach_is_found_by_a_test_that_is_made_for_it(breach: Breach) -> None:
     """Two runs of each; `tests.validation.breaches` plays 1,000."""
-    found = _study_breach(breach, partial(synthetic_run, breach), range(2))
-    assert breach.below or found.expected == found.runs == found.found
+    study_result = _study_breach(breach, partial(synthetic_run, breach), range(2))
+    assert breach.below or study_result.expected == study_result.runs == study_result.found
 
 
 def test_an_honest_synthetic_federation_breaks_nothing() -> None:
@@ -138,24 +141,26 @@ def test_limits_of_detection_are_found_nine_times_in_ten() -> None:
     level = TestName.NOISE_ALONG_RECORD.level
     ratio = detectable_ratio(300, level)
     runs = (draw_measured(rng, 10, 30, along=ratio, silent=0.0, measured_residuals=False) for _ in range(400))
-    found = sum(noise_along_record(run).violated for run in runs)
-    assert stats.binom.ppf(1e-4, 400, 0.9) <= found <= stats.binom.ppf(1 - 1e-4, 400, 0.9)
+    detections = sum(noise_along_record(run).violated for run in runs)
+    assert stats.binom.ppf(1e-4, 400, 0.9) <= detections <= stats.binom.ppf(1 - 1e-4, 400, 0.9)
 
 
 def test_limits_of_drift_and_sharing_hold_by_simulation() -> None:
     rng = np.random.default_rng(6)
     mean = detectable_mean(50, 1e-3)
-    found = sum(student_p(mean + rng.standard_normal(50))[1] < 1e-3 for _ in range(1000))
-    assert stats.binom.ppf(1e-4, 1000, 0.9) <= found <= stats.binom.ppf(1 - 1e-4, 1000, 0.9)
+    detections = sum(student_p(mean + rng.standard_normal(50))[1] < 1e-3 for _ in range(1000))
+    assert stats.binom.ppf(1e-4, 1000, 0.9) <= detections <= stats.binom.ppf(1 - 1e-4, 1000, 0.9)
     shift = _detectable_shift(80, 2, 1e-3)
     groups = shift + rng.standard_normal((1000, 2, 40))
-    values = [stats.f.sf(40 * np.sum(pair.mean(axis=1) ** 2) / 2 / np.mean(pair.var(axis=1, ddof=1)), 2, 78)
-              for pair in groups]  # fmt: skip
+    values = [
+        stats.f.sf(40 * np.sum(pair.mean(axis=1) ** 2) / 2 / np.mean(pair.var(axis=1, ddof=1)), 2, 78)
+        for pair in groups
+    ]
     assert stats.binom.ppf(1e-4, 1000, 0.9) <= np.sum(np.array(values) < 1e-3) <= stats.binom.ppf(1 - 1e-4, 1000, 0.9)
     share = _detectable_share(20, 160, 1e-3)
     sums = math.sqrt(1 - share + 20 * share) * rng.standard_normal((1000, 160))
-    rest = (1 - share) * rng.chisquare(160 * 19, 1000) / (160 * 19)
-    ratio = np.mean(sums**2, axis=1) / rest
+    residual_squares = (1 - share) * rng.chisquare(160 * 19, 1000) / (160 * 19)
+    ratio = np.mean(sums**2, axis=1) / residual_squares
     hits = int(np.sum(ratio > stats.f.isf(5e-4, 160, 160 * 19)))
     assert stats.binom.ppf(1e-4, 1000, 0.9) <= hits <= stats.binom.ppf(1 - 1e-4, 1000, 0.9)
 
@@ -184,8 +189,8 @@ def test_the_likest_pair_is_found_wherever_it_is(count: int, group: int) -> None
     assert _likest_pair(vectors, group).pairs == sum(math.comb(len(vectors[rows]), 2) for rows in blocks)
     first = int(rng.integers(min(count, group) - 1))
     vectors[first + 1] = -3 * vectors[first]
-    found = _likest_pair(vectors, group)
-    assert (found.first, found.second, found.cosine) == (first, first + 1, pytest.approx(1.0))
+    likest_pair = _likest_pair(vectors, group)
+    assert (likest_pair.first, likest_pair.second, likest_pair.cosine) == (first, first + 1, pytest.approx(1.0))
 
 
 def with_sample(measured: NoiseMeasurements, sample: NDArray[np.float64]) -> NoiseMeasurements:
@@ -198,9 +203,9 @@ def test_equal_noise_in_opposite_trials_cancels_and_is_found() -> None:
     balanced = with_sample(honest, honest.sample - honest.sample.mean(axis=0))
     assert shared_over_trials(balanced, LEVEL).p_value < LEVEL
     assert shared_over_rounds(balanced, LEVEL).p_value > LEVEL
-    found = repeated_noise(balanced)
-    assert found.violated
-    assert found.looks[0].question == "all-trials"
+    result = repeated_noise(balanced)
+    assert result.violated
+    assert result.looks[0].question == "all-trials"
 
 
 def test_a_weak_moving_average_is_found_and_its_correlation_told() -> None:
@@ -208,12 +213,12 @@ def test_a_weak_moving_average_is_found_and_its_correlation_told() -> None:
     honest = draw_measured(np.random.default_rng(17), 20, 31)
     draws = honest.sample
     moved = (draws[:, 1:] + 0.06 * draws[:, :-1]) / math.sqrt(1.0036)
-    seen = with_sample(honest, np.concatenate([draws[:, :1], moved], axis=1))
-    found = correlated_noise(seen)
-    assert found.violated
-    assert found.looks[0] == replace(serial_correlation(seen, LEVEL), limit=found.limit)
-    assert found.measured == pytest.approx(0.06, abs=0.02)
-    assert shared_over_rounds(seen, LEVEL).p_value > LEVEL
+    measurements = with_sample(honest, np.concatenate([draws[:, :1], moved], axis=1))
+    result = correlated_noise(measurements)
+    assert result.violated
+    assert result.looks[0] == replace(serial_correlation(measurements, LEVEL), limit=result.limit)
+    assert result.measured == pytest.approx(0.06, abs=0.02)
+    assert shared_over_rounds(measurements, LEVEL).p_value > LEVEL
 
 
 def test_noise_above_the_guarantee_is_brought_down_and_honest_noise_is_left_alone() -> None:
@@ -247,10 +252,10 @@ def test_rounding_to_float32_raises_no_alarm_and_hides_what_is_finer(step: float
     assert honest.residuals is not None
     for size, broken in ((1, False), (40, True)):
         values = honest.sample if step == 0 else np.round(honest.sample / (size * step)) * (size * step)
-        seen = with_sample(honest, values)
-        assert seen.residuals is not None
-        seen = replace(seen, residuals=replace(seen.residuals, grain=np.full((20, 30), step)))
-        tests = {test.name: test for test in run_family(seen)[0]}
+        measurements = with_sample(honest, values)
+        assert measurements.residuals is not None
+        measurements = replace(measurements, residuals=replace(measurements.residuals, grain=np.full((20, 30), step)))
+        tests = {test.name: test for test in run_family(measurements)[0]}
         assert tests[TestName.REPEATED_NOISE].violated == (broken and step == 1e-3)
 
 
@@ -259,20 +264,20 @@ def test_the_noise_of_one_round_of_all_trials_is_looked_at() -> None:
     assert honest.residuals is not None
     total = honest.residuals.total.copy()
     total[:, 4] *= 0.9
-    found = noise_round(replace(honest, residuals=replace(honest.residuals, total=total)))
-    assert found.violated
-    assert found.place == "round 5 of all trials"
+    result = noise_round(replace(honest, residuals=replace(honest.residuals, total=total)))
+    assert result.violated
+    assert result.place == "round 5 of all trials"
 
 
 def test_a_run_that_passes_the_limit_of_all_rounds_together_is_found() -> None:
     """Four rounds at the claimed sensitivity and one below keep the limit of each, and pass that of four rounds."""
     honest = draw_measured(np.random.default_rng(40), 3, 5, noise_multiplier=2.0, silent=0.0)
     sensitivity = np.where(np.arange(5) < 4, 1.0, 0.1) * np.ones((3, 1))
-    for limit, kept in ((1.001, False), (1.1, True)):
+    for limit, is_within_limit in ((1.001, False), (1.1, True)):
         run = replace(honest, sensitivity=sensitivity, largest_mu=limit)
-        found = next(test for test in run_family(run)[0] if test.name == "sensitivity")
-        assert found.violated is not kept
-        assert re.fullmatch("trial 0 round 1" if kept else "all rounds .*trial 0 .*", found.place)
+        result = next(test for test in run_family(run)[0] if test.name == "sensitivity")
+        assert result.violated is not is_within_limit
+        assert re.fullmatch("trial 0 round 1" if is_within_limit else "all rounds .*trial 0 .*", result.place)
 
 
 def test_a_sensitivity_above_the_claim_is_found_and_rounding_is_not() -> None:
@@ -280,8 +285,8 @@ def test_a_sensitivity_above_the_claim_is_found_and_rounding_is_not() -> None:
     for excess, violated in ((1 + 1e-6, False), (1.001, True)):
         sensitivity = honest.sensitivity.copy()
         sensitivity[1, 2] = excess
-        found = next(t for t in run_family(replace(honest, sensitivity=sensitivity))[0] if t.name == "sensitivity")
-        assert (found.violated, found.place) == (violated, "trial 1 round 3")
+        result = next(t for t in run_family(replace(honest, sensitivity=sensitivity))[0] if t.name == "sensitivity")
+        assert (result.violated, result.place) == (violated, "trial 1 round 3")
 
 
 def test_what_cannot_be_tested_says_why() -> None:
@@ -301,10 +306,10 @@ def test_what_cannot_be_tested_says_why() -> None:
 
 def test_no_noise_at_all_is_violated_without_a_fault() -> None:
     honest = draw_measured(np.random.default_rng(13), 4, 5, silent=0.0)
-    seen = honest.residuals
-    assert seen is not None
+    residuals = honest.residuals
+    assert residuals is not None
     arrays = ("total", "squares", "projections", "gradient", "strides", "sample")
-    none = replace(seen, **{name: getattr(seen, name) * 0 for name in arrays})
+    none = replace(residuals, **{name: getattr(residuals, name) * 0 for name in arrays})
     increments = np.where(honest.members, 0.5, -0.5)[:, None] * (honest.sensitivity / honest.sigma) ** 2
     tests, _ = run_family(replace(honest, residuals=none, increments=increments))
     scales = {TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR, TestName.NOISE_ROUND}
@@ -316,17 +321,28 @@ def test_no_noise_at_all_is_violated_without_a_fault() -> None:
 
 
 def test_the_table_of_residuals_is_read_as_it_was_written() -> None:
-    seen = draw_measured(np.random.default_rng(15), 3, 4).residuals
-    assert seen is not None
+    residuals = draw_measured(np.random.default_rng(15), 3, 4).residuals
+    assert residuals is not None
     index = {"trial": np.repeat([7, 8, 9], 4), "round": np.tile([1, 2, 3, 4], 3)}
-    table = pd.DataFrame(index | {name: values.ravel() for name, values in seen.columns().items()})
+    table = pd.DataFrame(index | {name: values.ravel() for name, values in residuals.columns().items()})
     read = NoiseStatistics.of_table(table.sample(frac=1, random_state=0))
-    for name in ("total", "total_freedom", "squares", "freedom", "projections", "gradient", "low_bits",
-                 "low_bits_count", "grain", "strides", "sample"):  # fmt: skip
+    for name in (
+        "total",
+        "total_freedom",
+        "squares",
+        "freedom",
+        "projections",
+        "gradient",
+        "low_bits",
+        "low_bits_count",
+        "grain",
+        "strides",
+        "sample",
+    ):
         single = name in ("projections", "strides", "sample")
-        np.testing.assert_allclose(getattr(read, name), getattr(seen, name), rtol=1e-6 if single else 0)
-        assert getattr(read, name).dtype == getattr(seen, name).dtype
-    assert read.layout == seen.layout
+        np.testing.assert_allclose(getattr(read, name), getattr(residuals, name), rtol=1e-6 if single else 0)
+        assert getattr(read, name).dtype == getattr(residuals, name).dtype
+    assert read.layout == residuals.layout
     assert read.projections.shape[-1] == DIRECTIONS
 
 
@@ -354,8 +370,8 @@ LOUDER: dict[str, tuple[Any, float]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("where", LOUDER)
 def test_more_noise_than_was_claimed_somewhere_violates_nothing(where: str) -> None:
-    found, _ = run_family(_louder(*LOUDER[where]))
-    assert [(test.name, test.p_value) for test in found if test.violated] == []
+    tests, _ = run_family(_louder(*LOUDER[where]))
+    assert [(test.name, test.p_value) for test in tests if test.violated] == []
 
 
 def _louder(where: Any, factor: float) -> NoiseMeasurements:
@@ -387,10 +403,13 @@ def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said(sets: int) 
 @pytest.mark.parametrize(("question", "trials"), [(even_sizes, 12), (carried_sizes, 12), (tails, 120)])
 def test_sizes_and_tails_of_honest_noise_are_not_accused(question: Any, trials: int, noise: float) -> None:
     """The share of p-values under each level is at most the level, also of noise that is louder than claimed."""
-    draw, runs = np.random.default_rng((60, int(10 * noise))), 1200 // trials
-    found = np.array([question(draw_measured(draw, trials, 10, noise=noise), LEVEL).p_value for _ in range(runs)])
-    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
-    assert found.min() > 1e-4
+    draw = np.random.default_rng((60, int(10 * noise)))
+    runs = 1200 // trials
+    test_p_values = np.array(
+        [question(draw_measured(draw, trials, 10, noise=noise), LEVEL).p_value for _ in range(runs)]
+    )
+    assert stats.kstest(test_p_values, "uniform", alternative="greater").pvalue > 1e-4
+    assert test_p_values.min() > 1e-4
 
 
 def test_what_was_not_measured_is_not_called_absent() -> None:
@@ -408,6 +427,10 @@ def test_of_too_many_trials_some_are_sampled_and_blurred_ones_never(monkeypatch:
     assert honest.residuals is not None
     values = honest.residuals.sample.copy()
     values[4, 2] = np.nan
-    seen = replace(honest, residuals=replace(honest.residuals, sample=values))
-    assert (len(seen.sample), int(seen.sampled_trials.sum()), bool(seen.sampled_trials[4])) == (40, 40, False)
-    assert not any(test.violated for test in run_family(seen)[0])
+    measurements = replace(honest, residuals=replace(honest.residuals, sample=values))
+    assert (len(measurements.sample), int(measurements.sampled_trials.sum()), bool(measurements.sampled_trials[4])) == (
+        40,
+        40,
+        False,
+    )
+    assert not any(test.violated for test in run_family(measurements)[0])

@@ -52,21 +52,25 @@ def test_a_number_that_is_none_is_refused_or_silences_tests_and_hides_no_breach(
     assert {*OF_RESIDUALS} <= {field.name for field in fields(honest.residuals)}
     halved = draw_measured(np.random.default_rng(2), 20, 30, noise=0.5)
     halved = replace(halved, scores=halved.innovations)
-    taken = {"scores", "projections", "gradient", "low_bits", "sample", "strides"} if np.isnan(value) else set()
-    if name not in taken:
+    accepted_names = (
+        {"scores", "projections", "gradient", "low_bits", "sample", "strides"} if np.isnan(value) else set()
+    )
+    if name not in accepted_names:
         with pytest.raises(InputError, match=r"finite|positive|sum of squares .*is nan"):
             judge(spoiled(halved, name, value), GUARANTEE, 0.95)
         return
-    found = judge(spoiled(halved, name, value), GUARANTEE, 0.95)
-    assert found.verdict is Verdict.VIOLATED
-    assert all(0 <= test.p_value <= 1 for test in found.tests)
+    judgement = judge(spoiled(halved, name, value), GUARANTEE, 0.95)
+    assert judgement.verdict is Verdict.VIOLATED
+    assert all(0 <= test.p_value <= 1 for test in judgement.tests)
 
 
 def test_sums_that_rounding_leaves_below_zero_are_those_of_no_noise(honest: NoiseMeasurements) -> None:
     """The chi-square distribution of a negative number is NaN, which no level is above."""
-    seen = honest.residuals
-    assert seen is not None
-    none = replace(seen, total=np.full_like(seen.total, -1e-12), squares=np.full_like(seen.squares, -1e-12))
+    residuals = honest.residuals
+    assert residuals is not None
+    none = replace(
+        residuals, total=np.full_like(residuals.total, -1e-12), squares=np.full_like(residuals.squares, -1e-12)
+    )
     broken = {test.name for test in run_family(replace(honest, residuals=none))[0] if test.violated}
     assert {TestName.NOISE_TOTAL, TestName.NOISE_TENSOR, TestName.NOISE_ROUND} <= broken
 
@@ -91,7 +95,9 @@ def test_no_result_has_a_p_value_that_is_none() -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_scores_and_their_noise_are_numbers(value: float) -> None:
-    scores, rounds, members = np.linspace(-1, 1, 20), np.full(40, 3), np.arange(40) < 20
+    scores = np.linspace(-1, 1, 20)
+    rounds = np.full(40, 3)
+    members = np.arange(40) < 20
     with pytest.raises(InputError, match=rf"sum of squares .*is {value}"):
         judge_scores(
             scores,

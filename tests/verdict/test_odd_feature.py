@@ -31,9 +31,11 @@ def test_honest_runs_are_not_violated_where_sensitivities_follow_the_secret(mu: 
         )
     )
     rng = np.random.default_rng(int(mu))
-    found = [judge(play_odd_feature(rng, setting), guarantee, 0.95) for _ in range(100)]
-    assert sum(one.verdict is Verdict.VIOLATED for one in found) <= binom.ppf(1 - 1e-4, 100, 0.001)
-    assert sum(one.epsilon_lower_bound > guarantee.epsilon for one in found) <= binom.ppf(1 - 1e-4, 100, 0.05)
+    judgements = [judge(play_odd_feature(rng, setting), guarantee, 0.95) for _ in range(100)]
+    assert sum(judgement.verdict is Verdict.VIOLATED for judgement in judgements) <= binom.ppf(1 - 1e-4, 100, 0.001)
+    assert sum(judgement.epsilon_lower_bound > guarantee.epsilon for judgement in judgements) <= binom.ppf(
+        1 - 1e-4, 100, 0.05
+    )
 
 
 @pytest.mark.long

@@ -44,8 +44,9 @@ from tests.validation.post_processing import (
 )
 
 MEMBERSHIP: dict[str, dict[str, Any]] = {
-    "audit": {"kind": "membership", "targets": 20}, "privacy": {"adjacency": "add-remove-record"},
-}  # fmt: skip
+    "audit": {"kind": "membership", "targets": 20},
+    "privacy": {"adjacency": "add-remove-record"},
+}
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "models are seen": {"training": {"learning-rate": 100.0}, "audit": {"view": "model"}},
     "correlated noise": {"privacy": {"noise": "tree", "accountant": "pld"}},
@@ -58,7 +59,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def verdict_of(
-    place: Path,
+    directory: Path,
     strategy: type[TrialBatchStrategy] | None,
     trials: int = 40,
     batch: int = 40,
@@ -66,27 +67,28 @@ def verdict_of(
     **changes: dict[str, Any],
 ) -> VerdictFinding:
     settings: dict[str, dict[str, Any]] = {
-        "training": {"rounds": 5}, "audit": {"trials": trials},
+        "training": {"rounds": 5},
+        "audit": {"trials": trials},
         "run": {"trials-per-batch": batch, "keep-releases": 2},
-    }  # fmt: skip
+    }
     plan = breach_plan(3, **changed_settings(settings, changes))
     parties = ClientAppAndStrategy(client_app, HONEST.strategy if strategy is None else strategy)
-    contents = run_locally(plan, place / "run", parties=parties)
-    found = contents.find(VerdictFinding)
-    assert found is not None
-    return found
+    contents = run_locally(plan, directory / "run", parties=parties)
+    finding = contents.find(VerdictFinding)
+    assert finding is not None
+    return finding
 
 
-def step_of(found: VerdictFinding, question: ExactQuestion = ExactQuestion.STEP) -> ExactAnswer:
-    return next(answer for answer in found.judged.exact if answer.question is question)
+def step_of(finding: VerdictFinding, question: ExactQuestion = ExactQuestion.STEP) -> ExactAnswer:
+    return next(answer for answer in finding.judged.exact if answer.question is question)
 
 
 @pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", RULES)
 def test_changes_after_correct_noise_are_not_accused(name: str, tmp_path: Path) -> None:
-    found = verdict_of(tmp_path, with_rule(RULES[name]))
-    assert found.verdict is not Verdict.VIOLATED
-    assert "after the noise" in step_of(found).text
+    finding = verdict_of(tmp_path, with_rule(RULES[name]))
+    assert finding.verdict is not Verdict.VIOLATED
+    assert "after the noise" in step_of(finding).text
 
 
 def without_second_seed(verdict: VerdictFinding) -> VerdictFinding:
@@ -100,30 +102,30 @@ def test_a_step_that_changes_nothing_changes_nothing(tmp_path: Path) -> None:
     verdicts = [verdict_of(tmp_path / name, strategy) for name, strategy in runs.items()]
     assert without_second_seed(verdicts[0]) == without_second_seed(verdicts[1])
     for table in ("trials", "rounds", "residuals"):
-        own, ours = (pd.read_parquet(tmp_path / name / "run" / f"{table}.parquet") for name in runs)
-        pd.testing.assert_frame_equal(own, ours, check_exact=True)
+        custom_table, ours = (pd.read_parquet(tmp_path / name / "run" / f"{table}.parquet") for name in runs)
+        pd.testing.assert_frame_equal(custom_table, ours, check_exact=True)
 
 
 @pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", RULES)
 def test_too_little_noise_is_found_under_every_change(name: str, tmp_path: Path) -> None:
-    found = verdict_of(tmp_path, with_rule(RULES[name], 0.7))
-    assert found.verdict is Verdict.VIOLATED
-    assert not step_of(found).is_asked
+    finding = verdict_of(tmp_path, with_rule(RULES[name], 0.7))
+    assert finding.verdict is Verdict.VIOLATED
+    assert not step_of(finding).is_asked
 
 
 @pytest.mark.parametrize("strategy", [post_processing.RoundedBySecret, post_processing.TargetPushed, LastBitOfRelease])
 def test_changes_that_follow_the_secret_are_found(strategy: type[TrialBatchStrategy], tmp_path: Path) -> None:
     """The last bit of one number is found too, which no test of the noise sees."""
-    found = verdict_of(tmp_path, strategy, trials=60, batch=60)
-    assert found.verdict is Verdict.VIOLATED
-    assert not step_of(found).is_kept
+    finding = verdict_of(tmp_path, strategy, trials=60, batch=60)
+    assert finding.verdict is Verdict.VIOLATED
+    assert not step_of(finding).is_kept
 
 
 def test_a_rule_of_its_own_for_every_trial_is_not_called_the_secret(tmp_path: Path) -> None:
-    found = verdict_of(tmp_path, post_processing.DitheredByTrial, trials=60, batch=60)
-    assert step_of(found).is_kept
-    assert not step_of(found).is_asked
+    finding = verdict_of(tmp_path, post_processing.DitheredByTrial, trials=60, batch=60)
+    assert step_of(finding).is_kept
+    assert not step_of(finding).is_asked
 
 
 def test_a_sum_that_is_clamped_before_the_noise_is_no_post_processing(tmp_path: Path) -> None:
@@ -131,18 +133,18 @@ def test_a_sum_that_is_clamped_before_the_noise_is_no_post_processing(tmp_path: 
 
 
 def test_what_rounding_leaves_over_may_be_carried_into_the_next_round(tmp_path: Path) -> None:
-    found = verdict_of(tmp_path, post_processing.WithState)
-    assert found.verdict is not Verdict.VIOLATED
-    assert step_of(found).is_asked
+    finding = verdict_of(tmp_path, post_processing.WithState)
+    assert finding.verdict is not Verdict.VIOLATED
+    assert step_of(finding).is_asked
 
 
 @pytest.mark.few_cases(4)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_mechanism_may_be_post_processed(variant: str, tmp_path: Path) -> None:
     """Projection changes the length of noise, and the log-odds of the stored releases are those of the run."""
-    found = verdict_of(tmp_path, with_rule(RULES["projected to a length"]), **VARIANTS[variant])
-    assert found.verdict is not Verdict.VIOLATED
-    assert "after the noise" in step_of(found).text
+    finding = verdict_of(tmp_path, with_rule(RULES["projected to a length"]), **VARIANTS[variant])
+    assert finding.verdict is not Verdict.VIOLATED
+    assert "after the noise" in step_of(finding).text
     if variant != "membership":
         agreement = replay(tmp_path / "run").agreement(tmp_path / "run")
         assert agreement is not None
@@ -151,9 +153,9 @@ def test_every_mechanism_may_be_post_processed(variant: str, tmp_path: Path) -> 
 
 def test_one_secret_in_every_batch_leaves_the_verdict_open(tmp_path: Path) -> None:
     """Trials that are played alone cannot show whether a change depends on the secret."""
-    found = verdict_of(tmp_path, with_rule(RULES["projected to a length"]), trials=4, batch=1)
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert step_of(found).is_open
+    finding = verdict_of(tmp_path, with_rule(RULES["projected to a length"]), trials=4, batch=1)
+    assert finding.verdict is Verdict.INCONCLUSIVE
+    assert step_of(finding).is_open
 
 
 def test_exchanged_trials_stand_in_the_places_of_other_secrets() -> None:
@@ -175,9 +177,9 @@ def test_few_trials_of_a_side_cannot_show_that_a_rule_follows_the_secret() -> No
     assert _moved_within(np.hstack([secrets, secrets])) is None
 
 
-def is_in_the_noise(found: VerdictFinding) -> bool:
+def is_in_the_noise(finding: VerdictFinding) -> bool:
     """Return whether a test of the noise refutes the claim, and no exact question does."""
-    return found.verdict is Verdict.VIOLATED and all(answer.is_kept for answer in found.judged.exact)
+    return finding.verdict is Verdict.VIOLATED and all(answer.is_kept for answer in finding.judged.exact)
 
 
 @pytest.mark.few_cases(2)
@@ -196,9 +198,9 @@ def test_changes_after_noise_that_is_drawn_elsewhere_are_named_and_not_accused(
     source: str, rule: str, tmp_path: Path
 ) -> None:
     for share in (1.0, 0.7):
-        found = verdict_of(tmp_path / str(share), with_noise_of(SOURCES[source], share, RULES[rule]))
-        assert found.verdict is Verdict.INCONCLUSIVE
-        assert "is not a sum with noise" in step_of(found).reason
+        finding = verdict_of(tmp_path / str(share), with_noise_of(SOURCES[source], share, RULES[rule]))
+        assert finding.verdict is Verdict.INCONCLUSIVE
+        assert "is not a sum with noise" in step_of(finding).reason
 
 
 @pytest.mark.few_cases(2)
@@ -213,12 +215,12 @@ def test_a_change_in_its_own_method_is_told_apart_wherever_the_noise_is_drawn(ru
 
 
 @pytest.mark.few_cases(1)
-@pytest.mark.parametrize("place", RANDOM_ROUNDING)
-def test_rounding_at_random_is_named_and_not_accused(place: str, tmp_path: Path) -> None:
-    honest = verdict_of(tmp_path / "honest", rounding_at_random(place))
+@pytest.mark.parametrize("rounding_kind", RANDOM_ROUNDING)
+def test_rounding_at_random_is_named_and_not_accused(rounding_kind: str, tmp_path: Path) -> None:
+    honest = verdict_of(tmp_path / "honest", rounding_at_random(rounding_kind))
     assert honest.verdict is Verdict.INCONCLUSIVE
     assert step_of(honest).is_open
-    assert is_in_the_noise(verdict_of(tmp_path / "broken", rounding_at_random(place, 0.7)))
+    assert is_in_the_noise(verdict_of(tmp_path / "broken", rounding_at_random(rounding_kind, 0.7)))
 
 
 def with_less_noise(share: float) -> ClientApp:
@@ -235,9 +237,9 @@ LOCAL: dict[str, dict[str, Any]] = {"privacy": {"noise": "local"}, "audit": {"ad
 def test_sums_to_which_clients_added_noise_may_be_changed(
     rule: str, noise: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
-    found = verdict_of(tmp_path / "honest", changing_sums(RULES[rule]), **noise)
-    assert found.verdict is not Verdict.VIOLATED
-    assert "after the noise" in step_of(found).text
+    finding = verdict_of(tmp_path / "honest", changing_sums(RULES[rule]), **noise)
+    assert finding.verdict is not Verdict.VIOLATED
+    assert "after the noise" in step_of(finding).text
     agreement = replay(tmp_path / "honest" / "run").agreement(tmp_path / "honest" / "run")
     assert agreement is not None
     assert agreement.agrees
@@ -253,15 +255,16 @@ def test_sums_that_are_changed_as_they_are_read_are_named_and_not_accused(tmp_pa
             read = super()._read(*of)
             return replace(read, total=read.total.bfloat16().float())
 
-    found = verdict_of(tmp_path, Rounding, **DISTRIBUTED)
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "is not a sum with noise" in step_of(found).reason
+    finding = verdict_of(tmp_path, Rounding, **DISTRIBUTED)
+    assert finding.verdict is Verdict.INCONCLUSIVE
+    assert "is not a sum with noise" in step_of(finding).reason
 
 
 MODEL_VIEW: dict[str, dict[str, Any]] = {"training": {"learning-rate": 100.0}, "audit": {"view": "model"}}
 MOMENTUM: dict[str, dict[str, Any]] = {
-    "training": {"learning-rate": 100.0, "optimizer": "momentum"}, "audit": {"view": "model"},
-}  # fmt: skip
+    "training": {"learning-rate": 100.0, "optimizer": "momentum"},
+    "audit": {"view": "model"},
+}
 VIEWS = {"update": {}, "model": MODEL_VIEW, "momentum": MOMENTUM}
 
 
@@ -269,11 +272,11 @@ VIEWS = {"update": {}, "model": MODEL_VIEW, "momentum": MOMENTUM}
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("rule", MODEL_RULES)
 def test_models_may_be_changed_after_the_step(rule: str, view: str, tmp_path: Path) -> None:
-    place = tmp_path / "honest"
-    found = verdict_of(place, changing_models(MODEL_RULES[rule]), **VIEWS[view])
-    assert found.verdict is not Verdict.VIOLATED
-    assert "the models after" in step_of(found, ExactQuestion.MODELS).text
-    agreement = replay(place / "run").agreement(place / "run")
+    directory = tmp_path / "honest"
+    finding = verdict_of(directory, changing_models(MODEL_RULES[rule]), **VIEWS[view])
+    assert finding.verdict is not Verdict.VIOLATED
+    assert "the models after" in step_of(finding, ExactQuestion.MODELS).text
+    agreement = replay(directory / "run").agreement(directory / "run")
     assert agreement is not None
     assert agreement.agrees
     less = with_rule(lambda noised, sigma: noised, 0.7)
@@ -292,9 +295,9 @@ def test_models_may_be_changed_after_the_step(rule: str, view: str, tmp_path: Pa
 def test_changes_in_their_own_methods_that_follow_the_secret_are_found(
     strategy: type[TrialBatchStrategy], question: ExactQuestion, changes: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
-    found = verdict_of(tmp_path, strategy, trials=60, batch=60, **changes)
-    assert found.verdict is Verdict.VIOLATED
-    assert not step_of(found, question).is_kept
+    finding = verdict_of(tmp_path, strategy, trials=60, batch=60, **changes)
+    assert finding.verdict is Verdict.VIOLATED
+    assert not step_of(finding, question).is_kept
 
 
 def test_models_that_are_changed_where_the_audit_does_not_see_it_end_the_run(tmp_path: Path) -> None:
@@ -314,7 +317,8 @@ def test_models_that_are_changed_where_the_audit_does_not_see_it_end_the_run(tmp
 @pytest.mark.parametrize(("size", "sigma"), [(3, 0.5), (650, 4.0), (5000, 1e-3)])
 def test_steps_that_add_noise_are_told_from_others(size: int, sigma: float) -> None:
     rng = np.random.default_rng(3)
-    batch, deviations = TrialBatch(0, 0, 4), np.full(4, sigma)
+    batch = TrialBatch(0, 0, 4)
+    deviations = np.full(4, sigma)
     total = torch.from_numpy(rng.standard_normal((4, size))).float()
 
     def noised(sums: Tensor) -> Tensor:
@@ -323,17 +327,17 @@ def test_steps_that_add_noise_are_told_from_others(size: int, sigma: float) -> N
     column = torch.full((4, 1), sigma)
     assert is_sum_with_noise(noised, batch, 1, total, deviations)
     assert is_sum_with_noise(lambda sums: 0.5 * (noised(sums) - sums) + sums, batch, 1, total, deviations)
-    drawn = sigma * torch.from_numpy(rng.standard_normal((4, size))).float()
+    fixed_noise = sigma * torch.from_numpy(rng.standard_normal((4, size))).float()
     sums_with_noise = {
         "noise on a grid": lambda sums: sums + torch.round((noised(sums) - sums) / sigma) * sigma,
-        "sums on a grid": lambda sums: torch.round(sums / (sigma / 5)) * (sigma / 5) + drawn,
+        "sums on a grid": lambda sums: torch.round(sums / (sigma / 5)) * (sigma / 5) + fixed_noise,
     }
     for name, step in sums_with_noise.items():
         assert is_sum_with_noise(step, batch, 1, total, deviations), name
-    others = {
+    other_steps = {
         **{name: partial(lambda rule, sums: rule(noised(sums), column), rule) for name, rule in RULES.items()},
         "scaled": lambda sums: 1.01 * noised(sums),
         "clamped before": lambda sums: noised(sums.clamp(-sigma, sigma)),
     }
-    for name, step in others.items():
+    for name, step in other_steps.items():
         assert not is_sum_with_noise(step, batch, 1, total, deviations), name

@@ -52,9 +52,9 @@ def verdict(measured: NoiseMeasurements, guarantee: Guarantee = GUARANTEE) -> Ve
 def test_honest_federations_are_consistent(runs: int) -> None:
     """Honest runs, each at a level of .001."""
     rng = np.random.default_rng(1)
-    found = [verdict(draw_measured(rng, 20, 20, noise_multiplier=0.4), CLEAR).verdict for _ in range(runs)]
-    assert sum(one is Verdict.VIOLATED for one in found) <= binom.ppf(1 - 1e-4, runs, FAMILY_LEVEL)
-    assert set(found) <= {Verdict.VIOLATED, Verdict.CONSISTENT}
+    verdicts = [verdict(draw_measured(rng, 20, 20, noise_multiplier=0.4), CLEAR).verdict for _ in range(runs)]
+    assert sum(run_verdict is Verdict.VIOLATED for run_verdict in verdicts) <= binom.ppf(1 - 1e-4, runs, FAMILY_LEVEL)
+    assert set(verdicts) <= {Verdict.VIOLATED, Verdict.CONSISTENT}
 
 
 def test_half_the_noise_is_found_under_an_accountant_with_slack() -> None:
@@ -109,8 +109,8 @@ def test_a_breach_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None
     limit = epsilon_limit(600, 20, GUARANTEE, STANDARD_GAUSSIAN)
     ratio = GUARANTEE.mu / gdp_mu(limit.limit_of_detection, 0.001)
     runs = [draw_measured(rng, 20, 30, along=ratio, **plain) for _ in range(400)]  # type: ignore[arg-type]
-    found = sum("noise-along-record" in {test.name for test in verdict(run).broken} for run in runs)
-    assert binom.ppf(1e-4, 400, 0.9) <= found <= binom.ppf(1 - 1e-4, 400, 0.9)
+    detections = sum("noise-along-record" in {test.name for test in verdict(run).broken} for run in runs)
+    assert binom.ppf(1e-4, 400, 0.9) <= detections <= binom.ppf(1 - 1e-4, 400, 0.9)
 
 
 def test_a_record_that_changes_nothing_tells_nothing() -> None:
@@ -125,22 +125,23 @@ def test_a_guarantee_of_epsilon_zero_is_judged() -> None:
     """Its noise is: how often a record counts that so much noise hides, no number of trials in reach tells."""
     guarantee = guarantee_of(Accountant.GDP, 1e6)
     assert guarantee.epsilon == 0
-    found = verdict(draw_measured(np.random.default_rng(9), noise_multiplier=1e6), guarantee)
-    assert (found.verdict, found.conclusive, found.broken) == (Verdict.INCONCLUSIVE, True, ())
-    assert found.trials_for_conclusive_verdict is not None
-    assert found.trials_for_conclusive_verdict > 1e9
+    details = verdict(draw_measured(np.random.default_rng(9), noise_multiplier=1e6), guarantee)
+    assert (details.verdict, details.conclusive, details.broken) == (Verdict.INCONCLUSIVE, True, ())
+    assert details.trials_for_conclusive_verdict is not None
+    assert details.trials_for_conclusive_verdict > 1e9
 
 
 def test_the_lower_bound_is_as_near_as_published() -> None:
     """Published for the demo's setting (k = 30, epsilon 1.834 at delta .002): 1.785, 1.811, 1.819 on average."""
-    rng, rounds = np.random.default_rng(10), gaussian_rounds(30**0.5 / gdp_mu(1.834, 0.002), 30)
+    rng = np.random.default_rng(10)
+    rounds = gaussian_rounds(30**0.5 / gdp_mu(1.834, 0.002), 30)
     claim = Claim(Adjacency.REPLACE_RECORD, rounds, 0.002, 0.5, Accountant.GDP)
     for trials, expected in ((100, 1.785), (400, 1.811), (1000, 1.819)):
         runs = (draw_measured(rng, trials, 30, silent=0.0, measured_residuals=False) for _ in range(100))
-        found = np.array([epsilon_lower_bound_from_noise(run, 0.95, claim) for run in runs])
-        error = found.std() / 10
-        assert abs(found.mean() - expected) < 0.001 + 4 * error
-        assert np.sum(found > 1.834) <= binom.ppf(1 - 1e-4, 100, 0.05)
+        bounds = np.array([epsilon_lower_bound_from_noise(run, 0.95, claim) for run in runs])
+        error = bounds.std() / 10
+        assert abs(bounds.mean() - expected) < 0.001 + 4 * error
+        assert np.sum(bounds > 1.834) <= binom.ppf(1 - 1e-4, 100, 0.05)
 
 
 def test_the_interval_of_the_noise_covers() -> None:
@@ -160,8 +161,8 @@ def _excess(run: NoiseMeasurements) -> float | None:
 
 def test_honest_noise_is_not_said_to_give_accuracy_away() -> None:
     rng = np.random.default_rng(12)
-    said = [_excess(draw_measured(rng, 5, 10)) for _ in range(200)]
-    assert sum(map(bool, said)) <= binom.ppf(1 - 1e-4, 200, 0.001)
+    messages = [_excess(draw_measured(rng, 5, 10)) for _ in range(200)]
+    assert sum(map(bool, messages)) <= binom.ppf(1 - 1e-4, 200, 0.001)
 
 
 SAMPLED = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(1.0, 30, 0.2), 0.001, 0.5, Accountant.PLD)
@@ -189,12 +190,13 @@ def test_scores_that_separate_too_well_violate_a_guarantee_and_others_leave_it_o
     """However many scores there are and however far they separate: without their distribution no breach is known to
     show.
     """
-    rng, guarantee = np.random.default_rng(15), guarantee_of(Accountant.GDP, 8.0)
+    rng = np.random.default_rng(15)
+    guarantee = guarantee_of(Accountant.GDP, 8.0)
     for count, mu in ((20, 5.0), (2000, guarantee.mu), (2000, 0.1 * guarantee.mu), (2000, 0.0)):
-        found = judge_scores(rng.standard_normal(count) + mu, rng.standard_normal(count), guarantee, 0.95)
-        assert (found.verdict, found.limit_of_detection) == (Verdict.INCONCLUSIVE, math.inf)
-        assert (found.conclusive, found.trials_needed) == (False, None)
-        assert found.epsilon_lower_bound_at_level <= min(found.epsilon_lower_bound, guarantee.epsilon)
+        details = judge_scores(rng.standard_normal(count) + mu, rng.standard_normal(count), guarantee, 0.95)
+        assert (details.verdict, details.limit_of_detection) == (Verdict.INCONCLUSIVE, math.inf)
+        assert (details.conclusive, details.trials_needed) == (False, None)
+        assert details.epsilon_lower_bound_at_level <= min(details.epsilon_lower_bound, guarantee.epsilon)
     leaky = judge_scores(rng.standard_normal(2000) + 6 * guarantee.mu, rng.standard_normal(2000), guarantee, 0.95)
     assert leaky.verdict is Verdict.VIOLATED
     assert leaky.epsilon_lower_bound_at_level > guarantee.epsilon
@@ -216,10 +218,11 @@ def judged_targets(
 
     The guarantee is of 30 rounds, and the others hold no target. Without the target there is `louder` times the noise.
     """
-    each, is_in = share / 8.0, rng.random(trials) < 0.5
+    shift = share / 8.0
+    is_in = rng.random(trials) < 0.5
     draws = np.where(is_in, noise, louder * noise)[:, None] * rng.standard_normal((trials, rounds))
-    log_odds = (each * draws + np.where(is_in, 0.5, -0.5)[:, None] * each**2).sum(axis=1)
-    lengths = np.where(is_in, rounds * each, 0.0)
+    log_odds = (shift * draws + np.where(is_in, 0.5, -0.5)[:, None] * shift**2).sum(axis=1)
+    lengths = np.where(is_in, rounds * shift, 0.0)
     along = NoiseAlongTarget(
         np.sum(draws**2, axis=1), np.full(trials, rounds), is_in, draws.sum(axis=1), lengths, noise=STANDARD_GAUSSIAN
     )
@@ -230,38 +233,40 @@ def judged_targets(
 @pytest.mark.parametrize("share", [1.0, 0.05])
 def test_log_odds_are_judged_by_their_noise_whether_they_separate_well_or_badly(share: float) -> None:
     """Honest runs at a level of .001; two thirds of the noise at a power of .9; half of it nearly always."""
-    rng, guarantee, runs = np.random.default_rng(16), guarantee_of(Accountant.GDP, 8.0), 400
+    rng = np.random.default_rng(16)
+    guarantee = guarantee_of(Accountant.GDP, 8.0)
+    runs = 400
     needed = judged_targets(rng, guarantee, 1.0, share, 10).trials_needed
     assert needed is not None
     honest = [judged_targets(rng, guarantee, 1.0, share, needed) for _ in range(runs)]
-    assert sum(one.verdict is Verdict.VIOLATED for one in honest) <= binom.ppf(1 - 1e-4, runs, FAMILY_LEVEL)
-    assert all(one.conclusive for one in honest)
+    assert sum(item.verdict is Verdict.VIOLATED for item in honest) <= binom.ppf(1 - 1e-4, runs, FAMILY_LEVEL)
+    assert all(item.conclusive for item in honest)
     assert honest[0].limit_of_detection <= 1.5 * guarantee.epsilon
-    few = judged_targets(rng, guarantee, 1.0, share, needed - 2)
-    assert (few.verdict, few.trials_needed) == (Verdict.INCONCLUSIVE, needed)
+    inconclusive_details = judged_targets(rng, guarantee, 1.0, share, needed - 2)
+    assert (inconclusive_details.verdict, inconclusive_details.trials_needed) == (Verdict.INCONCLUSIVE, needed)
     breach = breach_ratio(guarantee)
-    found = [judged_targets(rng, guarantee, breach, share, needed).verdict for _ in range(runs)]
-    assert binom.cdf(sum(one is Verdict.VIOLATED for one in found), runs, 0.9) > 1e-4
+    verdicts = [judged_targets(rng, guarantee, breach, share, needed).verdict for _ in range(runs)]
+    assert binom.cdf(sum(item is Verdict.VIOLATED for item in verdicts), runs, 0.9) > 1e-4
     half = [judged_targets(rng, guarantee, 0.5, share, needed) for _ in range(50)]
-    assert all(one.verdict is Verdict.VIOLATED for one in half)
+    assert all(item.verdict is Verdict.VIOLATED for item in half)
     assert half[0].broken[0].name is TestName.NOISE_ALONG_RECORD
     assert half[0].noise.along_record == pytest.approx(0.5, abs=0.15)
 
 
 def test_noise_that_could_not_be_measured_leaves_log_odds_open() -> None:
-    found = judge_scores(np.zeros(50), np.zeros(50), GUARANTEE, 0.95, noise_along(np.zeros(100), 0))
-    assert (found.verdict, found.trials_needed) == (Verdict.INCONCLUSIVE, None)
-    assert dict(found.not_offered)[TestName.NOISE_ALONG_RECORD] is NotTestedReason.NO_DIFFERENCE
+    details = judge_scores(np.zeros(50), np.zeros(50), GUARANTEE, 0.95, noise_along(np.zeros(100), 0))
+    assert (details.verdict, details.trials_needed) == (Verdict.INCONCLUSIVE, None)
+    assert dict(details.not_offered)[TestName.NOISE_ALONG_RECORD] is NotTestedReason.NO_DIFFERENCE
 
 
 def test_log_odds_of_a_guarantee_of_epsilon_zero_and_of_coins_that_fell_alike_are_judged_by_their_noise() -> None:
-    kept = derive_guarantee(Claim("add-remove-record", gaussian_rounds(15.0, 10), 0.1))
-    assert kept.epsilon == 0
+    guarantee = derive_guarantee(Claim("add-remove-record", gaussian_rounds(15.0, 10), 0.1))
+    assert guarantee.epsilon == 0
     rng = np.random.default_rng(17)
     for noise, expected in ((1.0, Verdict.INCONCLUSIVE), (0.5, Verdict.VIOLATED)):
-        found = judged_targets(rng, kept, noise, 1.0, 200)
-        assert (found.verdict, found.conclusive) == (expected, True)
-        alike = judge_scores(np.zeros(0), rng.random(200), kept, 0.95, noise_along(np.full(200, 5 * noise**2), 5))
+        details = judged_targets(rng, guarantee, noise, 1.0, 200)
+        assert (details.verdict, details.conclusive) == (expected, True)
+        alike = judge_scores(np.zeros(0), rng.random(200), guarantee, 0.95, noise_along(np.full(200, 5 * noise**2), 5))
         assert alike.verdict is expected
 
 

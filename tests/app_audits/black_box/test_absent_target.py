@@ -57,7 +57,8 @@ def _moved(mechanism: HonestMechanism, scenario: Scenario, bears_zero: bool) -> 
 @pytest.mark.parametrize("clip", [parts.normalised, parts.whole_update])
 def test_an_honest_sum_moves_by_no_more_than_the_norm(clip: Any, scenario: Scenario) -> None:
     """Values are rounded to the grid of the release, each by half a step at most, under D and under D'."""
-    clients, size = scenario.stage.clients or CENTRAL.system.clients, template(scenario.model).size
+    clients = scenario.stage.clients or CENTRAL.system.clients
+    size = template(scenario.model).size
     assert _moved(_without_noise(clip), scenario, bears_zero=True) <= 1 + parts.GRID * clients * size**0.5
 
 
@@ -84,7 +85,7 @@ class _Players:
 
     def done(self, tasks: list[TrialChunk], until: float) -> dict[int, Any]:
         with self._executor:
-            return {place: self._executor.play(task, until) for place, task in enumerate(tasks)}
+            return {index: self._executor.play(task, until) for index, task in enumerate(tasks)}
 
 
 @pytest.mark.parametrize(
@@ -99,9 +100,9 @@ def test_a_probe_shows_whether_zero_is_borne(clip: Any, bears_zero: bool) -> Non
 class _Normalised(FedAvg):
     """A mean of updates that are scaled to norm 1, with noise of standard deviation 1 over the clients."""
 
-    def __init__(self, least: float) -> None:
+    def __init__(self, minimum_norm: float) -> None:
         super().__init__(fraction_evaluate=0.0)
-        self._least, self._random = least, np.random.default_rng()
+        self._least, self._random = minimum_norm, np.random.default_rng()
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: Any, grid: Grid) -> Any:
         self._sent = arrays.to_numpy_ndarrays()[0]
@@ -120,14 +121,15 @@ class _Normalised(FedAvg):
 
 
 @pytest.mark.parametrize(
-    ("least", "error", "action"), [(1e-12, "", TargetAction.NOTHING), (0.0, "not finite", TargetAction.ALMOST_NOTHING)]
+    ("minimum_norm", "error", "action"),
+    [(1e-12, "", TargetAction.NOTHING), (0.0, "not finite", TargetAction.ALMOST_NOTHING)],
 )
 def test_an_app_is_asked_once_whether_it_bears_zero(
-    least: float, error: str, action: TargetAction, tmp_path: Path
+    minimum_norm: float, error: str, action: TargetAction, tmp_path: Path
 ) -> None:
     audit = toy_audit(tmp_path, trials=41)
-    toy_run(lambda: _Normalised(least), audit)
-    said = json.loads((kept_in(tmp_path) / "probe.json").read_text())["said"]
-    assert (said == "") is (error == "")
-    assert error in said
-    assert audit.action(False, TargetAction.OWN, bears_zero=not said) is action
+    toy_run(lambda: _Normalised(minimum_norm), audit)
+    probe_message = json.loads((kept_in(tmp_path) / "probe.json").read_text())["said"]
+    assert (probe_message == "") is (error == "")
+    assert error in probe_message
+    assert audit.action(False, TargetAction.OWN, bears_zero=not probe_message) is action

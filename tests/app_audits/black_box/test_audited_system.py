@@ -51,6 +51,6 @@ def test_a_model_of_few_numbers_has_a_direction_in_which_updates_change_it(name:
 )
 def test_options_that_a_system_sets_itself_are_refused_beside_it(options: dict[str, Any], name: str) -> None:
     factory = f"{__name__}:system_with_model"
-    named = StrategyOptions(factory, "add-remove-client", epsilon=1.0, **options)
-    assert_refused(f"{name} set beside {factory}", system_and_claim, named)
+    strategy_options = StrategyOptions(factory, "add-remove-client", epsilon=1.0, **options)
+    assert_refused(f"{name} set beside {factory}", system_and_claim, strategy_options)
     assert system_and_claim(StrategyOptions(factory, "add-remove-client", epsilon=1.0))[0].model is not None

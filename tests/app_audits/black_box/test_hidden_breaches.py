@@ -29,7 +29,7 @@ _BUDGET = TrialBudget(pilot=200, stages=(1000,), shares=(1.0,), fewest_tests=2, 
 
 
 def _faulty(name: str) -> Mechanism:
-    faulty = next(one for one in FAULTY_MECHANISMS if one.name == name)
+    faulty = next(faulty_mechanism for faulty_mechanism in FAULTY_MECHANISMS if faulty_mechanism.name == name)
     # The factory of the system is a method of its mechanism.
     mechanism = faulty.system.strategy.__self__  # type: ignore[attr-defined]
     assert isinstance(mechanism, Mechanism)
@@ -67,16 +67,19 @@ def test_a_hidden_breach_moves_the_sum_by_more_than_the_norm(name: str, at_least
 @pytest.mark.long
 @pytest.mark.parametrize("name", HIDDEN)
 def test_a_hidden_breach_is_found_and_its_twin_is_not_accused(name: str) -> None:
-    faulty = next(one for one in FAULTY_MECHANISMS if one.name == name)
+    faulty = next(faulty_mechanism for faulty_mechanism in FAULTY_MECHANISMS if faulty_mechanism.name == name)
     # With one scenario the place is drawn; all clients that may be the target are the third here.
-    found = audit_system(faulty.system, faulty.claim, budget=_BUDGET, include=[HIDDEN[name]], seed=_seed_of_third(name))
-    assert found.verdict is Verdict.VIOLATED
+    audit_result = audit_system(
+        faulty.system, faulty.claim, budget=_BUDGET, include=[HIDDEN[name]], seed=_seed_of_third(name)
+    )
+    assert audit_result.verdict is Verdict.VIOLATED
     honest = audit_system(faulty.twin.system, faulty.claim, budget=_BUDGET, include=[HIDDEN[name]])
     assert honest.verdict is Verdict.CONSISTENT
 
 
 def _seed_of_third(name: str) -> int:
-    kind, faulty = BY_NAME[HIDDEN[name]], next(one for one in FAULTY_MECHANISMS if one.name == name)
+    kind = BY_NAME[HIDDEN[name]]
+    faulty = next(faulty_mechanism for faulty_mechanism in FAULTY_MECHANISMS if faulty_mechanism.name == name)
     return next(seed for seed in range(500) if target_places([kind], faulty.system, seed)[kind.name] == 2)
 
 
@@ -84,18 +87,20 @@ def _seed_of_third(name: str) -> int:
 def test_every_client_is_the_target_of_an_ordinary_update(clients: int) -> None:
     honest = replace(CENTRAL.system, clients=clients)
     kinds = kinds_of(honest, CENTRAL.claim)
-    places = target_places(kinds, honest, seed=3)
-    ordinary = {places[kind.name] for kind in kinds if kind.name in places and kind.present.length >= 1}
+    target_positions = target_places(kinds, honest, seed=3)
+    ordinary = {
+        target_positions[kind.name] for kind in kinds if kind.name in target_positions and kind.present.length >= 1
+    }
     assert ordinary >= set(range(clients))
-    assert set(places) == {kind.name for kind in kinds}
+    assert set(target_positions) == {kind.name for kind in kinds}
 
 
-@pytest.mark.parametrize("place", range(4))
-def test_a_trial_is_the_same_at_every_place_for_a_strategy_that_treats_all_alike(place: int) -> None:
+@pytest.mark.parametrize("position", range(4))
+def test_a_trial_is_the_same_at_every_place_for_a_strategy_that_treats_all_alike(position: int) -> None:
     def steps(target: int) -> np.ndarray:
         plain = system(Mechanism(multiplier=0.0))
         scenario = BY_NAME["removed, others spread"]
         draws = generator(1, Purpose.BLACK_BOX)
         return BlackBoxTrial(plain, CENTRAL.claim, scenario, True, draws, True, target).play().steps
 
-    np.testing.assert_allclose(steps(place), steps(0), atol=2**-11)
+    np.testing.assert_allclose(steps(position), steps(0), atol=2**-11)

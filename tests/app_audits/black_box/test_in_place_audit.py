@@ -51,17 +51,20 @@ class Seeing(FedAvg):
 
 def test_the_app_sees_what_it_sees_without_an_audit(tmp_path: Path) -> None:
     """Messages and state of its own training are the same, and trials begin with the state of a new run."""
-    alone, watched = Heard(), Heard()
+    alone = Heard()
+    watched = Heard()
     expected = toy_run(Seeing, None, mods=[], heard=alone)
     result = toy_run(Seeing, toy_audit(tmp_path, trials=21, contribution="own"), heard=watched)
-    own = len(alone.messages)
+    message_count = len(alone.messages)
     assert Seeing.replies == [(["arrays", "metrics"], "")] * len(Seeing.replies)
-    assert len(Seeing.replies) == 2 * own + CLIENTS * 22
-    assert sorted(watched.messages[:own]) == sorted(alone.messages)
-    assert set(watched.messages[own:]) == {(part, ("arrays", "config"), "") for part in range(CLIENTS)}
+    assert len(Seeing.replies) == 2 * message_count + CLIENTS * 22
+    assert sorted(watched.messages[:message_count]) == sorted(alone.messages)
+    assert set(watched.messages[message_count:]) == {
+        (partition, ("arrays", "config"), "") for partition in range(CLIENTS)
+    }
     # Two rounds of its own training count on; trials of one round each, one to try zero, begin anew.
-    assert watched.states[own:] == [0] * (len(watched.states) - own)
-    assert len(watched.states) - own == CLIENTS * 22
+    assert watched.states[message_count:] == [0] * (len(watched.states) - message_count)
+    assert len(watched.states) - message_count == CLIENTS * 22
     assert result.arrays == expected.arrays
     assert result.train_metrics_clientapp == expected.train_metrics_clientapp
     assert result.evaluate_metrics_clientapp == expected.evaluate_metrics_clientapp
@@ -71,12 +74,12 @@ def test_the_app_sees_what_it_sees_without_an_audit(tmp_path: Path) -> None:
 def test_no_noise_is_caught_and_the_limit_is_what_right_guesses_allow(tmp_path: Path) -> None:
     audit = toy_audit(tmp_path)
     toy_run(FedAvg, audit)
-    found = summary_of(tmp_path)
-    assert found["verdict"] == "violated"
+    summary = summary_of(tmp_path)
+    assert summary["verdict"] == "violated"
     # Forty right guesses: 0.05 ** (1 / 40) of them are certain, ln(0.9278 / 0.0722) = 2.55.
     share = 0.05 ** (1 / 40)
-    assert found["lower_bound"] == pytest.approx(np.log(share / (1 - share)), abs=1e-4)
-    assert found["trial"] == "removed"
+    assert summary["lower_bound"] == pytest.approx(np.log(share / (1 - share)), abs=1e-4)
+    assert summary["trial"] == "removed"
     assert audit.verdict().verdict is Verdict.VIOLATED
 
 
@@ -94,9 +97,9 @@ def test_true_noise_is_not_called_violated(tmp_path: Path, strategy: Callable[[]
     """
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
     toy_run(strategy, toy_audit(tmp_path, trials=120, seed=5, claim=claim), rounds=1)
-    found = summary_of(tmp_path)
-    assert found["verdict"] == "consistent"
-    reading = found["findings"][0]["if_gaussian"]
+    summary = summary_of(tmp_path)
+    assert summary["verdict"] == "consistent"
+    reading = summary["findings"][0]["if_gaussian"]
     assert reading["mu"] == pytest.approx(1.0, abs=0.35)
 
 
@@ -104,8 +107,8 @@ def test_too_little_noise_is_called_violated(tmp_path: Path) -> None:
     claim = StatedClaim("replace-client", noise_multiplier=2.0)
     toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, trials=120, claim=claim))
     # An update against its opposite is twice as far: mu 2 where the claim allows 0.5.
-    found = summary_of(tmp_path)
-    assert (found["verdict"], found["trial"]) == ("violated", "replaced")
+    summary = summary_of(tmp_path)
+    assert (summary["verdict"], summary["trial"]) == ("violated", "replaced")
 
 
 @pytest.mark.long
@@ -119,7 +122,8 @@ def test_client_side_modifiers_bear_the_insider_wherever_it_stands(tmp_path: Pat
     for name, mods in {"within": [fixedclipping_mod, insider], "around": [insider, fixedclipping_mod]}.items():
         audit = toy_audit(tmp_path / name, contribution="crafted", trials=40)
         toy_run(strategy, audit, mods=mods)
-        along, present = audit.verdict().tests[0].along, audit.verdict().tests[0].present
+        along = audit.verdict().tests[0].along
+        present = audit.verdict().tests[0].present
         shifts[name] = along[present].mean() - along[~present].mean()
     assert 0 < shifts["within"] < 0.1
     assert shifts["around"] == pytest.approx(1000 / CLIENTS, rel=0.01)
@@ -176,8 +180,11 @@ def test_trials_over_several_runs_are_the_trials_of_one(tmp_path: Path) -> None:
         (kept_in(tmp_path / "three") / "trials" / ".000030.1.part.npz").write_bytes(b"half")
     assert summary_of(tmp_path / "one") == summary_of(tmp_path / "three")
     for file in sorted((kept_in(tmp_path / "one") / "trials").glob("*.npz")):
-        with np.load(file) as left, np.load(kept_in(tmp_path / "three") / "trials" / file.name) as right:
-            assert all(np.array_equal(left[name], right[name], equal_nan=left[name].dtype == float) for name in left)
+        with np.load(file) as expected_arrays, np.load(kept_in(tmp_path / "three") / "trials" / file.name) as right:
+            assert all(
+                np.array_equal(expected_arrays[name], right[name], equal_nan=expected_arrays[name].dtype == float)
+                for name in expected_arrays
+            )
 
 
 @pytest.mark.long
@@ -206,10 +213,10 @@ def test_numbers_that_clients_report_count_if_the_claim_covers_them(
     tmp_path: Path, numbers: str, expected: str
 ) -> None:
     toy_run(Telling, toy_audit(tmp_path, numbers=numbers), rounds=1)
-    found = summary_of(tmp_path)
-    assert found["verdict"] == expected
+    summary = summary_of(tmp_path)
+    assert summary["verdict"] == expected
     if numbers == "withheld":
-        assert found["findings"][0]["told_by"] == "metrics: loss"
+        assert summary["findings"][0]["told_by"] == "metrics: loss"
 
 
 def test_a_client_app_without_insider_trains_and_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,9 +249,9 @@ def test_the_server_sees_one_client_through_its_local_noise(tmp_path: Path) -> N
     mods = [LocalDpMod(clipping_norm=0.1, sensitivity=0.1, epsilon=10.0, delta=1e-5), insider]
     claim = StatedClaim("add-remove-client", epsilon=1.0)
     toy_run(FedAvg, toy_audit(tmp_path, claim=claim, observer="server", contribution="crafted", trials=80), mods=mods)
-    found = summary_of(tmp_path)
-    assert found["verdict"] == "violated"
-    assert found["findings"][0]["if_gaussian"]["mu"] == pytest.approx(2.06, abs=0.9)
+    summary = summary_of(tmp_path)
+    assert summary["verdict"] == "violated"
+    assert summary["findings"][0]["if_gaussian"]["mu"] == pytest.approx(2.06, abs=0.9)
 
 
 def recorded(message: Message, context: Context, call_next: Any) -> Message:
@@ -277,32 +284,33 @@ def test_errors_of_clients_in_trials_are_findings(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["fails", "learns nothing", "has spent its rounds"])
-def test_trials_without_the_targets_contribution_are_none(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("failure", ["fails", "learns nothing", "has spent its rounds"])
+def test_trials_without_the_targets_contribution_are_none(tmp_path: Path, failure: str) -> None:
     """The target's client answers its own training alone, or has nothing to say."""
-    terms, calls = StatedReleases("add-remove-client", 1.0, 2), [0]
+    terms = StatedReleases("add-remove-client", 1.0, 2)
+    calls = [0]
 
     def target(message: Message, context: Context, call_next: Any) -> Message:
         if context.node_config["partition-id"] != 0:
             return call_next(message, context)
         calls[0] += 1
-        if what == "has spent its rounds":
+        if failure == "has spent its rounds":
             return budget_mod(tmp_path / "ledger", terms, 100.0, 1e-5)(message, context, call_next)
-        if what == "fails" and calls[0] > 2:
+        if failure == "fails" and calls[0] > 2:
             return Message(Error(1, "busy"), reply_to=message)
         reply = call_next(message, context)
-        if what == "learns nothing":
+        if failure == "learns nothing":
             reply.content["arrays"] = message.content["arrays"]
         return reply
 
     # An app without noise is found even by the smallest change of one value, which stands for nothing.
-    noise = 0.1 if what == "learns nothing" else 0.0
+    noise = 0.1 if failure == "learns nothing" else 0.0
     toy_run(lambda: Noisy(noise), toy_audit(tmp_path / "audit"), mods=[insider, target])
-    found = summary_of(tmp_path / "audit")
-    assert found["verdict"] == "inconclusive"
+    summary = summary_of(tmp_path / "audit")
+    assert summary["verdict"] == "inconclusive"
     text = (kept_in(tmp_path / "audit") / "verdict.txt").read_text()
     assert re.search("none of the 40 trials", text)
-    if what == "has spent its rounds":
+    if failure == "has spent its rounds":
         assert re.search(r"answered in 2 rounds: .*claimed", text)
 
 
@@ -335,10 +343,10 @@ def test_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: 
     audit = toy_audit(tmp_path, trials=300, claim=ONE)
     share = varying(of_the_guarantee * 0.1 / np.sqrt(CLIENTS))
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[share, insider])
-    found = summary_of(tmp_path)
-    assert found["verdict"] == "inconclusive"
-    assert found["lower_bound_knowing_others"] is not None
-    assert found["knowing_others_refutes_nothing"] == "shares"
+    summary = summary_of(tmp_path)
+    assert summary["verdict"] == "inconclusive"
+    assert summary["lower_bound_knowing_others"] is not None
+    assert summary["knowing_others_refutes_nothing"] == "shares"
     text = (kept_in(tmp_path) / "verdict.txt").read_text()
     assert "knows_others=True" in text
     assert "such shares" in text
@@ -362,8 +370,9 @@ def test_the_servers_noise_alone_has_to_keep_the_claim(
     mods = [insider, varying(0.3)]
     audit = toy_audit(tmp_path / "held", trials=120, seed=21, claim=ONE, contribution="crafted")
     toy_run(server_side(inner, multiplier), audit, mods=mods, rounds=1)
-    found, text = summary_of(tmp_path / "held"), (kept_in(tmp_path / "held") / "verdict.txt").read_text()
-    assert found["verdict"] == held
+    summary = summary_of(tmp_path / "held")
+    text = (kept_in(tmp_path / "held") / "verdict.txt").read_text()
+    assert summary["verdict"] == held
     assert "replied the same" in text
     assert "client that knows" in text
     if inner is not FedMedian:
@@ -376,22 +385,23 @@ def test_the_servers_noise_alone_has_to_keep_the_claim(
 
 
 def test_who_is_held_still_trains_once_and_sends_the_same_in_every_trial(tmp_path: Path) -> None:
-    heard, replies = Heard(), list[tuple[int, bytes]]()
+    heard = Heard()
+    replies = list[tuple[int, bytes]]()
 
     def listening(message: Message, context: Context, call_next: Any) -> Message:
         reply = call_next(message, context)
-        part = int(context.node_config["partition-id"])
+        partition = int(context.node_config["partition-id"])
         if message.metadata.message_type.startswith("train"):
-            replies.append((part, reply.content["arrays"].to_numpy_ndarrays()[0].tobytes()))
+            replies.append((partition, reply.content["arrays"].to_numpy_ndarrays()[0].tobytes()))
         return reply
 
     audit = toy_audit(tmp_path, trials=30, claim=ONE, contribution="own")
     toy_run(server_side(FedAvg, 1.0), audit, mods=[listening, insider, varying(0.3)], heard=heard, rounds=1)
     # Of 30 trials and one that tries zero, after the app's own training.
-    trained = [part for part, _, _ in heard.messages]
-    assert [trained.count(part) for part in range(CLIENTS)] == [32, 3, 3]
-    for part in range(1, CLIENTS):
-        sent = [value for number, value in replies if number == part]
+    trained = [partition for partition, _, _ in heard.messages]
+    assert [trained.count(partition) for partition in range(CLIENTS)] == [32, 3, 3]
+    for partition in range(1, CLIENTS):
+        sent = [value for number, value in replies if number == partition]
         assert len(set(sent[-30:])) == 1
         assert len(set(sent)) == 3
     assert len({value for number, value in replies if number == 0}) > 10

@@ -97,7 +97,8 @@ def assert_unchanged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_watching_takes_at_most_five_lines(name: str, tmp_path: Path) -> None:
-    alone, watched = (EXAMPLES / f"{name}.py").read_text().splitlines(), watched_source(name, tmp_path).splitlines()
+    alone = (EXAMPLES / f"{name}.py").read_text().splitlines()
+    watched = watched_source(name, tmp_path).splitlines()
     changes = [line for line in difflib.ndiff(alone, watched) if line.startswith("+ ") and line.strip("+ ")]
     assert 3 <= len(changes) <= 5
 

@@ -45,40 +45,45 @@ class Writing(FedAvg):
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = tmp_path / "app"
-    made.mkdir()
-    (made / "data.csv").write_text("1,2")
-    monkeypatch.chdir(made)
-    return made
+def app_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "app"
+    directory.mkdir()
+    (directory / "data.csv").write_text("1,2")
+    monkeypatch.chdir(directory)
+    return directory
 
 
-def test_files_have_the_rows_of_the_training_alone(place: Path, tmp_path: Path) -> None:
+def test_files_have_the_rows_of_the_training_alone(app_directory: Path, tmp_path: Path) -> None:
     toy_run(Writing, toy_audit(tmp_path / "trials", trials=21, contribution="own"))
-    assert json.loads((place / "results.json").read_text()) == [1, 2]
-    assert (place / "log.txt").read_text() == "a round\n" * 2
-    assert sorted(path.name for path in place.rglob("*")) == [
-        "1.npy", "2.npy", "data.csv", "log.txt", "out", "results.json",
-    ]  # fmt: skip
-    assert Path.cwd() == place
-    found = summary_of(tmp_path / "trials")
-    assert found["refusals"] == []
-    assert not any("outside" in note for note in found["notes"])
-    assert any("1 of the 2 rounds" in note for note in found["notes"])
+    assert json.loads((app_directory / "results.json").read_text()) == [1, 2]
+    assert (app_directory / "log.txt").read_text() == "a round\n" * 2
+    assert sorted(path.name for path in app_directory.rglob("*")) == [
+        "1.npy",
+        "2.npy",
+        "data.csv",
+        "log.txt",
+        "out",
+        "results.json",
+    ]
+    assert Path.cwd() == app_directory
+    summary = summary_of(tmp_path / "trials")
+    assert summary["refusals"] == []
+    assert not any("outside" in note for note in summary["notes"])
+    assert any("1 of the 2 rounds" in note for note in summary["notes"])
 
 
 def test_what_cannot_be_kept_apart_is_said(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    app_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Files of the temporary directory go by themselves: here the one of the test is none.
     monkeypatch.setattr("fl_audit.app_audits.black_box.working_copy.gettempdir", lambda: "/nowhere")
-    other = tmp_path / "elsewhere.txt"
-    toy_run(lambda: Writing(other), toy_audit(tmp_path / "trials", trials=21, contribution="own"))
-    assert f"wrote to {other}, outside" in capsys.readouterr().err
+    other_path = tmp_path / "elsewhere.txt"
+    toy_run(lambda: Writing(other_path), toy_audit(tmp_path / "trials", trials=21, contribution="own"))
+    assert f"wrote to {other_path}, outside" in capsys.readouterr().err
     assert outside_words([]) == ""
 
 
-def test_a_client_that_writes_does_so_in_a_copy(place: Path, tmp_path: Path) -> None:
+def test_a_client_that_writes_does_so_in_a_copy(app_directory: Path, tmp_path: Path) -> None:
     def logging(message: Message, context: Any, call_next: Any) -> Message:
         with Path("client.txt").open("a") as log:
             log.write("a message\n")
@@ -86,26 +91,26 @@ def test_a_client_that_writes_does_so_in_a_copy(place: Path, tmp_path: Path) -> 
 
     toy_run(FedAvg, toy_audit(tmp_path / "trials", trials=21, contribution="own"), mods=[insider, logging], rounds=1)
     # Three clients train and evaluate once.
-    assert (place / "client.txt").read_text() == "a message\n" * 6
+    assert (app_directory / "client.txt").read_text() == "a message\n" * 6
 
 
-def test_trials_of_a_strategy_alone_write_nothing(place: Path) -> None:
+def test_trials_of_a_strategy_alone_write_nothing(app_directory: Path) -> None:
     budget = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     claim = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, epsilon=1.0)
     result = audit_system(AuditedSystem(partial(Writing, None)), claim, budget=budget, include=["removed"])
     assert result.refusals == ()
-    assert [path.name for path in place.iterdir()] == ["data.csv"]
+    assert [path.name for path in app_directory.iterdir()] == ["data.csv"]
 
 
-def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place / "inner" / "deep").mkdir(parents=True)
-    (place / "inner" / "deep" / "a.txt").write_text("a")
-    (place / ".git").mkdir()
-    (place / "wandb").mkdir()
+def test_a_copy_is_put_back_into_its_first_state(app_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (app_directory / "inner" / "deep").mkdir(parents=True)
+    (app_directory / "inner" / "deep" / "a.txt").write_text("a")
+    (app_directory / ".git").mkdir()
+    (app_directory / "wandb").mkdir()
     monkeypatch.setattr("fl_audit.app_audits.black_box.working_copy._LARGEST", 10)
-    (place / "large.bin").write_bytes(bytes(11))
+    (app_directory / "large.bin").write_bytes(bytes(11))
     orphan = Path(mkdtemp(prefix="fl-audit-trials-999999999-"))
-    copy = WorkingCopy(place)
+    copy = WorkingCopy(app_directory)
     assert not orphan.exists()
     try:
         here = copy.directory
@@ -119,13 +124,13 @@ def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytes
         assert (here / "inner" / "deep" / "a.txt").read_text() == "a"
         assert (here / "data.csv").read_text() == "1,2"
         assert not (here / "new").exists()
-        assert copy.path_in_copy(str(place / "out")) == str(here / "out")
+        assert copy.path_in_copy(str(app_directory / "out")) == str(here / "out")
         assert copy.path_in_copy("/other/out") == "/other/out"
     finally:
         copy.remove()
     assert not here.exists()
     monkeypatch.setattr("fl_audit.app_audits.black_box.working_copy._MOST_ENTRIES", 3)
-    linked = WorkingCopy(place)
+    linked = WorkingCopy(app_directory)
     assert (linked.directory / "inner").is_symlink()
     linked.remove()
 

@@ -72,8 +72,8 @@ def test_whatever_fails_in_the_audit_the_app_finishes_with_the_same_model(
 
 def growing(message: Message, _context: Any, _call_next: Any) -> Message:
     """A client whose model is bytes that grow, as trees do."""
-    own = message.content["arrays"].to_numpy_ndarrays()[0]
-    grown = np.concatenate([own, np.array([1, 2, 3], np.uint8)])
+    model_bytes = message.content["arrays"].to_numpy_ndarrays()[0]
+    grown = np.concatenate([model_bytes, np.array([1, 2, 3], np.uint8)])
     return reply_with(message, ArrayRecord([grown]), examples=1)
 
 
@@ -231,10 +231,12 @@ def test_a_fingerprint_follows_code_and_numbers_and_nothing_else() -> None:
     assert len({plain, fingerprint(Noisy(2.0)), fingerprint(FedAvg(fraction_evaluate=0.0))}) == 3
     wrapped = [DifferentialPrivacyServerSideFixedClipping(Noisy(spread), 1.0, 1.0, CLIENTS) for spread in (1.0, 2.0)]
     assert fingerprint(wrapped[0]) != fingerprint(wrapped[1])
-    told = [{"train_config": ConfigRecord(one)} for one in ({"lr": 0.1}, {"lr": 0.2}, {"by": "adam"}, {"by": "sgd"})]
-    assert len({plain, *(fingerprint(Noisy(1.0), one) for one in told)}) == 5
+    configs = [
+        {"train_config": ConfigRecord(config)} for config in ({"lr": 0.1}, {"lr": 0.2}, {"by": "adam"}, {"by": "sgd"})
+    ]
+    assert len({plain, *(fingerprint(Noisy(1.0), config) for config in configs)}) == 5
     files = [{"train_config": ConfigRecord({"log": f"runs/2026-01-0{day}"})} for day in (1, 2)]
-    assert len({fingerprint(Noisy(1.0), one) for one in files}) == 1
+    assert len({fingerprint(Noisy(1.0), config) for config in files}) == 1
 
 
 COUNTER = "bn.num_batches_tracked"
@@ -261,9 +263,9 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
 
     mods = [insider, counting] if COUNTER in model else None
     toy_run(strategy, audit, mods=mods, rounds=1, start={name: whole[name] for name in model})
-    found = summary_of(tmp_path)
-    assert found["verdict"] == expected
-    assert (COUNTER in found["findings"][0]["cause"]) if expected == "violated" else "cause" in found["findings"][0]
+    summary = summary_of(tmp_path)
+    assert summary["verdict"] == expected
+    assert (COUNTER in summary["findings"][0]["cause"]) if expected == "violated" else "cause" in summary["findings"][0]
 
 
 def test_flowers_wrappers_get_crafted_updates_wherever_they_stand() -> None:
@@ -272,10 +274,10 @@ def test_flowers_wrappers_get_crafted_updates_wherever_they_stand() -> None:
     model = {"weight": np.zeros(6, np.float32), COUNTER: np.zeros((), np.int64)}
     kinds: list[Any] = [old.DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideFixedClipping]
     for wrapper, inner in zip(kinds, (old.FedAvg(), FedAvg()), strict=True):
-        made = adapted_strategy(wrapper(inner, 1.0, 1.0, CLIENTS))
-        assert audit.contributions(made, model) == ("crafted", "own")
+        strategy = adapted_strategy(wrapper(inner, 1.0, 1.0, CLIENTS))
+        assert audit.contributions(strategy, model) == ("crafted", "own")
         around = FedAvg()
-        around._inner = made  # type: ignore[attr-defined]
+        around._inner = strategy  # type: ignore[attr-defined]
         assert audit.contributions(around, model) == ("crafted", "own")
     assert audit.contributions(FedAvg(), model) == (TargetAction.OWN, TargetAction.OWN_WHOLE)
     assert audit.contributions(FedAvg(), {"weight": model["weight"]}) == ("own",)
@@ -361,7 +363,7 @@ def test_models_of_many_forms_train_as_ever_and_are_judged(tmp_path: Path, sprea
     plain = toy_run(lambda: OfFloats(0.0), None, mods=[mixed_client], start=MIXED)
     audit = toy_audit(tmp_path, trials=100)
     watched = toy_run(lambda: OfFloats(spread), audit, mods=[insider, mixed_client], start=MIXED)
-    found = {name: (array.dtype, array.shape) for name, array in watched.arrays.items()}
-    assert found == {name: (array.dtype, array.shape) for name, array in plain.arrays.items()}
+    array_forms = {name: (array.dtype, array.shape) for name, array in watched.arrays.items()}
+    assert array_forms == {name: (array.dtype, array.shape) for name, array in plain.arrays.items()}
     assert (watched.arrays == plain.arrays) is (spread == 0)
     assert str(audit.verdict().verdict) == expected

@@ -33,9 +33,9 @@ LONGEST, LARGEST = 1.2, 120
 def test_a_client_loads_numpy_and_flower_alone() -> None:
     """Of all clients in one process, which says after each of them what is there."""
     tell = f"print([name for name in {HEAVY!r} if name in sys.modules])"
-    own = "print(*(name for name in sys.modules if name.split('.')[0] == 'fl_audit'))"
+    module_listing = "print(*(name for name in sys.modules if name.split('.')[0] == 'fl_audit'))"
     ledger = "import fl_audit.privacy.ledger"
-    code = "\n".join(["import sys", *(f"{client}\n{tell}" for client in CLIENTS.values()), ledger, own])
+    code = "\n".join(["import sys", *(f"{client}\n{tell}" for client in CLIENTS.values()), ledger, module_listing])
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *heavy, modules = ran.stdout.splitlines()
     assert dict(zip(CLIENTS, heavy, strict=True)) == dict.fromkeys(CLIENTS, "[]")
@@ -57,8 +57,8 @@ def test_a_client_loads_about_as_fast_as_flower() -> None:
         ratios = []
         for _ in range(5):
             ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-            flower, both, kilobytes = map(float, ran.stdout.split())
-            ratios.append(both / flower)
+            flower, total_seconds, kilobytes = map(float, ran.stdout.split())
+            ratios.append(total_seconds / flower)
             assert kilobytes / 1024 < LARGEST, f"{name}: {kilobytes / 1024:.0f} MB"
         assert statistics.median(ratios) < LONGEST, (name, ratios)
 
@@ -92,7 +92,9 @@ def test_the_small_package_is_enough(unpacked: Path) -> None:
 
 
 def test_both_packages_ask_for_the_same_versions() -> None:
-    own = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     small = tomllib.loads((ROOT / "packaging" / "in-place" / "pyproject.toml").read_text())["project"]
-    assert small["version"] == own["version"]
-    assert {one.replace("[simulation]", "") for one in own["dependencies"]} >= set(small["dependencies"])
+    assert small["version"] == project["version"]
+    assert {dependency.replace("[simulation]", "") for dependency in project["dependencies"]} >= set(
+        small["dependencies"]
+    )

@@ -35,8 +35,8 @@ class Own(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return len(VALUES)
 
-    def __getitem__(self, place: int) -> NDArray[np.float32]:
-        return VALUES[place]
+    def __getitem__(self, index: int) -> NDArray[np.float32]:
+        return VALUES[index]
 
 
 class Plain:
@@ -48,30 +48,30 @@ class Plain:
     def __len__(self) -> int:
         return len(VALUES)
 
-    def __getitem__(self, place: int) -> NDArray[np.float32]:
-        return VALUES[place]
+    def __getitem__(self, index: int) -> NDArray[np.float32]:
+        return VALUES[index]
 
 
 def hugging_face() -> Dataset:
     return Dataset.from_dict({"x": VALUES, "y": [0, 1, 0, 1]}).with_format("torch")
 
 
-def rows_of(part: Any) -> NDArray[np.float64]:
+def rows_of(dataset: Any) -> NDArray[np.float64]:
     """Return the records of any data set of `KINDS` as rows."""
-    match part:
+    match dataset:
         case DatasetDict():
-            return rows_of(part["train"])
+            return rows_of(dataset["train"])
         case Dataset():
-            return np.asarray(part["x"])
+            return np.asarray(dataset["x"])
         case DataLoader():
-            return np.concatenate([np.asarray(batch) for batch in part])
+            return np.concatenate([np.asarray(batch) for batch in dataset])
         case TensorDataset():
-            return np.asarray(part.tensors[0])
+            return np.asarray(dataset.tensors[0])
         case csr_array():
-            return part.toarray()
+            return dataset.toarray()
         case pd.DataFrame():
-            return part.to_numpy()
-    return np.stack([np.asarray(part[place]) for place in range(len(part))])
+            return dataset.to_numpy()
+    return np.stack([np.asarray(dataset[index]) for index in range(len(dataset))])
 
 
 KINDS: dict[str, Callable[[], Any]] = {
@@ -99,23 +99,23 @@ def test_every_usual_data_set_keeps_its_kind_under_d_and_under_d_prime(kind: str
     if kind == "subset":  # of records that are tuples
         whole = Subset(Own(), [0, 1, 2, 3])
     rows = rows_of(whole) if kind != "tensors" else VALUES
-    for action, places in (
+    for action, indices in (
         (TargetAction.OWN, [0, 1, 2, 3]),
         (TargetAction.WITHOUT_RECORD, [1, 2, 3]),
         (TargetAction.OTHER_RECORD, [3, 1, 2, 3]),
     ):
         with applying_action(action) as shard:
-            found = held(whole)
+            dataset = held(whole)
         assert shard.records == 4
         assert shard.fault is None
-        np.testing.assert_array_equal(rows_of(found), rows[places])
+        np.testing.assert_array_equal(rows_of(dataset), rows[indices])
         if kind not in ("own", "own of torch"):
-            assert type(found) is type(whole)
+            assert type(dataset) is type(whole)
         if kind.startswith("loader"):
-            assert found.batch_size == 3
-            assert isinstance(found.sampler, SequentialSampler)
+            assert dataset.batch_size == 3
+            assert isinstance(dataset.sampler, SequentialSampler)
         if kind == "splits":
-            assert len(found["test"]) == 4
+            assert len(dataset["test"]) == 4
     assert held(whole) is whole
     with applying_action(None) as own_training:
         assert held(whole) is whole
@@ -125,7 +125,7 @@ def test_every_usual_data_set_keeps_its_kind_under_d_and_under_d_prime(kind: str
 def test_a_shuffling_loader_draws_as_the_one_that_was_handed_over() -> None:
     def order(loader: DataLoader[Any]) -> list[float]:
         torch.manual_seed(0)
-        return [float(one) for batch in loader for one in batch[:, 0]]
+        return [float(value) for batch in loader for value in batch[:, 0]]
 
     whole = DataLoader(Own(), batch_size=3, shuffle=True)
     with applying_action(TargetAction.OWN):
@@ -136,7 +136,7 @@ def test_a_shuffling_loader_draws_as_the_one_that_was_handed_over() -> None:
 
 def _batches(records: Any) -> Any:
     """Return records as Keras has them: batches under a class of its name."""
-    kind = type("PyDataset", (), {"__len__": lambda _: 2, "__getitem__": lambda _, place: records[place]})
+    kind = type("PyDataset", (), {"__len__": lambda _: 2, "__getitem__": lambda _, index: records[index]})
     kind.__module__ = "keras.utils"
     return kind()
 
@@ -156,19 +156,19 @@ NO_DATA_SETS: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", NO_DATA_SETS)
-def test_what_is_no_data_set_is_refused_in_one_line(what: str) -> None:
+@pytest.mark.parametrize("case", NO_DATA_SETS)
+def test_what_is_no_data_set_is_refused_in_one_line(case: str) -> None:
     """In trials by an error; in the app's own training, which goes on as ever, by what the server is told."""
-    make, said = NO_DATA_SETS[what]
-    part = make()
+    make, expected_message = NO_DATA_SETS[case]
+    dataset = make()
     for action in (TargetAction.OWN, TargetAction.WITHOUT_RECORD):
         with applying_action(action), pytest.raises(InputError) as refused:
-            held(part)
-        assert said in str(refused.value)
+            held(dataset)
+        assert expected_message in str(refused.value)
         assert "\n" not in str(refused.value)
     with applying_action(None) as shard:
-        assert held(part) is part
-    assert said in (shard.fault or "")
+        assert held(dataset) is dataset
+    assert expected_message in (shard.fault or "")
 
 
 def test_parts_of_other_records_are_refused() -> None:
@@ -217,41 +217,44 @@ def test_an_honest_app_with_a_data_set_of_hugging_face_keeps_its_claim(adjacency
     data = Dataset.from_dict({"x": np.linspace(-1, 1, 99)[:, None]}).with_format("numpy")
     claim = StatedClaim(adjacency, epsilon=1.0)
     train = client(lambda: weights(np.stack([row["x"] for row in held(data)])))
-    audit, mods = toy_audit(tmp_path, trials=50, claim=claim), [insider, train]
+    audit = toy_audit(tmp_path, trials=50, claim=claim)
+    mods = [insider, train]
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=mods, rounds=1)
-    found, text = verdict_of(tmp_path)
-    assert found["verdict"] == "consistent"
-    assert found["refusals"] == []
-    assert found["findings"][0]["share_of_trials"] == 1.0
+    summary, text = verdict_of(tmp_path)
+    assert summary["verdict"] == "consistent"
+    assert summary["refusals"] == []
+    assert summary["findings"][0]["share_of_trials"] == 1.0
     assert "error" not in text
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["raises", "has no answer under D alone"])
-def test_an_error_under_one_hypothesis_alone_is_no_evidence(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("failure", ["raises", "has no answer under D alone"])
+def test_an_error_under_one_hypothesis_alone_is_no_evidence(failure: str, tmp_path: Path) -> None:
     """The app insists on its 99 records: whoever changes them makes it fail, which says nothing of the noise."""
     data = np.linspace(-1, 1, 99)[:, None]
 
     def train() -> NDArray[np.float32]:
         rows = held(data)
         is_changed = len(rows) != 99
-        if how == "raises" and is_changed:
+        if failure == "raises" and is_changed:
             raise ValueError(f"{len(rows)} records, and 99 are expected")
-        if how.endswith("alone") and not is_changed and rows is not data:
+        if failure.endswith("alone") and not is_changed and rows is not data:
             raise KeyError("images")
         return weights(rows)
 
     audit = toy_audit(tmp_path, trials=50, claim=StatedClaim("add-remove-record", epsilon=1.0))
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)])
-    found, text = verdict_of(tmp_path)
-    assert found["verdict"] == "inconclusive"
-    assert found["lower_bound"] == 0
+    summary, text = verdict_of(tmp_path)
+    assert summary["verdict"] == "inconclusive"
+    assert summary["lower_bound"] == 0
     first = text.partition("\n")[0]
     assert "with an error" in first
     assert "be the cause" in first
-    shares = "100% of trials with D and 0% with D'" if how.endswith("alone") else "0% of trials with D and 100% with D'"
+    shares = (
+        "100% of trials with D and 0% with D'" if failure.endswith("alone") else "0% of trials with D and 100% with D'"
+    )
     assert shares in first
-    assert not found["floating_point"]
+    assert not summary["floating_point"]
     assert audit.verdict().verdict == "inconclusive"
 
 
@@ -273,7 +276,8 @@ def test_a_reply_that_never_comes_is_no_answer() -> None:
 @pytest.mark.long
 def test_a_leak_is_found_beside_rare_errors(tmp_path: Path) -> None:
     """Without noise a claim is broken, though every fifteenth trial of either truth ends with an error."""
-    data, calls = np.linspace(-1, 1, 99)[:, None], [0]
+    data = np.linspace(-1, 1, 99)[:, None]
+    calls = [0]
 
     def train() -> NDArray[np.float32]:
         calls[0] += 1
@@ -283,9 +287,9 @@ def test_a_leak_is_found_beside_rare_errors(tmp_path: Path) -> None:
 
     audit = toy_audit(tmp_path, trials=60, claim=StatedClaim("add-remove-record", epsilon=1.0))
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)])
-    found, text = verdict_of(tmp_path)
-    assert found["verdict"] == "violated"
-    assert found["findings"][0]["right"] < found["findings"][0]["trials"]
+    summary, text = verdict_of(tmp_path)
+    assert summary["verdict"] == "violated"
+    assert summary["findings"][0]["right"] < summary["findings"][0]["trials"]
     assert "replies of clients: " in text
 
 
@@ -300,21 +304,24 @@ def test_an_honest_opacus_app_of_hugging_face_records_is_not_called_violated(tmp
         net = torch.nn.Linear(5, 1)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
         private, optimizer, loader = PrivacyEngine().make_private(
-            module=net, optimizer=optimizer, data_loader=DataLoader(held(data), batch_size=20),
-            noise_multiplier=1.0, max_grad_norm=1.0,
-        )  # fmt: skip
+            module=net,
+            optimizer=optimizer,
+            data_loader=DataLoader(held(data), batch_size=20),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+        )
         for batch in loader:
             optimizer.zero_grad()
             scores = private(batch["x"].float())[:, 0]
             torch.nn.functional.binary_cross_entropy_with_logits(scores, batch["y"].float()).backward()
             optimizer.step()
-        return np.concatenate([part.detach().numpy().ravel() for part in net.parameters()]).astype(np.float32)
+        return np.concatenate([parameter.detach().numpy().ravel() for parameter in net.parameters()]).astype(np.float32)
 
     audit = toy_audit(tmp_path, trials=200, claim=StatedClaim("add-remove-record", epsilon=4.0))
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)], rounds=1)
-    found, _ = verdict_of(tmp_path)
-    assert found["verdict"] == "consistent"
-    assert found["refusals"] == []
+    summary, _ = verdict_of(tmp_path)
+    assert summary["verdict"] == "consistent"
+    assert summary["refusals"] == []
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ class _Ending(DifferentialPrivacyServerSideFixedClipping):
     """Flower's wrapper, whose noise is a hundredth after the fifth round."""
 
     def aggregate_train(self, server_round: int, replies: Any) -> Any:
-        named = self.noise_multiplier
-        self.noise_multiplier = named if server_round <= 5 else named / 100
+        noise_multiplier = self.noise_multiplier
+        self.noise_multiplier = noise_multiplier if server_round <= 5 else noise_multiplier / 100
         try:
             return super().aggregate_train(server_round, replies)
         finally:
-            self.noise_multiplier = named
+            self.noise_multiplier = noise_multiplier
 
 
 class _SpentBudget(DifferentialPrivacyServerSideFixedClipping):
@@ -84,13 +84,16 @@ def test_rounds_without_noise_are_seen_by_a_few_longer_trials(
     scales: list[float], released: int, late: tuple[int, ...]
 ) -> None:
     """Twenty trials whose replies move the model by one value under D and by another under D'."""
-    draws, present = np.random.default_rng(2), np.arange(20) % 2 == 0
+    draws = np.random.default_rng(2)
+    present = np.arange(20) % 2 == 0
     steps = np.array(scales)[:, None] * draws.standard_normal((20, len(scales), 3))
     steps += np.where(present, 1.5, 1.0)[:, None, None]
     steps[:, released:] = 0.0
     zeros = np.zeros((len(scales), 3))
-    seen = [Transcript(one, zeros, zeros, zeros, zeros, contributed=True, has_release=True) for one in steps]
-    assert late_rounds_without_noise(seen, present, played=2) == late
+    transcripts = [
+        Transcript(trial_steps, zeros, zeros, zeros, zeros, contributed=True, has_release=True) for trial_steps in steps
+    ]
+    assert late_rounds_without_noise(transcripts, present, played=2) == late
 
 
 def test_rounds_that_a_trial_does_not_reach_are_left_out() -> None:
@@ -98,9 +101,11 @@ def test_rounds_that_a_trial_does_not_reach_are_left_out() -> None:
     steps = np.random.default_rng(2).standard_normal((20, 3, 2))
     steps[:, 2] = 1.0
     steps[7, 2] = np.nan
-    seen = [Transcript(one, zeros, zeros, zeros, zeros, contributed=True, has_release=True) for one in steps]
-    assert late_rounds_without_noise(seen, np.ones(20, bool), played=1) == ()
-    assert late_rounds_without_noise([*seen[:7], *seen[8:]], np.ones(19, bool), played=1) == (3,)
+    transcripts = [
+        Transcript(trial_steps, zeros, zeros, zeros, zeros, contributed=True, has_release=True) for trial_steps in steps
+    ]
+    assert late_rounds_without_noise(transcripts, np.ones(20, bool), played=1) == ()
+    assert late_rounds_without_noise([*transcripts[:7], *transcripts[8:]], np.ones(19, bool), played=1) == (3,)
 
 
 @pytest.mark.long

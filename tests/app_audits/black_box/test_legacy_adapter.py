@@ -40,11 +40,11 @@ def test_trials_are_those_of_the_new_interface(kind: str) -> None:
     steps = []
     for interface in (old, new):
         np.random.seed(1)  # noqa: NPY002  # where Flower's wrappers draw their noise
-        seen = BlackBoxTrial(
+        transcript = BlackBoxTrial(
             AuditedSystem(_fixed(interface)), claim, BY_NAME[kind], True, np.random.default_rng(0)
         ).play()
-        assert seen.refusal is None
-        steps.append(seen.steps)
+        assert transcript.refusal is None
+        steps.append(transcript.steps)
     # Their models are float32, whose sums differ by a few units in the last place.
     np.testing.assert_allclose(steps[0], steps[1], rtol=1e-6, atol=1e-6)
     assert np.abs(steps[0]).max() > 0.1

@@ -17,15 +17,15 @@ from fl_audit.app_audits.black_box import worker_pool
 from fl_audit.app_audits.black_box.worker_pool import WorkerPool
 
 
-def _lost(task: int, how: str) -> str:
-    return f"{task} {how}"
+def _lost(task: int, cause: str) -> str:
+    return f"{task} {cause}"
 
 
 def _said_by(
     work: Callable[[int, float], object], tasks: range, processes: int = 2, until: float = inf
 ) -> list[object]:
-    with WorkerPool(work, _lost, processes, lambda _: None) as found:
-        return list(found.done(tasks, until).values())
+    with WorkerPool(work, _lost, processes, lambda _: None) as pool:
+        return list(pool.done(tasks, until).values())
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
@@ -34,9 +34,9 @@ def test_results_come_in_order_whoever_works(processes: int) -> None:
         time.sleep(0.02 * (task % 3 == 0))
         return task**2
 
-    with WorkerPool(work, _lost, processes, lambda _: None) as found:
+    with WorkerPool(work, _lost, processes, lambda _: None) as pool:
         for tasks in (range(7), range(3, 5)):
-            assert found.done(tasks, inf) == {place: task**2 for place, task in enumerate(tasks)}
+            assert pool.done(tasks, inf) == {index: task**2 for index, task in enumerate(tasks)}
 
 
 def test_what_a_killed_process_had_to_do_is_done_again(tmp_path: Path) -> None:
@@ -51,20 +51,20 @@ def test_what_a_killed_process_had_to_do_is_done_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "how"),
+    ("end", "cause"),
     [
         (lambda: os._exit(0), "with status 0"),
         (lambda: os._exit(3), "with status 3"),
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "by signal 9"),
     ],
 )
-def test_a_task_that_ends_its_process_twice_is_said(end: Callable[[], None], how: str) -> None:
+def test_a_task_that_ends_its_process_twice_is_said(end: Callable[[], None], cause: str) -> None:
     def work(task: int, _until: float) -> int:
         if task == 1:
             end()
         return task
 
-    assert _said_by(work, range(4)) == [0, f"1 {how}", 2, 3]
+    assert _said_by(work, range(4)) == [0, f"1 {cause}", 2, 3]
 
 
 def test_what_a_task_raises_is_raised() -> None:
@@ -100,16 +100,18 @@ def test_where_copies_wait_for_threads_that_they_lack_this_process_goes_on_alone
     monkeypatch.setattr(worker_pool, "SILENCE", 0.5)
     monkeypatch.setattr(worker_pool, "_LOOK", 0.1)
     monkeypatch.setattr(worker_pool, "_stalled", [])
-    said = list[str]()
+    messages = list[str]()
     with ThreadPoolExecutor(1) as threads:
         threads.submit(int).result()  # its thread is there from now on
-        with WorkerPool(lambda task, _: threads.submit(abs, -task).result(), _lost, 2, said.append) as found:
-            assert found.done(range(4), inf) == {place: place for place in range(4)}
-            assert found.done(range(2), inf) == {0: 0, 1: 1}
-        with WorkerPool(lambda task, _: os.getpid(), _lost, 2, said.append) as found:  # nobody waits for the same again
-            assert found.done(range(2), inf) == {0: os.getpid(), 1: os.getpid()}
-    assert len(said) == 1
-    assert "goes on alone" in said[0]
+        with WorkerPool(lambda task, _: threads.submit(abs, -task).result(), _lost, 2, messages.append) as pool:
+            assert pool.done(range(4), inf) == {index: index for index in range(4)}
+            assert pool.done(range(2), inf) == {0: 0, 1: 1}
+        with WorkerPool(
+            lambda task, _: os.getpid(), _lost, 2, messages.append
+        ) as pool:  # nobody waits for the same again
+            assert pool.done(range(2), inf) == {0: os.getpid(), 1: os.getpid()}
+    assert len(messages) == 1
+    assert "goes on alone" in messages[0]
 
 
 @pytest.mark.long
@@ -127,8 +129,10 @@ def test_a_task_that_never_ends_is_interrupted_in_this_process_too() -> None:
         "with WorkerPool(work, str, 1, print) as found:\n"
         "    print(found.done(range(4), time.monotonic() + 1.0))\n"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert told.stdout == "{0: 0, 1: 1}\n"
+    command_result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert command_result.stdout == "{0: 0, 1: 1}\n"
 
 
 @pytest.mark.long
@@ -151,5 +155,5 @@ def test_no_process_outlives_the_one_that_started_it(number: int, option: int) -
     workers = [psutil.Process(int(parent.stdout.readline())) for _ in range(2)]
     parent.send_signal(number)
     parent.wait()
-    gone, left = psutil.wait_procs(workers, timeout=10)
-    assert len(gone) == 2 or all(one.status() == psutil.STATUS_ZOMBIE for one in left)
+    gone, survivors = psutil.wait_procs(workers, timeout=10)
+    assert len(gone) == 2 or all(process.status() == psutil.STATUS_ZOMBIE for process in survivors)

@@ -32,14 +32,14 @@ def toy_client(mods: list[Any], heard: Heard, size: int = 6) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        part = int(context.node_config["partition-id"])
+        partition = int(context.node_config["partition-id"])
         before = context.state.metric_records.get("calls", MetricRecord({"calls": 0}))
         context.state["calls"] = MetricRecord({"calls": before["calls"] + 1})
-        heard.messages.append((part, tuple(sorted(message.content)), message.metadata.group_id))
+        heard.messages.append((partition, tuple(sorted(message.content)), message.metadata.group_id))
         heard.states.append(before["calls"])
         model = message.content["arrays"].to_numpy_ndarrays()[0]
-        model = model + 0.1 * (np.arange(size, dtype=np.float32) == part)
-        metrics = MetricRecord({"loss": float(part), "num-examples": 10})
+        model = model + 0.1 * (np.arange(size, dtype=np.float32) == partition)
+        metrics = MetricRecord({"loss": float(partition), "num-examples": 10})
         content = RecordDict({"arrays": ArrayRecord([model.astype(np.float32)]), "metrics": metrics})
         return Message(content, reply_to=message)
 

@@ -20,7 +20,7 @@ def trials_of(
     steps: NDArray[np.float64],
     numbers: dict[str, NDArray[np.float64]] | None = None,
     refused: Bits | None = None,
-    own: NDArray[np.float64] | None = None,
+    own_shares: NDArray[np.float64] | None = None,
 ) -> Transcripts:
     """Return trials with these steps (trials, rounds, 3) and numbers (trials,), whose difference is the first axis."""
     direction = np.zeros_like(steps)
@@ -29,9 +29,9 @@ def trials_of(
     columns = np.stack([numbers[name] for name in names], axis=1) if numbers else np.zeros((len(steps), 0))
     zeros = np.zeros_like(steps)
     refused = np.zeros(len(steps), dtype=bool) if refused is None else refused
-    own = zeros if own is None else own
+    own_shares = zeros if own_shares is None else own_shares
     every = np.ones(len(steps), dtype=bool)
-    return Transcripts(steps, steps, direction, zeros, own, every, every, columns, names, refused, TENSORS)
+    return Transcripts(steps, steps, direction, zeros, own_shares, every, every, columns, names, refused, TENSORS)
 
 
 def gaussian(mu: float, rounds: int = 1) -> Make:

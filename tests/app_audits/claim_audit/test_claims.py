@@ -170,12 +170,14 @@ def _noisy(value: Any) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("strategy", "said"), [(Waiting, Verdict.INCONCLUSIVE), (Skipping, Verdict.CONSISTENT)])
-def test_who_releases_nothing_is_not_called_consistent(strategy: type[FedAvg], said: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "expected_verdict"), [(Waiting, Verdict.INCONCLUSIVE), (Skipping, Verdict.CONSISTENT)]
+)
+def test_who_releases_nothing_is_not_called_consistent(strategy: type[FedAvg], expected_verdict: Verdict) -> None:
     system = AuditedSystem(lambda: strategy(fraction_evaluate=0.0), is_clipped=False)
     budget = TrialBudget(
         pilot=40, stages=(200,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1, scout=40, passing_scenarios=1
     )
     result = audit_system(system, TWO_ROUNDS, budget=budget, include=["removed"])
-    assert result.verdict is said
+    assert result.verdict is expected_verdict
     assert bool(result.silent) is ("released" in opening_sentences(result)) is (strategy is Waiting)

@@ -18,7 +18,7 @@ from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.refusals import assert_refused
-from tests.validation.choices import allowed, named
+from tests.validation.choices import allowed, selected_values
 from tests.validation.faulty_mechanisms import false_alarms, parts
 from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
 from tests.validation.faulty_mechanisms.evaluation import FLOATING, EvaluationRow, page, problems
@@ -40,17 +40,38 @@ _SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), fewest_tests=1, mos
 _FEW = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
 """Enough for what tells every trial."""
 _ASKED_FOR = {
-    "wrong-denominator", "weighted-by-examples", "replaced-as-removed", "clipped-layer-by-layer", "clipped-batch",
-    "clipped-after-averaging", "bare-bias", "bare-scalar", "same-noise-every-round", "same-noise-every-client",
-    "predictable-noise", "half-precision", "noised-for-the-next-norm", "bare-quantile-bit", "examples-in-metrics",
-    "loss-in-metrics", "norm-in-metrics", "fixed-batches", "wrong-sampling-rate", "epsilon-reset-every-round",
-    "uncomposed-local-privacy", "running-statistics", "missing-reply-averaged-away", "divided-by-true-size",
-    "off-by-one", "message-size", "low-bits",
-}  # fmt: skip
+    "wrong-denominator",
+    "weighted-by-examples",
+    "replaced-as-removed",
+    "clipped-layer-by-layer",
+    "clipped-batch",
+    "clipped-after-averaging",
+    "bare-bias",
+    "bare-scalar",
+    "same-noise-every-round",
+    "same-noise-every-client",
+    "predictable-noise",
+    "half-precision",
+    "noised-for-the-next-norm",
+    "bare-quantile-bit",
+    "examples-in-metrics",
+    "loss-in-metrics",
+    "norm-in-metrics",
+    "fixed-batches",
+    "wrong-sampling-rate",
+    "epsilon-reset-every-round",
+    "uncomposed-local-privacy",
+    "running-statistics",
+    "missing-reply-averaged-away",
+    "divided-by-true-size",
+    "off-by-one",
+    "message-size",
+    "low-bits",
+}
 
 
-def _result(what: FaultyMechanism | HonestMechanism, *kinds: str, budget: TrialBudget = _SMALL) -> ClaimAudit:
-    return audit_system(what.system, what.claim, budget=budget, include=kinds)
+def _result(mechanism: FaultyMechanism | HonestMechanism, *kinds: str, budget: TrialBudget = _SMALL) -> ClaimAudit:
+    return audit_system(mechanism.system, mechanism.claim, budget=budget, include=kinds)
 
 
 def _faulty(name: str) -> FaultyMechanism:
@@ -120,15 +141,15 @@ def test_honest_noise_is_as_large_as_it_says(honest: HonestMechanism, deviation:
 
 def test_a_malformed_reply_is_refused_and_a_missing_one_adds_nothing() -> None:
     draws = generator(1, Purpose.BLACK_BOX)
-    seen = {
+    transcripts = {
         name: BlackBoxTrial(
             CENTRAL.system, CENTRAL.claim, next(kind for kind in KINDS if kind.name == name), bit, draws
         ).play()
         for name, bit in (("not a number", True), ("wrong shape", True), ("missing reply", False))
     }
-    assert "no number" in str(seen["not a number"].refusal)
-    assert "shape (4,)" in str(seen["wrong shape"].refusal)
-    assert seen["missing reply"].refusal is None
+    assert "no number" in str(transcripts["not a number"].refusal)
+    assert "shape (4,)" in str(transcripts["wrong shape"].refusal)
+    assert transcripts["missing reply"].refusal is None
 
 
 def test_the_clipping_norm_follows_the_median() -> None:
@@ -139,7 +160,8 @@ def test_the_clipping_norm_follows_the_median() -> None:
 
 
 def test_clipping_keeps_what_is_short_and_shortens_what_is_long() -> None:
-    long, short = {"w": np.array([3.0]), "b": np.array(4.0)}, {"w": np.array([0.3]), "b": np.array(0.4)}
+    long = {"w": np.array([3.0]), "b": np.array(4.0)}
+    short = {"w": np.array([0.3]), "b": np.array(0.4)}
     assert parts.length(parts.whole_update(long, 2.0)) == pytest.approx(2.0)
     assert parts.length(parts.whole_update(short, 2.0)) == pytest.approx(0.5)
     assert parts.length(parts.every_layer(long, 2.0)) == pytest.approx(2.0 * 2**0.5)
@@ -172,7 +194,7 @@ def test_low_precision_is_caught_by_its_floating_point_leak_and_nothing_else_is(
 
 def test_an_unknown_faulty_mechanism_is_named() -> None:
     with pytest.raises(InputError, match=r"faulty mechanism .*'unicorn': .*wrong-denominator"):
-        named("unicorn", {one.name: one for one in FAULTY_MECHANISMS}, "faulty mechanism")
+        selected_values("unicorn", {mechanism.name: mechanism for mechanism in FAULTY_MECHANISMS}, "faulty mechanism")
 
 
 def test_false_alarms_are_counted() -> None:
@@ -205,11 +227,16 @@ def test_a_breach_that_a_stage_shows_in_every_trial_is_found_in_few() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[pytest.mark.campaign] * (one not in _FEW_ON_STAGE)) for one in _ONLY_ON_STAGE]
+    "name",
+    [
+        pytest.param(mechanism_name, marks=[pytest.mark.campaign] * (mechanism_name not in _FEW_ON_STAGE))
+        for mechanism_name in _ONLY_ON_STAGE
+    ],
 )
 def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
     """On the usual stage with a small model it is missed."""
-    faulty, stage = _faulty(name), _ONLY_ON_STAGE[name]
+    faulty = _faulty(name)
+    stage = _ONLY_ON_STAGE[name]
     # What a trimmed mean gives away shows with 400 trials (200 missed it with four seeds of four).
     budget = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1)
     assert audit_system(faulty.system, faulty.claim, budget=budget, include=[stage]).verdict is Verdict.VIOLATED
@@ -228,21 +255,25 @@ def test_noise_that_decays_is_found_over_rounds() -> None:
 
 def test_what_is_said_of_opacus_is_what_it_does_and_its_fix_works() -> None:
     """It divides by the records over the batches of the loader, rounded down: 100 / 5 = 20, and int(99 / 5) = 19."""
-    said, found = _faulty("divided-by-true-size"), list[tuple[int, float]]()
+    mechanism = _faulty("divided-by-true-size")
+    divisions = list[tuple[int, float]]()
     for records in (100, 99):
         net = torch.nn.Linear(1, 1, bias=False)
         data = TensorDataset(torch.ones(records, 1))
         _, optimizer, _ = PrivacyEngine().make_private(
-            module=net, optimizer=torch.optim.SGD(net.parameters(), lr=1.0),
-            data_loader=DataLoader(data, batch_size=20), noise_multiplier=0.0, max_grad_norm=1.0,
-        )  # fmt: skip
+            module=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=1.0),
+            data_loader=DataLoader(data, batch_size=20),
+            noise_multiplier=0.0,
+            max_grad_norm=1.0,
+        )
         divided = optimizer.expected_batch_size
         optimizer.expected_batch_size = 20
         weight = next(iter(net.parameters()))
         weight.grad = torch.full((1, 1), 40.0)
         weight.grad_sample = torch.ones(1, 1, 1)  # type: ignore[attr-defined]
         optimizer.scale_grad()
-        found.append((divided, float(weight.grad)))
-    assert found == [(20, 2.0), (19, 2.0)]
-    assert re.search(r"20 for 100 .* 20, and 19 for 99", said.source)
-    assert "`expected_batch_size`" in said.fix
+        divisions.append((divided, float(weight.grad)))
+    assert divisions == [(20, 2.0), (19, 2.0)]
+    assert re.search(r"20 for 100 .* 20, and 19 for 99", mechanism.source)
+    assert "`expected_batch_size`" in mechanism.fix

@@ -19,15 +19,18 @@ def test_missing_values_become_columns_of_their_own() -> None:
     for name, values in feature_groups(trials_of(steps, {"loss": np.array([1.0, np.nan, 1.0, 1.0])})).items():
         assert np.isfinite(values).all(), name
     assert feature_groups(trials_of(steps, {"loss": np.array([1.0, np.nan, 1.0, 1.0])}))["loss"][:, 1].tolist() == [
-        0, 1, 0, 0,
-    ]  # fmt: skip
+        0,
+        1,
+        0,
+        0,
+    ]
 
 
-@pytest.mark.parametrize(("value", "place"), [(0.75, 2), (3.0, 0), (12.0, -2), (2.0**-30 + 1, 30), (-0.625, 3)])
-def test_the_finest_bit_is_the_last_binary_place(value: float, place: int) -> None:
+@pytest.mark.parametrize(("value", "bit_position"), [(0.75, 2), (3.0, 0), (12.0, -2), (2.0**-30 + 1, 30), (-0.625, 3)])
+def test_the_finest_bit_is_the_last_binary_place(value: float, bit_position: int) -> None:
     steps = np.zeros((2, 1, 3))
     steps[:, 0, 0] = value
-    assert feature_groups(trials_of(steps))[FINEST][:, 0].tolist() == [place, place]
+    assert feature_groups(trials_of(steps))[FINEST][:, 0].tolist() == [bit_position, bit_position]
 
 
 def test_single_precision_noise_shows_in_its_finest_bits_and_noise_on_a_grid_does_not() -> None:
@@ -45,8 +48,8 @@ def test_single_precision_noise_shows_in_its_finest_bits_and_noise_on_a_grid_doe
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("parameters", "told"), [(9, 0.740), (100, 0.908)])
-def test_how_much_low_bits_tell_where_everybody_else_cancels(parameters: int, told: float) -> None:
+@pytest.mark.parametrize(("parameters", "expected_share"), [(9, 0.740), (100, 0.908)])
+def test_how_much_low_bits_tell_where_everybody_else_cancels(parameters: int, expected_share: float) -> None:
     """Of a mean of 20 updates in float32 and its noise, as in Flower's wrappers: the claim allows 69.1 %.
 
     The shares are those of 20,000 simulated trials; four standard errors of 4,000 trials are 0.028.
@@ -66,7 +69,7 @@ def test_how_much_low_bits_tell_where_everybody_else_cancels(parameters: int, to
         shares = np.mean((finest > thresholds) == bits, axis=1)
         return float(max(shares.max(), 1 - shares.min()))
 
-    assert right(steps) == pytest.approx(told, abs=0.028)
+    assert right(steps) == pytest.approx(expected_share, abs=0.028)
     grid = 2.0**-15
     assert right(np.rint(steps / grid) * grid) == pytest.approx(0.5, abs=0.04)
 
@@ -85,9 +88,13 @@ def test_a_number_that_leaks_is_the_best_distinguisher() -> None:
     random = np.random.default_rng(3)
     steps = random.standard_normal((80, 1, 3))
     trials = trials_of(steps, {"loss": _BITS + 0.01 * random.standard_normal(80), "length": np.ones(80)})
-    found = find_distinguishers("kind", trials, _BITS, (EpsilonDeltaLimit(0.0, 0.3),), 1000)
-    assert found[0].group == "loss"
-    assert found[0].rule(np.array([[1.0, 0.0]])) > found[0].threshold > found[0].rule(np.array([[0.0, 0.0]]))
+    distinguishers = find_distinguishers("kind", trials, _BITS, (EpsilonDeltaLimit(0.0, 0.3),), 1000)
+    assert distinguishers[0].group == "loss"
+    assert (
+        distinguishers[0].rule(np.array([[1.0, 0.0]]))
+        > distinguishers[0].threshold
+        > distinguishers[0].rule(np.array([[0.0, 0.0]]))
+    )
 
 
 def test_noise_that_tells_nothing_has_no_distinguisher_above_its_claim() -> None:
@@ -108,8 +115,8 @@ def test_noise_that_repeats_in_any_two_rounds_of_a_large_model_is_found(first: i
     steps = noise + np.where(_BITS, 0.5, -0.5)[:, None, None] * direction
     trials = replace(trials_of(steps[:, :, :3]), steps=steps, released=steps)
     trials = replace(trials, direction=np.broadcast_to(direction, steps.shape))
-    found = find_distinguishers("kind", trials, _BITS, (EpsilonDeltaLimit(0.0, 0.4),), 240)[0]
-    assert ((found.rule(feature_groups(trials)[found.group]) > found.threshold) == _BITS).all()
+    distinguisher = find_distinguishers("kind", trials, _BITS, (EpsilonDeltaLimit(0.0, 0.4),), 240)[0]
+    assert ((distinguisher.rule(feature_groups(trials)[distinguisher.group]) > distinguisher.threshold) == _BITS).all()
 
 
 def test_every_later_round_of_a_large_model_shows_values() -> None:
@@ -117,8 +124,8 @@ def test_every_later_round_of_a_large_model_shows_values() -> None:
     for late in range(1, 6):
         moved = steps.copy()
         moved[:, late] = 1.0
-        shown = feature_groups(replace(trials_of(moved[:, :, :3]), steps=moved, direction=steps))
-        assert np.any(next(values for name, values in shown.items() if "later rounds" in name))
+        groups = feature_groups(replace(trials_of(moved[:, :, :3]), steps=moved, direction=steps))
+        assert np.any(next(values for name, values in groups.items() if "later rounds" in name))
 
 
 @pytest.mark.parametrize("seed", range(4))

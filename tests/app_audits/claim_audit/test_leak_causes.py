@@ -95,8 +95,8 @@ def test_a_cause_is_named(make: Make) -> None:
     random = np.random.default_rng(0)
     bits = random.random(1000) < 0.5
     forms = {"form: bias float32 (4,)": np.where(bits, 1.0, np.nan)} if make is changed_shape else None
-    said = cause_of(trials_of(make(bits, random), forms), bits, "along").words
-    assert re.search(_CAUSES[make], said), said
+    cause_text = cause_of(trials_of(make(bits, random), forms), bits, "along").words
+    assert re.search(_CAUSES[make], cause_text), cause_text
 
 
 def test_a_round_without_a_release_is_a_cause() -> None:
@@ -128,9 +128,9 @@ def test_a_longer_part_of_the_difference_is_no_cause() -> None:
         difference = np.array([3.0, 0.0, 0.1])
         steps += bits[:, None, None] * difference
         trials = replace(trials_of(steps), direction=np.broadcast_to(difference, steps.shape))
-        found = cause_of(trials, bits, "along")
-        assert (found is None) is (expected == "")
-        assert found is None or found.words.startswith(expected)
+        cause = cause_of(trials, bits, "along")
+        assert (cause is None) is (expected == "")
+        assert cause is None or cause.words.startswith(expected)
 
 
 @pytest.mark.parametrize(("make", "fix"), [(repeated, "new noise"), (bare_bias, "to every array")])
@@ -138,34 +138,36 @@ def test_what_fixes_follows_from_the_cause(make: Make, fix: str) -> None:
     """Noise that repeats is not fixed by more of it: the fix of the scenario stands where no cause is known."""
     claim = replace(_CLAIM, noise_multiplier=5.0, rounds=2)
     result = result_of(claim, lambda bits, random: trials_of(make(bits, random)))
-    found = findings(result, {"kind": ScenarioTexts("words", "Calibrate the noise.")})[0]
-    assert found.test.is_broken
-    assert fix in found.fix.partition(".")[0]
+    finding = findings(result, {"kind": ScenarioTexts("words", "Calibrate the noise.")})[0]
+    assert finding.test.is_broken
+    assert fix in finding.fix.partition(".")[0]
     # More noise is advised besides where it is too little by itself.
-    assert ("Calibrate" in found.fix) is ("too little noise" in found.cause)
+    assert ("Calibrate" in finding.fix) is ("too little noise" in finding.cause)
     honest = result_of(_CLAIM, gaussian(3.2))
     assert findings(honest, {"kind": ScenarioTexts("words", "Calibrate the noise.")})[0].fix == "Calibrate the noise."
 
 
 def test_the_same_exception_is_told_once() -> None:
     refusals = [
-        TrialErrorShares(f"kind {place}", "KeyError: 'x'", 1.0, place / 10, is_allowed=False) for place in range(5)
+        TrialErrorShares(f"kind {index}", "KeyError: 'x'", 1.0, index / 10, is_allowed=False) for index in range(5)
     ]
-    said = refusal_words([*refusals, TrialErrorShares("other", "ValueError: y", 0.5, 0.5, is_allowed=True)])
-    assert len(said) == 2
-    assert re.match(r"kind 0, kind 1, kind 2 and 2 more: .*ordinary .*100% .* D\b.* 0% to 40% .*D'", said[0])
-    assert re.match(r"other: .*50% .*D\b.* 50% .*D', as it may \(ValueError: y\)", said[1])
+    messages = refusal_words([*refusals, TrialErrorShares("other", "ValueError: y", 0.5, 0.5, is_allowed=True)])
+    assert len(messages) == 2
+    assert re.match(r"kind 0, kind 1, kind 2 and 2 more: .*ordinary .*100% .* D\b.* 0% to 40% .*D'", messages[0])
+    assert re.match(r"other: .*50% .*D\b.* 50% .*D', as it may \(ValueError: y\)", messages[1])
 
 
 def test_too_little_noise_is_said_in_times_and_the_page_distinguishers_with_it(tmp_path: Path) -> None:
     result = result_of(_CLAIM, gaussian(3.2))
-    found = findings(result, {"kind": ScenarioTexts("words", "fix")})
-    said = r" 3\.\d times .*noise .*mu 3\.\d\d, claimed 1\.00"
-    assert re.search(said, found[0].cause)
-    page = write_strategy_page(strategy_result("mine", result, found), result, found, tmp_path).read_text()
+    audit_findings = findings(result, {"kind": ScenarioTexts("words", "fix")})
+    expected_cause = r" 3\.\d times .*noise .*mu 3\.\d\d, claimed 1\.00"
+    assert re.search(expected_cause, audit_findings[0].cause)
+    page = write_strategy_page(
+        strategy_result("mine", result, audit_findings), result, audit_findings, tmp_path
+    ).read_text()
     assert page.index("too little noise") < page.index("<table")
     assert "0.00 at delta" not in page
-    assert "claimed 0.00" not in found[0].sentence
+    assert "claimed 0.00" not in audit_findings[0].sentence
 
 
 def test_another_type_of_an_array_is_a_matter_of_its_form() -> None:

@@ -25,7 +25,7 @@ _EARLIER = StatedClaim("add-remove-client", noise_multiplier=1.0)
 
 
 def _in_scenario(result: ClaimAudit, name: str) -> ClaimAudit:
-    tests = [replace(one, distinguisher=replace(one.distinguisher, kind=name)) for one in result.tests]
+    tests = [replace(test, distinguisher=replace(test.distinguisher, kind=name)) for test in result.tests]
     return replace(result, tests=tuple(tests))
 
 
@@ -40,7 +40,7 @@ def too_little_noise() -> ClaimAudit:
     """Mu .9, where .27 is allowed: no test refutes it, and a reading does."""
     result = result_of(_CLAIM, gaussian(0.9))
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert not any(one.is_broken for one in result.tests)
+    assert not any(test.is_broken for test in result.tests)
     return _in_scenario(result, "removed")
 
 
@@ -60,8 +60,8 @@ def test_a_broken_reading_of_the_second_group_leaves_nothing_consistent(too_litt
 
 def test_a_number_beside_the_model_is_not_explained_by_the_noise() -> None:
     result = _in_scenario(result_of(_EARLIER, _with_number), "removed")
-    of_numbers = [one for one in result.tests if one.is_beside_model]
-    assert [one.distinguisher.group for one in of_numbers] == ["metrics: loss"]
+    of_numbers = [test for test in result.tests if test.is_beside_model]
+    assert [test.distinguisher.group for test in of_numbers] == ["metrics: loss"]
     assert group_of_test(of_numbers[0]) is ScenarioGroup.BESIDE
     assert broken_tests(result, ScenarioGroup.BESIDE)
     (finding,) = findings(replace(result, tests=tuple(of_numbers)), {"removed": ScenarioTexts("words", "more noise")})
@@ -73,4 +73,4 @@ def test_a_number_beside_the_model_is_not_explained_by_the_noise() -> None:
 
 def test_what_a_number_tells_of_an_unusual_reply_is_a_matter_of_this_reply() -> None:
     result = _in_scenario(result_of(_EARLIER, _with_number), "not a number")
-    assert {group_of_test(one) for one in result.tests} == {ScenarioGroup.EDGES}
+    assert {group_of_test(test) for test in result.tests} == {ScenarioGroup.EDGES}

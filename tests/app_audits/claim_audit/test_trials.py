@@ -81,24 +81,26 @@ def test_a_release_that_is_missing_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("played", "said"), [(0.0, Verdict.INCONCLUSIVE), (0.05, Verdict.INCONCLUSIVE), (0.7, Verdict.CONSISTENT)]
+    ("played", "expected_verdict"),
+    [(0.0, Verdict.INCONCLUSIVE), (0.05, Verdict.INCONCLUSIVE), (0.7, Verdict.CONSISTENT)],
 )
-@pytest.mark.parametrize("what", ["a model was released", "what differs arrived"])
-def test_only_trials_that_were_trials_carry_a_verdict(what: str, played: float, said: Verdict) -> None:
+@pytest.mark.parametrize("condition", ["a model was released", "what differs arrived"])
+def test_only_trials_that_were_trials_carry_a_verdict(condition: str, played: float, expected_verdict: Verdict) -> None:
     """Whether a trial is one follows from no coin: in none of them, in about 20 of 400, or as honest sampling has
     it.
     """
 
     def make(bits: Bits, random: np.random.Generator) -> Transcripts:
-        trials, is_trial = gaussian(0.5)(bits, random), random.random(len(bits)) < played
-        if what == "what differs arrived":
+        trials = gaussian(0.5)(bits, random)
+        is_trial = random.random(len(bits)) < played
+        if condition == "what differs arrived":
             return replace(trials, contributed=is_trial)
         return replace(trials, steps=np.where(is_trial[:, None, None], trials.steps, np.nan), has_release=is_trial)
 
     result = result_of(_CLAIM, make)
-    assert result.verdict is said
+    assert result.verdict is expected_verdict
     assert result.silent == (() if played else ("kind",))
-    assert ("what differs" in opening_sentences(result)) is (said is Verdict.INCONCLUSIVE)
+    assert ("what differs" in opening_sentences(result)) is (expected_verdict is Verdict.INCONCLUSIVE)
     assert len(result.tests) == (played > 0)
 
 
@@ -212,25 +214,26 @@ def test_of_equally_sure_distinguishers_the_plainest_are_tried_whatever_the_luck
 @pytest.mark.long
 def test_kinds_are_scouted_and_the_best_are_looked_at_closely() -> None:
     """Of twenty kinds, one of which leaks: all are played a little, five of them and the floating-point one more."""
-    random, asked = np.random.default_rng(0), list[tuple[str, int, int]]()
+    random = np.random.default_rng(0)
+    requests = list[tuple[str, int, int]]()
 
     def play(kind: str, first: int, count: int) -> tuple[Transcripts, Bits]:
-        asked.append((kind, first, count))
+        requests.append((kind, first, count))
         bits = random.random(count) < 0.5
         return gaussian(3.0 if kind == "leak" else 0.2)(bits, random), bits
 
-    kinds = [*(f"kind {place}" for place in range(19)), "leak"]
+    kinds = [*(f"kind {index}" for index in range(19)), "leak"]
     budget = TrialBudget(200, (400, 800), (0.5, 0.5), 2, 2, 1, scout=60, passing_scenarios=5)
     result = audit_claim(_CLAIM, kinds, play, frozenset(), str, budget)
     assert result.verdict is Verdict.VIOLATED
-    assert [kind for kind, _, count in asked if count == 60] == kinds
-    closely = {kind for kind, first, count in asked if (first, count) == (0, 200)}
+    assert [kind for kind, _, count in requests if count == 60] == kinds
+    closely = {kind for kind, first, count in requests if (first, count) == (0, 200)}
     assert "leak" in closely
     assert 5 <= len(closely) <= 6
     assert result.pilots == 20 * 60 + len(closely) * 140
     # Fresh trials begin where those that looked for distinguishers end, and those of the second stage after the first.
-    assert {(first, count) for _, first, count in asked if count not in (60,)} == {(0, 200), (200, 400), (600, 800)}
-    assert sum(count == 800 for _, _, count in asked) == 1
+    assert {(first, count) for _, first, count in requests if count not in (60,)} == {(0, 200), (200, 400), (600, 800)}
+    assert sum(count == 800 for _, _, count in requests) == 1
 
 
 @pytest.mark.long
@@ -246,13 +249,13 @@ def test_what_could_have_been_found_is_found_nine_times_in_ten(
             continue
         powers = []
         for method in METHODS:
-            found = 0
+            detections = 0
             for _ in range(30):
                 bits = random.random(trials) < 0.5
                 scores = random.standard_normal(trials) + mu * bits
                 bound = epsilon_lower_bound(scores[bits], scores[~bits], limit.delta, 1 - level, method)
-                found += bound.epsilon > limit.epsilon
-            powers.append(found)
+                detections += bound.epsilon > limit.epsilon
+            powers.append(detections)
         assert max(powers) >= 21
         assert least_shift(limit, 8 * trials, level) < mu
     assert least_shift(EpsilonDeltaLimit(9.0, 0.0), 400, 0.05) == float("inf")
@@ -260,9 +263,9 @@ def test_what_could_have_been_found_is_found_nine_times_in_ten(
 
 def test_a_consistent_claim_says_what_could_have_been_found() -> None:
     result = result_of(_CLAIM, gaussian(0.5))
-    least = result_json(result, ())["could_find_times_too_little_noise"]
-    assert 1 < least < 5
-    assert f" {least:.2g} times " in opening_sentences(result)
+    noise_ratio = result_json(result, ())["could_find_times_too_little_noise"]
+    assert 1 < noise_ratio < 5
+    assert f" {noise_ratio:.2g} times " in opening_sentences(result)
 
 
 def test_what_was_not_tried_stands_in_the_headline() -> None:
@@ -283,7 +286,8 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
                 pass
         return trials, bits
 
-    kinds, budget = ["kind", "refused", "malformed", "silent", "late"], TrialBudget(40, (1000,), (1.0,), 1, 1, 1)
+    kinds = ["kind", "refused", "malformed", "silent", "late"]
+    budget = TrialBudget(40, (1000,), (1.0,), 1, 1, 1)
     result = audit_claim(_CLAIM, kinds, play, frozenset({"malformed"}), lambda _: "it refused", budget)
     assert result.verdict is Verdict.CONSISTENT
     assert opening_sentences(result).startswith("Consistent: as far")
@@ -298,9 +302,9 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
         result.tests[0], distinguisher=replace(result.tests[0].distinguisher, limit=EpsilonDeltaLimit(50.0, 1e-5))
     )
     assert not_tried(replace(everything, tests=(*result.tests, weak))) == {TOO_FEW: ("kind",)}
-    many = replace(everything, passed_over=tuple("abcde"))
-    assert "'a', 'b', 'c' and 2 more (" in opening_sentences(many)
-    within = replace(many, passed_over_within=tuple("cde"))
+    partial_audit = replace(everything, passed_over=tuple("abcde"))
+    assert "'a', 'b', 'c' and 2 more (" in opening_sentences(partial_audit)
+    within = replace(partial_audit, passed_over_within=tuple("cde"))
     assert [*not_tried(within).values()] == [("a", "b"), ("c", "d", "e")]
     assert "within" in [*not_tried(within)][1]
 
@@ -308,7 +312,8 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
 @pytest.mark.parametrize(("noise", "exceeds"), [(0.25, False), (1.0, True), (2.0, True)])
 def test_a_scenario_seems_to_tell_only_if_its_trials_exceed_the_claim(noise: float, exceeds: bool) -> None:
     """All of 50 trials are told, where multiplier 0.25 allows 97.7 %, 1 allows 69.1 % and 2 allows 59.9 %."""
-    random, bits = np.random.default_rng(0), np.arange(100) % 2 == 0
+    random = np.random.default_rng(0)
+    bits = np.arange(100) % 2 == 0
     claim = StatedClaim("add-remove-client", noise_multiplier=noise)
     best = find_distinguishers("a", gaussian(40.0)(bits, random), bits, claim.limits, 4000)[0]
     assert best.margin > 0
@@ -321,25 +326,28 @@ def test_a_trial_in_which_nothing_could_be_played_says_so() -> None:
 
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
-    ("last_scouted", "tries", "said"),
+    ("last_scouted", "tries", "expected_verdict"),
     [(2, 9, Verdict.VIOLATED), (9, 1, Verdict.VIOLATED), (9, 0, Verdict.INCONCLUSIVE), (0, 9, Verdict.INCONCLUSIVE)],
 )
-def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries: int, said: Verdict) -> None:
+def test_a_trial_that_runs_out_of_time_says_what_it_has(
+    last_scouted: int, tries: int, expected_verdict: Verdict
+) -> None:
     """Of three kinds that all leak: two are scouted, or all are and one distinguisher is tried, or none, or no kind
     is.
     """
-    random, counts = np.random.default_rng(0), {"looked": 0, "tried": 0}
+    random = np.random.default_rng(0)
+    counts = {"looked": 0, "tried": 0}
 
     def play(_kind: str, first: int, count: int) -> tuple[Transcripts, Bits]:
-        what, most = ("tried", tries) if first else ("looked", last_scouted)
-        counts[what] += 1
-        if counts[what] > most:
+        stage, limit = ("tried", tries) if first else ("looked", last_scouted)
+        counts[stage] += 1
+        if counts[stage] > limit:
             raise OutOfTimeError
         bits = random.random(count) < 0.5
         return gaussian(6.0)(bits, random), bits
 
     result = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, TrialBudget(40, (400,), (1.0,), 3, 3, 1))
-    assert result.verdict is said
+    assert result.verdict is expected_verdict
     assert result.unplayed == ("a", "b", "c")[last_scouted:]
     # Where no fresh trials tried a distinguisher, half of the trials that looked for distinguishers try what the other
     # half has found.
@@ -369,7 +377,7 @@ def test_a_number_beside_the_model_leaves_the_noise_tested() -> None:
 
     result = result_of(_CLAIM, make)
     assert result.verdict is Verdict.VIOLATED
-    assert [(one.is_beside_model, one.is_broken) for one in result.tests] == [(True, True), (False, False)]
+    assert [(test.is_beside_model, test.is_broken) for test in result.tests] == [(True, True), (False, False)]
     assert result.untried == ()
 
 
@@ -382,13 +390,13 @@ def test_a_number_is_tested_once_however_many_scenarios_show_it() -> None:
 
     budget = TrialBudget(60, (400,), (1.0,), 2, 4, 1)
     result = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget)
-    assert sum(one.is_beside_model for one in result.tests) == 1
-    assert sum(not one.is_beside_model for one in result.tests) == 2
+    assert sum(test.is_beside_model for test in result.tests) == 1
+    assert sum(not test.is_beside_model for test in result.tests) == 2
 
 
 @pytest.mark.parametrize(("rounds", "is_named"), [(1, True), (2, False)])
 def test_a_claim_about_one_round_names_what_is_carried_from_round_to_round(rounds: int, is_named: bool) -> None:
     result = result_of(replace(_CLAIM, rounds=rounds), gaussian(0.5, rounds))
-    shown = strategy_result("mine", result, ())
-    assert any("round to round" in text for _, text in shown.lines) is is_named
-    assert any("round to round" in text for text in shown.scope.unseen) is is_named
+    page_result = strategy_result("mine", result, ())
+    assert any("round to round" in text for _, text in page_result.lines) is is_named
+    assert any("round to round" in text for text in page_result.scope.unseen) is is_named

@@ -23,8 +23,8 @@ clientapp = "small_app.client:app"
 """
 
 
-def _app(place: Path, line: str) -> Path:
-    app = place / "small-app"
+def _app(directory: Path, line: str) -> Path:
+    app = directory / "small-app"
     (app / "small_app").mkdir(parents=True)
     (app / "pyproject.toml").write_text(_PROJECT)
     for name in ("server", "client"):

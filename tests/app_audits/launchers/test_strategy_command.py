@@ -62,29 +62,40 @@ def _importable_and_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
     out = _strategy(
-        "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-client", "--include", "removed",
-        "--quick", "--set", "processes=1", "--out", str(tmp_path / "trial"), "--json",
-    )  # fmt: skip
-    told = json.loads(out)
-    assert told["verdict"] == "violated"
-    assert told["trial"] == "removed"
-    assert told["lower_bound"] > 4
-    finding = told["findings"][0]
+        "strategies_of_mine:plain",
+        "--claim-epsilon",
+        "4",
+        "--adjacency",
+        "add-remove-client",
+        "--include",
+        "removed",
+        "--quick",
+        "--set",
+        "processes=1",
+        "--out",
+        str(tmp_path / "trial"),
+        "--json",
+    )
+    answer = json.loads(out)
+    assert answer["verdict"] == "violated"
+    assert answer["trial"] == "removed"
+    assert answer["lower_bound"] > 4
+    finding = answer["findings"][0]
     assert finding["right"] == finding["trials"] == 400
     assert any("step of" in line for line in finding["transcript"])
-    assert Path(told.pop("report")) == tmp_path / "trial" / "report.html"
-    assert json.loads((tmp_path / "trial" / "summary.json").read_text()) == told
+    assert Path(answer.pop("report")) == tmp_path / "trial" / "report.html"
+    assert json.loads((tmp_path / "trial" / "summary.json").read_text()) == answer
     page = (tmp_path / "trial" / "report.html").read_text()
     assert "breaks the claim" in page
-    assert page.count("<figure") == len(told["findings"])
+    assert page.count("<figure") == len(answer["findings"])
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_a_violation_ends_with_status_4_where_it_is_asked_for(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {"verdict": str(verdict), "headline": "So it is.", "lines": []}
-    monkeypatch.setattr(strategy_audit_launcher, "audit_in_subprocess", lambda *_: found)
+    answer = {"verdict": str(verdict), "headline": "So it is.", "lines": []}
+    monkeypatch.setattr(strategy_audit_launcher, "audit_in_subprocess", lambda *_: answer)
     claim = ["strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "add-remove-client"]
     ended = [CliRunner().invoke(app, ["strategy", *claim, *flags]) for flags in (["--fail-on-violation"], [])]
     assert [result.exit_code for result in ended] == [4 if verdict is Verdict.VIOLATED else 0, 0]
@@ -93,11 +104,20 @@ def test_a_violation_ends_with_status_4_where_it_is_asked_for(
 @pytest.mark.long
 def test_a_claim_about_users_is_held_against_a_strategy() -> None:
     out = _strategy(
-        "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-user",
-        "--include", "removed among opposite ones", "--quick", "--set", "processes=1", "--json",
-    )  # fmt: skip
-    told = json.loads(out)
-    assert told["verdict"] == "violated"
+        "strategies_of_mine:plain",
+        "--claim-epsilon",
+        "4",
+        "--adjacency",
+        "add-remove-user",
+        "--include",
+        "removed among opposite ones",
+        "--quick",
+        "--set",
+        "processes=1",
+        "--json",
+    )
+    answer = json.loads(out)
+    assert answer["verdict"] == "violated"
     assert "add-remove-user" in out
 
 
@@ -105,12 +125,21 @@ def test_a_claim_about_users_is_held_against_a_strategy() -> None:
 def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
     # One round with z = 1: the shift is 2 spreads, so about 84 % are guessed right; the claim allows 69 %.
     out = _strategy(
-        "strategies_of_mine:private", "--claim-noise-multiplier", "1", "--adjacency", "replace-client",
-        "--include", "opposite", "--quick", "--set", "processes=1", "--json",
-    )  # fmt: skip
-    told = json.loads(out)
-    finding = told["findings"][0]
-    assert told["verdict"] == "violated"
+        "strategies_of_mine:private",
+        "--claim-noise-multiplier",
+        "1",
+        "--adjacency",
+        "replace-client",
+        "--include",
+        "opposite",
+        "--quick",
+        "--set",
+        "processes=1",
+        "--json",
+    )
+    answer = json.loads(out)
+    finding = answer["findings"][0]
+    assert answer["verdict"] == "violated"
     assert finding["claimed_success"] == pytest.approx(0.6915, abs=1e-4)
     # 400 trials: 3.6 standard errors on either side of Phi(1), so one run in 3000 would fail.
     assert finding["right"] / finding["trials"] == pytest.approx(0.8413, abs=0.066)
@@ -120,12 +149,20 @@ def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
 
 def test_an_answer_comes_when_the_time_is_over_and_says_what_is_missing() -> None:
     out = _strategy(
-        "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-client", "--set", "processes=1",
-        "--set", "seconds=0.5", "--json",
-    )  # fmt: skip
-    told = json.loads(out)
-    assert "wrong shape" in told["unplayed"]
-    assert told["verdict"] in ("violated", "inconclusive")
+        "strategies_of_mine:plain",
+        "--claim-epsilon",
+        "4",
+        "--adjacency",
+        "add-remove-client",
+        "--set",
+        "processes=1",
+        "--set",
+        "seconds=0.5",
+        "--json",
+    )
+    answer = json.loads(out)
+    assert "wrong shape" in answer["unplayed"]
+    assert answer["verdict"] in ("violated", "inconclusive")
 
 
 @pytest.mark.parametrize(
@@ -145,8 +182,8 @@ def test_an_answer_comes_when_the_time_is_over_and_says_what_is_missing() -> Non
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], wrong: str) -> None:
-    named = arguments if "--adjacency" in arguments else (*arguments, "--adjacency", "add-remove-client")
-    assert_refused(wrong, lambda: CliRunner().invoke(app, ["strategy", *named], catch_exceptions=False))
+    full_arguments = arguments if "--adjacency" in arguments else (*arguments, "--adjacency", "add-remove-client")
+    assert_refused(wrong, lambda: CliRunner().invoke(app, ["strategy", *full_arguments], catch_exceptions=False))
 
 
 def test_a_claim_without_neighbours_is_refused() -> None:
@@ -205,10 +242,10 @@ def on_its_own_model() -> Strategy:
 
 def test_a_strategy_that_needs_its_apps_model_is_led_to_a_review_in_few_words() -> None:
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
-    found = audit_system(AuditedSystem(on_its_own_model), claim, budget=_SMALL, include=["removed", "huge"])
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "fl-audit review" in found.hindrance
-    assert found.hindrance in claim_words(found)
-    (said,) = refusal_words(found.refusals)
-    assert said.startswith("removed, huge: an ordinary input was refused")
-    assert len(said) < 320
+    audit_result = audit_system(AuditedSystem(on_its_own_model), claim, budget=_SMALL, include=["removed", "huge"])
+    assert audit_result.verdict is Verdict.INCONCLUSIVE
+    assert "fl-audit review" in audit_result.hindrance
+    assert audit_result.hindrance in claim_words(audit_result)
+    (refusal_line,) = refusal_words(audit_result.refusals)
+    assert refusal_line.startswith("removed, huge: an ordinary input was refused")
+    assert len(refusal_line) < 320

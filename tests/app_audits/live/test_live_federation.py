@@ -26,52 +26,52 @@ COINS = "6\n"
 """In three of the first five rounds the canary is in: with coins drawn anew it might be in none, and nothing told."""
 
 
-def measured(made: LocalFlowerFederation, name: str = "canaries") -> LiveFinding:
-    return measure_live(made.place / name, seed_in(made.place / "coins"), is_over=True)
+def measured(local_federation: LocalFlowerFederation, name: str = "canaries") -> LiveFinding:
+    return measure_live(local_federation.place / name, seed_in(local_federation.place / "coins"), is_over=True)
 
 
-def files_of(place: Path) -> dict[int, str]:
-    return {int(path.stem[6:]): path.read_text() for path in (place / "canaries").glob("round-*.json")}
+def files_of(directory: Path) -> dict[int, str]:
+    return {int(path.stem[6:]): path.read_text() for path in (directory / "canaries").glob("round-*.json")}
 
 
-def rounds_of(place: Path) -> list[int]:
-    return sorted(files_of(place))
+def rounds_of(directory: Path) -> list[int]:
+    return sorted(files_of(directory))
 
 
 def present_in(text: str) -> list[int]:
     return [canary["number"] for canary in json.loads(text)["present"]]
 
 
-def whole_rounds_of(place: Path) -> list[int]:
-    return [number for number, text in files_of(place).items() if present_in(text) == [0]]
+def whole_rounds_of(directory: Path) -> list[int]:
+    return [number for number, text in files_of(directory).items() if present_in(text) == [0]]
 
 
-def wait_for(place: Path, number: int) -> None:
-    wait_until(lambda: number in rounds_of(place), f"round {number}")
+def wait_for(directory: Path, number: int) -> None:
+    wait_until(lambda: number in rounds_of(directory), f"round {number}")
 
 
-def wait_until(is_there: Callable[[], bool], what: str, seconds: float = 240.0) -> None:
+def wait_until(is_there: Callable[[], bool], event: str, seconds: float = 240.0) -> None:
     end = time.monotonic() + seconds
     while not is_there():
-        assert time.monotonic() < end, f"{what} does not come"
+        assert time.monotonic() < end, f"{event} does not come"
         time.sleep(0.2)
 
 
 def test_a_breach_is_found_without_an_extra_round_and_an_intruder_stays_out(tmp_path: Path) -> None:
-    with federation(tmp_path, canaries=1) as made:
+    with federation(tmp_path, canaries=1) as local_federation:
         (tmp_path / "coins").write_text(COINS)
-        log = made.train(rounds=6, added=0.1)
+        log = local_federation.train(rounds=6, added=0.1)
         assert "[ROUND 6/6]" in log
         assert "[ROUND 7" not in log
-        numbers = measured(made)
+        numbers = measured(local_federation)
         assert (numbers.verdict, numbers.bounds.rounds, numbers.last) == ("violated", 6, 6)
         accuracies = [json.loads(line)["accuracy"] for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
         assert len(accuracies) == 7
         # A node whose key nobody has registered is not let in.
         write_node_key(tmp_path / "node-9")
         shutil.copy(tmp_path / "shard-3.npz", tmp_path / "shard-9.npz")
-        made.start_node(9)
-        stranger = made.running["node-9"]
+        local_federation.start_node(9)
+        stranger = local_federation.running["node-9"]
         assert stranger.wait(60) != 0
 
 
@@ -80,73 +80,74 @@ def test_what_is_kept_survives_whatever_is_killed_and_training_goes_on_with_a_no
     tmp_path: Path,
 ) -> None:
     """A SuperNode, the process of the ServerApp, the SuperLink: nothing that was kept is lost, changed or half."""
-    with federation(tmp_path, canaries=1) as made:
-        training = threading.Thread(target=_quietly, args=(made,))
+    with federation(tmp_path, canaries=1) as local_federation:
+        training = threading.Thread(target=_quietly, args=(local_federation,))
         training.start()
         wait_for(tmp_path, 2)
         early = files_of(tmp_path)
-        made.kill("node-0")  # the one with the canary
-        restart_node(made, 0)
+        local_federation.kill("node-0")  # the one with the canary
+        restart_node(local_federation, 0)
         # Rounds without it may release something, or not; two more with it have to come.
         wait_until(lambda: len(whole_rounds_of(tmp_path)) >= 4, "two rounds with the node that comes back")
-        assert kill_serverapp(made)
+        assert kill_serverapp(local_federation)
         time.sleep(5)
         after_serverapp = files_of(tmp_path)
-        made.kill("superlink")
+        local_federation.kill("superlink")
         training.join(60)
         assert early.items() <= after_serverapp.items()
         assert after_serverapp == files_of(tmp_path)
         present = {number: present_in(text) for number, text in after_serverapp.items()}
-        numbers = measured(made)
-        assert numbers.bounds.rounds == sum(one == [0] for one in present.values()) >= 4
+        numbers = measured(local_federation)
+        assert numbers.bounds.rounds == sum(canary_numbers == [0] for canary_numbers in present.values()) >= 4
         assert numbers.last == max(present)
         # The nodes find the SuperLink that was started again; what the next training keeps stands alone.
-        made.start_superlink()
-        made.train(rounds=2)
+        local_federation.start_superlink()
+        local_federation.train(rounds=2)
         assert rounds_of(tmp_path) == [1, 2]
-        assert (measured(made).bounds.rounds, len(list((tmp_path / "canaries" / "earlier-1").iterdir()))) == (
-            2,
-            len(present),
-        )
+        assert (
+            measured(local_federation).bounds.rounds,
+            len(list((tmp_path / "canaries" / "earlier-1").iterdir())),
+        ) == (2, len(present))
 
 
-def restart_node(made: LocalFlowerFederation, one: int, seconds: float = 180.0) -> None:
+def restart_node(local_federation: LocalFlowerFederation, node: int, seconds: float = 180.0) -> None:
     """Start a killed SuperNode until it is let in.
 
     For a minute after its last sign of life the SuperLink takes a node for present, and turns away a second one with
     the same key, which ends with an error. It fails if the node is not let in for so many seconds.
     """
-    log, end = made.place / f"node-{one}.log", time.monotonic() + seconds
+    log = local_federation.place / f"node-{node}.log"
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         before = log.stat().st_size
-        made.start_node(one)
-        while made.running[f"node-{one}"].poll() is None:
+        local_federation.start_node(node)
+        while local_federation.running[f"node-{node}"].poll() is None:
             if b"SuperNode ID" in log.read_bytes()[before:]:
                 return
             time.sleep(0.2)
-    raise AssertionError(f"SuperNode {one} is not let in: see {log}")
+    raise AssertionError(f"SuperNode {node} is not let in: see {log}")
 
 
-def kill_serverapp(made: LocalFlowerFederation) -> bool:
+def kill_serverapp(local_federation: LocalFlowerFederation) -> bool:
     """End the process of the ServerApp alone; whether there was one. Whoever has just ended was called by nothing."""
-    found = False
-    for one in psutil.Process(made.running["superlink"].pid).children(recursive=True):
+    was_running = False
+    for process in psutil.Process(local_federation.running["superlink"].pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "flwr-serverapp" in " ".join(one.cmdline()):
-                one.kill()
-                found = True
-    return found
+            if "flwr-serverapp" in " ".join(process.cmdline()):
+                process.kill()
+                was_running = True
+    return was_running
 
 
-def _quietly(made: LocalFlowerFederation) -> None:
+def _quietly(local_federation: LocalFlowerFederation) -> None:
     with contextlib.suppress(RuntimeError):
-        made.train(rounds=40)
+        local_federation.train(rounds=40)
 
 
 @pytest.mark.campaign
 def test_the_tutorial_is_followed(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "tutorials" / "live.md").read_text()
-    blocks = [part.split("```")[0] for part in page.split("```sh\n")[1:]]
+    blocks = [section.split("```")[0] for section in page.split("```sh\n")[1:]]
     script = "set -e\n" + "".join(blocks).replace("rounds=20", "rounds=5")
     script = script.replace("federation --prepare", f"{tmp_path}/federation --prepare").replace(
         "cd federation", f"cd {tmp_path}/federation"

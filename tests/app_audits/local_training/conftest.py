@@ -20,8 +20,8 @@ def needs_opacus() -> Callable[[int, int, str], None]:
     """Return what skips a test with an older version of Opacus than it needs, with the reason."""
 
     def skip(major: int, minor: int, why: str) -> None:
-        found = tuple(int(part) for part in opacus.__version__.split(".")[:2])
-        if found < (major, minor):
+        version = tuple(int(component) for component in opacus.__version__.split(".")[:2])
+        if version < (major, minor):
             pytest.skip(f"Opacus {opacus.__version__}: {why}")
 
     return skip

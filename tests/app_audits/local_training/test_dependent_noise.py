@@ -35,8 +35,8 @@ _RANK = 1
 
 def _factors(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Return orthonormal left and right factors of a matrix of weights, (rows, rank) and (rank, columns)."""
-    left, _, right = torch.linalg.svd(weight.detach())
-    return left[:, :_RANK], right[:_RANK]
+    left_factor, _, right = torch.linalg.svd(weight.detach())
+    return left_factor[:, :_RANK], right[:_RANK]
 
 
 def _of_factors(model: nn.Module, gradients: Gradients) -> Gradients:
@@ -46,9 +46,9 @@ def _of_factors(model: nn.Module, gradients: Gradients) -> Gradients:
         if value.ndim < 2:
             gradients_of_factors[name] = gradients[name]
             continue
-        left, right = _factors(value)
+        left_factor, right = _factors(value)
         gradients_of_factors[f"{name}, left"] = gradients[name] @ right.T
-        gradients_of_factors[f"{name}, right"] = left.T @ gradients[name]
+        gradients_of_factors[f"{name}, right"] = left_factor.T @ gradients[name]
     return gradients_of_factors
 
 
@@ -60,9 +60,12 @@ def _apply(model: nn.Module, gradients: Gradients, noise: Callable[[str, Tensor]
         if value.ndim < 2:
             value.grad = noised[name] / EXPECTED
             continue
-        left, right = _factors(value)
-        of_left, of_right = noised[f"{name}, left"], noised[f"{name}, right"]
-        value.grad = (of_left @ right + left @ of_right - left @ (left.T @ of_left) @ right) / EXPECTED
+        left_factor, right = _factors(value)
+        of_left = noised[f"{name}, left"]
+        of_right = noised[f"{name}, right"]
+        value.grad = (
+            of_left @ right + left_factor @ of_right - left_factor @ (left_factor.T @ of_left) @ right
+        ) / EXPECTED
 
 
 def _right(_: str, total: Tensor) -> Tensor:
@@ -78,7 +81,7 @@ def _always_the_same(name: str, total: Tensor) -> Tensor:
 
 
 def _unclipped(gradients: Gradients) -> Gradients:
-    return {name: each.sum(0) for name, each in gradients.items()}
+    return {name: record_gradients.sum(0) for name, record_gradients in gradients.items()}
 
 
 def _model() -> nn.Module:
@@ -123,10 +126,11 @@ def test_a_broken_training_on_factors_is_found(noise: Any, clip: Any, pitfall: P
 
 def _products(draws: np.random.Generator, rows: int, columns: int, rank: int, redraws: int) -> Floats:
     """Return noise of factors, multiplied out: (redraws, rows * columns)."""
-    left = np.linalg.qr(draws.normal(size=(rows, rank)))[0]
+    left_factor = np.linalg.qr(draws.normal(size=(rows, rank)))[0]
     right = np.linalg.qr(draws.normal(size=(columns, rank)))[0].T
     noises = [
-        draws.normal(size=(rows, rank)) @ right + left @ draws.normal(size=(rank, columns)) for _ in range(redraws)
+        draws.normal(size=(rows, rank)) @ right + left_factor @ draws.normal(size=(rank, columns))
+        for _ in range(redraws)
     ]
     return np.array(noises).reshape(redraws, -1)
 
@@ -160,8 +164,8 @@ def test_independent_noise_is_rejected_at_most_at_the_level(vectors: int, coordi
     )
     for level in (0.2, 0.05, 0.01):
         # Five standard deviations of the count above its expectation.
-        most = 400 * level + 5 * math.sqrt(400 * level)
-        assert (p_values < level).sum() <= most
+        largest_count = 400 * level + 5 * math.sqrt(400 * level)
+        assert (p_values < level).sum() <= largest_count
 
 
 def test_coordinates_without_noise_are_no_dependence() -> None:

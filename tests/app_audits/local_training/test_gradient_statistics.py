@@ -52,17 +52,17 @@ def test_samples_are_the_noise_alone_and_independent() -> None:
 )
 def test_scales_are_pooled_over_what_is_alike(scales: list[list[float]], degrees: int) -> None:
     redraws = _redraws(np.random.default_rng(1), np.array(scales))
-    found = noise_scales(noise_samples(redraws), SIZES, redraws[0])
-    assert found.degrees == 5 * degrees
-    assert found.scales == pytest.approx(np.array(scales), rel=4 / math.sqrt(2 * found.degrees))
-    assert (found.scales == 0).tolist() == (np.array(scales) == 0).tolist()
+    estimate = noise_scales(noise_samples(redraws), SIZES, redraws[0])
+    assert estimate.degrees == 5 * degrees
+    assert estimate.scales == pytest.approx(np.array(scales), rel=4 / math.sqrt(2 * estimate.degrees))
+    assert (estimate.scales == 0).tolist() == (np.array(scales) == 0).tolist()
 
 
 def test_the_largest_factor_is_exceeded_at_the_level_of_a_test() -> None:
     redraws = _redraws(np.random.default_rng(2), np.array([[1.0, 1.0]]))
-    found = noise_scales(noise_samples(redraws), SIZES, redraws[0])
+    estimate = noise_scales(noise_samples(redraws), SIZES, redraws[0])
     # The estimate is the root of a chi-square number over its degrees of freedom.
-    assert chi2.cdf(found.degrees / found.largest_factor**2, found.degrees) == pytest.approx(LEVEL, rel=1e-6)
+    assert chi2.cdf(estimate.degrees / estimate.largest_factor**2, estimate.degrees) == pytest.approx(LEVEL, rel=1e-6)
 
 
 def test_rounding_is_no_difference() -> None:
@@ -74,12 +74,15 @@ def test_rounding_is_no_difference() -> None:
 @pytest.mark.parametrize("count", [2, 3, 6, 20])
 def test_the_radius_of_the_smallest_ball_is_that_of_a_general_optimiser(count: int) -> None:
     points = np.random.default_rng(count).normal(size=(count, 4))
-    most = minimize(
-        lambda both: both[4], [*points.mean(axis=0), 9.0], method="SLSQP", options={"maxiter": 500, "ftol": 1e-12},
-        constraints={"type": "ineq", "fun": lambda both: both[4] ** 2 - ((points - both[:4]) ** 2).sum(axis=1)},
-    )  # fmt: skip
-    assert smallest_ball_radius(points) == pytest.approx(most.fun, rel=2e-3)
-    assert smallest_ball_radius(points) <= most.fun * (1 + 1e-6)
+    optimum = minimize(
+        lambda ball: ball[4],
+        [*points.mean(axis=0), 9.0],
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-12},
+        constraints={"type": "ineq", "fun": lambda ball: ball[4] ** 2 - ((points - ball[:4]) ** 2).sum(axis=1)},
+    )
+    assert smallest_ball_radius(points) == pytest.approx(optimum.fun, rel=2e-3)
+    assert smallest_ball_radius(points) <= optimum.fun * (1 + 1e-6)
 
 
 def test_the_ball_around_gradients_of_all_labels_has_the_clipping_norm_as_its_radius() -> None:
@@ -91,13 +94,13 @@ def test_the_ball_around_gradients_of_all_labels_has_the_clipping_norm_as_its_ra
 
 
 def test_a_record_with_an_effect_is_located() -> None:
-    asked = list[int]()
+    queries = list[int]()
 
     def has_effect(chosen: object) -> bool:
-        asked.append(1)
+        queries.append(1)
         return 37 in chosen  # type: ignore[operator]
 
     assert located(has_effect, range(100)) == 37
-    assert len(asked) <= 8
+    assert len(queries) <= 8
     assert located(has_effect, range(37)) is None
     assert located(has_effect, ()) is None

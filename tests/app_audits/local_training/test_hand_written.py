@@ -44,8 +44,8 @@ def _audited(train: Callable[[Any], Any], data: Any = None, calls: int = 2, **cl
     return audit_training(train, "train", None, records() if data is None else data, options)
 
 
-def _names(found: Assessment) -> set[Pitfall]:
-    return {one.pitfall for one in found.pitfalls}
+def _names(assessment: Assessment) -> set[Pitfall]:
+    return {finding.pitfall for finding in assessment.pitfalls}
 
 
 QUICK = ("vmap",)
@@ -57,32 +57,32 @@ def _long_but(quick: tuple[str, ...], names: Iterable[str]) -> list[Any]:
 
 @pytest.mark.parametrize("name", _long_but(QUICK, HONEST))
 def test_an_honest_form_is_consistent(name: str) -> None:
-    found = _audited(HONEST[name])
-    assert (found.pitfalls, found.unseen, found.verdict) == ((), (), Verdict.CONSISTENT)
+    assessment = _audited(HONEST[name])
+    assert (assessment.pitfalls, assessment.unseen, assessment.verdict) == ((), (), Verdict.CONSISTENT)
     # Twenty redraws of 18 numbers in five steps know the noise to 1.7 %; a record moves a step by the clipping norm.
-    assert found.trainings.measured is not None
-    least = found.trainings.composed_of(is_least=True)
-    assert least is not None
-    assert least.epsilon < EPSILON
-    assert f"as little as {least.epsilon:.4g}" in dict(report_lines(found))["Composed"]
-    for step in found.trainings.measured.steps:
+    assert assessment.trainings.measured is not None
+    smallest_composition = assessment.trainings.composed_of(is_least=True)
+    assert smallest_composition is not None
+    assert smallest_composition.epsilon < EPSILON
+    assert f"as little as {smallest_composition.epsilon:.4g}" in dict(report_lines(assessment))["Composed"]
+    for step in assessment.trainings.measured.steps:
         assert step.multiplier == pytest.approx(1.0, rel=0.1)
         assert step.multiplier < step.largest_multiplier < 1.3
 
 
 @pytest.mark.parametrize("name", _long_but(("plain gradient of a tensor", "added to the plain gradient"), BROKEN))
 def test_steps_that_break_the_claim_are_found(name: str) -> None:
-    apply, pitfalls, least = BROKEN[name]
+    apply, pitfalls, minimum_epsilon = BROKEN[name]
     gradients_of = by_loop if apply is added_to_the_last else by_vmap
-    found = _audited(lambda data: trained(data, gradients_of, apply))
-    assert found.verdict is Verdict.VIOLATED
-    assert _names(found) >= pitfalls
-    json.dumps(assessment_json(found), allow_nan=False)  # effects without noise beside them are infinite
-    if least is None:
-        assert found.composed is None
+    assessment = _audited(lambda data: trained(data, gradients_of, apply))
+    assert assessment.verdict is Verdict.VIOLATED
+    assert _names(assessment) >= pitfalls
+    json.dumps(assessment_json(assessment), allow_nan=False)  # effects without noise beside them are infinite
+    if minimum_epsilon is None:
+        assert assessment.composed is None
     else:
-        assert found.composed is not None
-        assert found.composed.epsilon >= least
+        assert assessment.composed is not None
+        assert assessment.composed.epsilon >= minimum_epsilon
 
 
 def _noise_that_ends(dataset: Any) -> nn.Module:
@@ -144,17 +144,19 @@ def _with_mean(dataset: Any, noise: float) -> Any:
 @pytest.mark.parametrize(
     ("train", "pitfall"),
     [
-        (_noise_that_ends, Pitfall.NO_NOISE), (_seeded, Pitfall.SEEDED_NOISE),
-        (_from_a_known_generator, Pitfall.NO_NOISE), (_beside_a_plain_model, Pitfall.NO_NOISE),
+        (_noise_that_ends, Pitfall.NO_NOISE),
+        (_seeded, Pitfall.SEEDED_NOISE),
+        (_from_a_known_generator, Pitfall.NO_NOISE),
+        (_beside_a_plain_model, Pitfall.NO_NOISE),
         (lambda data: _by_hand(data, torch.zeros_like), Pitfall.BARE_OUTPUT),
         (lambda data: _with_mean(data, 0.0), Pitfall.BARE_OUTPUT),
     ],
     ids=["noise that ends", "seeded", "known generator", "plain model", "no optimizer, no noise", "bare mean"],
-)  # fmt: skip
+)
 def test_what_leaves_without_noise_is_found(train: Callable[[Any], Any], pitfall: Pitfall) -> None:
-    found = _audited(train)
-    assert found.verdict is Verdict.VIOLATED
-    assert pitfall in _names(found)
+    assessment = _audited(train)
+    assert assessment.verdict is Verdict.VIOLATED
+    assert pitfall in _names(assessment)
 
 
 def _drawn_by_hand(dataset: Any) -> Iterator[Any]:
@@ -218,15 +220,15 @@ def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     ],
 )
 def test_what_cannot_be_measured_is_named_and_not_accused(train: Callable[[Any], Any], reason: str) -> None:
-    found = _audited(train)
-    assert (found.pitfalls, found.verdict) == ((), Verdict.INCONCLUSIVE)
-    assert any(reason in said for said in found.unseen)
+    assessment = _audited(train)
+    assert (assessment.pitfalls, assessment.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert any(reason in sentence for sentence in assessment.unseen)
 
 
 @pytest.mark.long
 def test_samples_that_are_drawn_by_hand_hide_no_missing_noise() -> None:
-    found = _audited(lambda data: trained(data, apply=no_noise, batches=_drawn_by_hand))
-    assert (_names(found), found.verdict) == ({Pitfall.NO_NOISE}, Verdict.VIOLATED)
+    assessment = _audited(lambda data: trained(data, apply=no_noise, batches=_drawn_by_hand))
+    assert (_names(assessment), assessment.verdict) == ({Pitfall.NO_NOISE}, Verdict.VIOLATED)
 
 
 @pytest.mark.long
@@ -240,22 +242,23 @@ def test_batches_of_a_shuffled_epoch_are_not_amplified(epsilon: float, verdict: 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("counted", "verdict"), [(1.0, Verdict.CONSISTENT), (2.0, Verdict.VIOLATED)])
-def test_an_accountant_that_is_used_by_hand_makes_the_claim(counted: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("noise_multiplier", "verdict"), [(1.0, Verdict.CONSISTENT), (2.0, Verdict.VIOLATED)])
+def test_an_accountant_that_is_used_by_hand_makes_the_claim(noise_multiplier: float, verdict: Verdict) -> None:
     def train(dataset: Any) -> nn.Module:
-        model, accountant = trained(dataset), RDPAccountant()
+        model = trained(dataset)
+        accountant = RDPAccountant()
         for _ in range(5):
-            accountant.step(noise_multiplier=counted, sample_rate=0.2)
+            accountant.step(noise_multiplier=noise_multiplier, sample_rate=0.2)
         accountant.get_epsilon(delta=DELTA)
         return model
 
-    found = _audited(train, epsilon=None, delta=None)
-    assert found.verdict is verdict
-    assert (Pitfall.WRONG_NOISE_COUNTED in _names(found)) is (verdict is Verdict.VIOLATED)
+    assessment = _audited(train, epsilon=None, delta=None)
+    assert assessment.verdict is verdict
+    assert (Pitfall.WRONG_NOISE_COUNTED in _names(assessment)) is (verdict is Verdict.VIOLATED)
 
 
 def test_without_a_claim_steps_are_not_audited_and_the_remedy_is_named() -> None:
-    found = _audited(trained, epsilon=None, delta=None)
-    assert (found.pitfalls, found.verdict) == ((), Verdict.NOT_AUDITED)
-    assert "5 of SGD" in headline(found)
-    assert "--claim-epsilon" in headline(found)
+    assessment = _audited(trained, epsilon=None, delta=None)
+    assert (assessment.pitfalls, assessment.verdict) == ((), Verdict.NOT_AUDITED)
+    assert "5 of SGD" in headline(assessment)
+    assert "--claim-epsilon" in headline(assessment)

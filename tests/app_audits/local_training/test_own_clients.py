@@ -17,7 +17,9 @@ from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
 
-RECORDS, BATCH, ROUNDS = 98, 20, 2
+RECORDS = 98
+BATCH = 20
+ROUNDS = 2
 STEPS = LocalDPSGDSettings(LocalSchedule(0.3, batch=BATCH, epochs=1), 1.0, 1.0)
 
 
@@ -26,16 +28,18 @@ def _round(
 ) -> tuple[RecordedTraining, str]:
     draw = torch.Generator().manual_seed(client)
     spec = ModelSpec("adult-mlp", (5,), 3)
-    features, labels = torch.randn(RECORDS, 5, generator=draw), torch.randint(3, (RECORDS,), generator=draw)
+    features = torch.randn(RECORDS, 5, generator=draw)
+    labels = torch.randint(3, (RECORDS,), generator=draw)
     present = None
     if without is not None:
         present = np.ones((1, RECORDS), dtype=bool)
         present[0, without] = False
     source = generator(1, Purpose.CLIENT_TRAINING, trial=client, round=number)
-    model, models = StackedModel.of(spec), initial_models(spec, 0, range(1))
+    model = StackedModel.of(spec)
+    models = initial_models(spec, 0, range(1))
     with recorded(recorder):
-        found = private_updates(model, models, features, labels, STEPS, [source], present, accountant)
-    return recorder.training(None, client, number), found.accountant
+        updates = private_updates(model, models, features, labels, STEPS, [source], present, accountant)
+    return recorder.training(None, client, number), updates.accountant
 
 
 def test_own_clients_are_what_they_claim_over_all_rounds() -> None:
@@ -47,7 +51,7 @@ def test_own_clients_are_what_they_claim_over_all_rounds() -> None:
             trainings.append(training)
     evidence = RecordedTrainings(tuple(trainings), ROUNDS, delta=1e-3)
     assert assess("dp-sgd-clients", evidence).pitfalls == ()
-    assert {one.sampling for training in trainings for one in training.batches} == {BatchSamplingKind.POISSON}
+    assert {batch.sampling for training in trainings for batch in training.batches} == {BatchSamplingKind.POISSON}
     claimed = client_epsilons([RECORDS], BATCH, ROUNDS, 1.0, 1e-3, Accountant.PLD, epochs=1)
     composed = evidence.composed_of()
     assert composed is not None
@@ -60,11 +64,11 @@ def test_a_record_of_own_clients_moves_a_sum_by_the_clipping_norm_at_most() -> N
     record = longer.batches[0].indices[0]
     shorter, _ = _round(1, 0, None, Recorder(5, leader.track), without=record)
     moved = []
-    for one, two in zip(longer.noised, shorter.noised, strict=True):
-        assert one.total is not None
+    for step, two in zip(longer.noised, shorter.noised, strict=True):
+        assert step.total is not None
         assert two.total is not None
-        assert one.expected_batch == two.expected_batch == RECORDS / 5
-        moved.append(float(np.linalg.norm(one.total - two.total)))
-        is_in = record in longer.batches[one.batches[-1]].indices
+        assert step.expected_batch == two.expected_batch == RECORDS / 5
+        moved.append(float(np.linalg.norm(step.total - two.total)))
+        is_in = record in longer.batches[step.batches[-1]].indices
         assert moved[-1] <= (1 + 1e-5 if is_in else 1e-5)
     assert max(moved) > 0.01

@@ -21,7 +21,7 @@ from fl_audit.app_audits.local_training.training_function_audit import TrainingA
 from fl_audit.report.template_files import template_texts
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.records import labelled_records
-from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST, PLANTED, Example, made
+from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST, PLANTED, Example, private_setup
 
 FEDERATED = {Pitfall.SHARED_NOISE, Pitfall.EXACT_COUNT, Pitfall.CLEAR_METRICS, Pitfall.CLEAR_EVALUATION}
 """Pitfalls that show only where something leaves a client, or there are several."""
@@ -37,18 +37,20 @@ def _audited(train, example: Example, rounds: int = 1, records: int = 98) -> Ass
 
 
 def _names(assessment: Assessment) -> set[Pitfall]:
-    return {one.pitfall for one in assessment.pitfalls}
+    return {finding.pitfall for finding in assessment.pitfalls}
 
 
 def _held(pitfall: Pitfall, example: Example) -> None:
-    found = _audited(partial(PLANTED[pitfall], example), example)
-    assert pitfall in _names(found)
-    broken = {one.weight for one in found.pitfalls}
+    assessment = _audited(partial(PLANTED[pitfall], example), example)
+    assert pitfall in _names(assessment)
+    broken = {finding.weight for finding in assessment.pitfalls}
     expected = {
-        Severity.BREAKS: Verdict.VIOLATED, Severity.DOUBT: Verdict.INCONCLUSIVE, Severity.NOTE: Verdict.CONSISTENT,
-    }  # fmt: skip
+        Severity.BREAKS: Verdict.VIOLATED,
+        Severity.DOUBT: Verdict.INCONCLUSIVE,
+        Severity.NOTE: Verdict.CONSISTENT,
+    }
     worst = next(weight for weight in Severity if weight in broken)
-    assert found.verdict is expected[worst]
+    assert assessment.verdict is expected[worst]
 
 
 @pytest.mark.parametrize("pitfall", QUICK)
@@ -57,7 +59,7 @@ def test_a_planted_pitfall_is_named(pitfall: Pitfall) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example_case: example_case.name)
 @pytest.mark.parametrize("pitfall", PLANTED)
 def test_every_planted_pitfall_is_named(pitfall: Pitfall, example: Example) -> None:
     if pitfall is Pitfall.EMPTY_SKIPPED and isinstance(example.dataset()[0], dict):
@@ -72,20 +74,20 @@ def test_every_pitfall_is_planted_somewhere() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example_case: example_case.name)
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_twin_is_not_accused(
     name: str, example: Example, needs_opacus: Callable[[int, int, str], None]
 ) -> None:
     if name == "ghost clipping":
         needs_opacus(1, 5, NO_GHOSTS)
-    found = _audited(partial(HONEST[name], example), example)
-    assert found.pitfalls == ()
-    assert found.verdict is Verdict.CONSISTENT
+    assessment = _audited(partial(HONEST[name], example), example)
+    assert assessment.pitfalls == ()
+    assert assessment.verdict is Verdict.CONSISTENT
 
 
 def _small(model: nn.Module, dataset: TensorDataset) -> nn.Module:
-    engine, private, optimizer, loader = made(model, dataset)
+    engine, private, optimizer, loader = private_setup(model, dataset)
     for inputs, labels in loader:
         optimizer.zero_grad()
         nn.functional.cross_entropy(private(inputs), labels).backward()
@@ -95,11 +97,11 @@ def _small(model: nn.Module, dataset: TensorDataset) -> nn.Module:
 
 
 def _accused(seeds: range) -> list[tuple[int, tuple[FoundPitfall, ...]]]:
-    found = []
+    accusations = []
     for seed in seeds:
         came = audit_training(_small, "train", nn.Linear(5, 3), labelled_records(seed=seed), TrainingAuditOptions(1, 2))
-        found += [(seed, came.pitfalls)] if came.pitfalls or came.verdict is not Verdict.CONSISTENT else []
-    return found
+        accusations += [(seed, came.pitfalls)] if came.pitfalls or came.verdict is not Verdict.CONSISTENT else []
+    return accusations
 
 
 def test_few_honest_trainings_are_not_accused() -> None:
@@ -119,11 +121,11 @@ def test_batches_trained_in_parts_are_compared_although_fewer_records_make_other
     train = partial(HONEST["physical batches"], example)
     came = audit_training(train, "train", example.model(), example.dataset(7), TrainingAuditOptions(1, 2))
     assert (came.verdict, came.pitfalls, came.unseen) == (Verdict.CONSISTENT, (), ())
-    assert all(one.is_replaced and one.claimed == 2 for one in came.trainings.replays)
+    assert all(replay.is_replaced and replay.claimed == 2 for replay in came.trainings.replays)
     # A size that shows is named all the same.
     torch.manual_seed(11)
     came = audit_training(train, "train", example.model(), example.dataset(11, 100), TrainingAuditOptions(1, 2))
-    assert all(one.is_replaced for one in came.trainings.replays)
+    assert all(replay.is_replaced for replay in came.trainings.replays)
     assert _names(came) == {Pitfall.PRIVATE_SIZE}
 
 
@@ -133,7 +135,7 @@ def test_a_size_that_shows_is_named() -> None:
     )
     assert Pitfall.PRIVATE_SIZE in _names(came)
     # Of 99 records Opacus expects 19 in a batch, of 100 records 20.
-    assert next(one.schedule for one in came.trainings.replays) == (("expected batch", 20.0, 19.0),)
+    assert next(replay.schedule for replay in came.trainings.replays) == (("expected batch", 20.0, 19.0),)
 
 
 def test_an_accountant_that_begins_anew_is_named_with_what_the_steps_give() -> None:
@@ -144,16 +146,16 @@ def test_an_accountant_that_begins_anew_is_named_with_what_the_steps_give() -> N
 
 
 def test_an_accountant_that_goes_on_is_not_accused() -> None:
-    kept = []
+    history = []
 
     def train(model: nn.Module, dataset: TensorDataset) -> nn.Module:
-        engine, private, optimizer, loader = made(model, dataset)
-        engine.accountant.history = list(kept)
+        engine, private, optimizer, loader = private_setup(model, dataset)
+        engine.accountant.history = list(history)
         for inputs, labels in loader:
             optimizer.zero_grad()
             nn.functional.cross_entropy(private(inputs), labels).backward()
             optimizer.step()
-        kept[:] = engine.accountant.history
+        history[:] = engine.accountant.history
         engine.get_epsilon(1e-3)
         return model
 
@@ -167,13 +169,13 @@ def test_an_accountant_that_goes_on_is_not_accused() -> None:
     assert assess("app", RecordedTrainings(tuple(trainings), 3)).pitfalls == ()
 
 
-def _client(seed: int | None, left: TrainingOutputs, client: int):
+def _client(seed: int | None, outputs: TrainingOutputs, client: int):
     recorder = Recorder()
     with recorded(recorder):
         if seed is not None:
             torch.manual_seed(seed)
         _small(nn.Linear(5, 3), labelled_records(seed=client))
-    return recorder.training(left, client, 1)
+    return recorder.training(outputs, client, 1)
 
 
 def test_what_two_clients_share_and_send_is_named() -> None:
@@ -181,12 +183,12 @@ def test_what_two_clients_share_and_send_is_named() -> None:
     lefts = [
         TrainingOutputs({"num-examples": 98, "train_loss": 2.0 + client}, {"loss": 1.5 + client}) for client in range(2)
     ]
-    shared = RecordedTrainings(tuple(_client(3, left, client) for client, left in enumerate(lefts)), 1)
+    shared = RecordedTrainings(tuple(_client(3, outputs, client) for client, outputs in enumerate(lefts)), 1)
     torch.set_rng_state(state)
     names = _names(assess("app", shared))
     assert names >= FEDERATED
     public = [TrainingOutputs({"num-examples": 1, "noise": 1.0}, {}) for _ in range(2)]
-    apart = RecordedTrainings(tuple(_client(None, left, client) for client, left in enumerate(public)), 1)
+    apart = RecordedTrainings(tuple(_client(None, outputs, client) for client, outputs in enumerate(public)), 1)
     assert _names(assess("app", apart)) == set()
 
 
@@ -218,13 +220,13 @@ def test_ghosts_without_gradients_of_records_are_replayed_all_the_same(
     needs_opacus(1, 5, NO_GHOSTS)
     example = EXAMPLES[0]
     came = _audited(partial(HONEST["ghost clipping"], example), example)
-    assert [one.gradient_change_of_others for one in came.trainings.replays] == [None] * 3
-    assert all(one.is_kept for one in came.trainings.replays)
+    assert [replay.gradient_change_of_others for replay in came.trainings.replays] == [None] * 3
+    assert all(replay.is_kept for replay in came.trainings.replays)
 
 
 def test_a_count_is_named_although_an_evaluation_reports_another_one_by_the_same_name() -> None:
-    left = SimpleNamespace(numbers={"num-examples": 98.0}, evaluation={"num-examples": 30.0})
-    training = SimpleNamespace(engines=[SimpleNamespace(records=98)], batches=[], left=left, answers=[])
+    outputs = SimpleNamespace(numbers={"num-examples": 98.0}, evaluation={"num-examples": 30.0})
+    training = SimpleNamespace(engines=[SimpleNamespace(records=98)], batches=[], left=outputs, answers=[])
     evidence: Any = SimpleNamespace(private_trainings=(training,))
     assert "num-examples is 98" in CHECKS[Pitfall.EXACT_COUNT](evidence)
 
@@ -234,7 +236,7 @@ def test_steps_with_less_noise_than_make_private_was_given_are_named(names_epsil
     """An epsilon that counts them makes them honest, as a schedule of noise does; without one, 1 is the claim."""
 
     def train(model: nn.Module, dataset: TensorDataset) -> nn.Module:
-        engine, private, optimizer, loader = made(model, dataset)
+        engine, private, optimizer, loader = private_setup(model, dataset)
         optimizer.noise_multiplier = 0.25
         for inputs, labels in loader:
             optimizer.zero_grad()
@@ -244,7 +246,7 @@ def test_steps_with_less_noise_than_make_private_was_given_are_named(names_epsil
             engine.get_epsilon(1e-3)
         return model
 
-    found = audit_training(train, "train", nn.Linear(5, 3), labelled_records(seed=0), TrainingAuditOptions(1, 2))
-    assert _names(found) == (set() if names_epsilon else {Pitfall.SMALL_NOISE})
-    assert found.verdict is (Verdict.CONSISTENT if names_epsilon else Verdict.VIOLATED)
-    assert "down to 0.25" in dict(report_lines(found))["Claimed"]
+    assessment = audit_training(train, "train", nn.Linear(5, 3), labelled_records(seed=0), TrainingAuditOptions(1, 2))
+    assert _names(assessment) == (set() if names_epsilon else {Pitfall.SMALL_NOISE})
+    assert assessment.verdict is (Verdict.CONSISTENT if names_epsilon else Verdict.VIOLATED)
+    assert "down to 0.25" in dict(report_lines(assessment))["Claimed"]

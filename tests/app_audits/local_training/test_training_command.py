@@ -50,13 +50,13 @@ def test_a_training_function_is_audited_in_a_copy(
 ) -> None:
     (tmp_path / "trained_here.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
-    named = ("training", "trained_here:train", "--data", "trained_here:data", "--model", "trained_here:model")
-    assert exit_status(*named, "--json", "--out", "out") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["verdict"], found["pitfalls"]) == ("consistent", [])
+    arguments = ("training", "trained_here:train", "--data", "trained_here:data", "--model", "trained_here:model")
+    assert exit_status(*arguments, "--json", "--out", "out") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["verdict"], summary["pitfalls"]) == ("consistent", [])
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "summary.json"}
     assert not (tmp_path / "left_behind.txt").exists()
-    assert exit_status(*named, "--rounds", "3", "--ledger", "site.ledger", "--fail-on-violation") == 4
+    assert exit_status(*arguments, "--rounds", "3", "--ledger", "site.ledger", "--fail-on-violation") == 4
     assert "fresh accountant" in capsys.readouterr().out
     line = json.loads((tmp_path / "site.ledger").read_text().splitlines()[0])
     assert (line["rounds"], line["sampling_rate"], line["noise_multiplier"]) == (15, 0.2, 1.0)
@@ -70,12 +70,12 @@ def test_wrong_input_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_what_was_not_seen_is_said_on_the_page(tmp_path: Path) -> None:
-    found = assess("train", RecordedTrainings((RecordedTraining(),), 1), ["there was nothing"])
-    assert found.verdict is Verdict.NOT_AUDITED
-    path = write_training_page(training_result(found), found, tmp_path)
+    assessment = assess("train", RecordedTrainings((RecordedTraining(),), 1), ["there was nothing"])
+    assert assessment.verdict is Verdict.NOT_AUDITED
+    path = write_training_page(training_result(assessment), assessment, tmp_path)
     text = path.read_text()
-    assert headline(found) in text
-    assert all(about in text for about, _ in report_lines(found))
+    assert headline(assessment) in text
+    assert all(about in text for about, _ in report_lines(assessment))
 
 
 @pytest.mark.parametrize(("epsilon", "status", "lines"), [(11.48, 0, 1), (None, 2, 0)])
@@ -89,15 +89,17 @@ def test_a_ledger_gets_no_less_than_a_training_spends(
 ) -> None:
     """Of an effect that is not bounded the least is added, with a word; without any bound nothing can be added."""
     step = {"noise_multiplier": 1.0, "sampling_rate": 1.0, "steps": 5}
-    found = {
-        "verdict": "violated", "headline": "Violated.", "lines": [],
+    summary = {
+        "verdict": "violated",
+        "headline": "Violated.",
+        "lines": [],
         "composed": {"epsilon": epsilon, "is_least": True, "steps": [step]},
-    }  # fmt: skip
-    monkeypatch.setattr("fl_audit.cli.training.audit_training_in_subprocess", lambda *_: found)
+    }
+    monkeypatch.setattr("fl_audit.cli.training.audit_training_in_subprocess", lambda *_: summary)
     monkeypatch.chdir(tmp_path)
     assert exit_status("training", "json:dumps", "--ledger", "site.ledger") == status
-    shown = capsys.readouterr()
-    assert ("least" in shown.out) is (status == 0)
-    assert ("no finite epsilon" in shown.err) is (status == 2)
+    output = capsys.readouterr()
+    assert ("least" in output.out) is (status == 0)
+    assert ("no finite epsilon" in output.err) is (status == 2)
     path = tmp_path / "site.ledger"
     assert (len(path.read_text().splitlines()) if path.exists() else 0) == lines

@@ -39,17 +39,18 @@ class TrainedModel:
     members: Path
     others: Path
 
-    def arguments(self, *more: str) -> list[str]:
-        return ["release", str(self.model), str(self.members), str(self.others), "--delta", "1e-5", *more]
+    def arguments(self, *options: str) -> list[str]:
+        return ["release", str(self.model), str(self.members), str(self.others), "--delta", "1e-5", *options]
 
 
-def trained(place: Path, records: int, steps: int, seed: int = 0) -> TrainedModel:
+def trained(directory: Path, records: int, steps: int, seed: int = 0) -> TrainedModel:
     """Train a network on random labels of the records that fair coins drew, and store its losses.
 
     Random labels of 200 classes are learned by heart: many steps make members' losses vanish, and none leak nothing.
     """
     torch.manual_seed(seed)
-    features, labels = torch.randn(records, 30), torch.randint(0, 200, (records,))
+    features = torch.randn(records, 30)
+    labels = torch.randint(0, 200, (records,))
     is_member = torch.rand(records) < 0.5
     network = torch.nn.Sequential(torch.nn.Linear(30, 64), torch.nn.ReLU(), torch.nn.Linear(64, 200))
     optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
@@ -58,11 +59,11 @@ def trained(place: Path, records: int, steps: int, seed: int = 0) -> TrainedMode
         torch.autograd.backward(torch.nn.functional.cross_entropy(network(features[is_member]), labels[is_member]))
         optimizer.step()
     losses = torch.nn.functional.cross_entropy(network(features), labels, reduction="none").detach().double().numpy()
-    place.mkdir()
-    save_file({name: value.numpy() for name, value in network.state_dict().items()}, place / "model.safetensors")
-    np.save(place / "members.npy", losses[is_member.numpy()])
-    np.savetxt(place / "others.txt", losses[~is_member.numpy()])
-    return TrainedModel(place / "model.safetensors", place / "members.npy", place / "others.txt")
+    directory.mkdir()
+    save_file({name: value.numpy() for name, value in network.state_dict().items()}, directory / "model.safetensors")
+    np.save(directory / "members.npy", losses[is_member.numpy()])
+    np.savetxt(directory / "others.txt", losses[~is_member.numpy()])
+    return TrainedModel(directory / "model.safetensors", directory / "members.npy", directory / "others.txt")
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +76,11 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
     return trained(tmp_path_factory.mktemp("release") / "fresh", 1000, 0)
 
 
-def measured(model: TrainedModel, *more: str) -> dict[str, object]:
-    done = CliRunner().invoke(app, model.arguments(*more, "--json"))
+def measured(model: TrainedModel, *options: str) -> dict[str, object]:
+    done = CliRunner().invoke(app, model.arguments(*options, "--json"))
     assert done.exit_code in (0, 4), done.exception
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    summary: dict[str, object] = json.loads(done.stdout)
+    return summary
 
 
 def test_a_model_that_learned_by_heart_is_found_and_a_fresh_one_is_not(
@@ -87,26 +88,29 @@ def test_a_model_that_learned_by_heart_is_found_and_a_fresh_one_is_not(
 ) -> None:
     (tmp_path / "policy.toml").write_text(POLICY)
     policy = ["--policy", str(tmp_path / "policy.toml")]
-    found = measured(leaking, *CLAIM, "--coins", *policy)
-    assert found["verdict"] == "violated"
-    assert found["epsilon_at_least"] > 1  # type: ignore[operator]
-    assert found["outstanding"]["share"] > 0.5  # type: ignore[index]
-    standings = {answer["rule"]: answer["standing"] for answer in found["ceilings"]}  # type: ignore[attr-defined]
+    summary = measured(leaking, *CLAIM, "--coins", *policy)
+    assert summary["verdict"] == "violated"
+    assert summary["epsilon_at_least"] > 1  # type: ignore[operator]
+    assert summary["outstanding"]["share"] > 0.5  # type: ignore[index]
+    standings = {answer["rule"]: answer["standing"] for answer in summary["ceilings"]}  # type: ignore[attr-defined]
     assert standings == {
-        "claim.largest-epsilon": "met", "claim.units": "met", "model.largest-epsilon-star": "broken",
-        "model.largest-lower-bound": "broken", "model.largest-outstanding-share": "broken",
-    }  # fmt: skip
-    found = measured(fresh, *CLAIM, "--coins", *policy)
-    assert found["verdict"] == "inconclusive", "losses never confirm a claim"
-    assert found["epsilon_at_least"] == 0
-    assert found["outstanding"]["p_value"] > 0.01  # type: ignore[index]
-    assert {answer["standing"] for answer in found["ceilings"]} == {"met"}  # type: ignore[attr-defined]
+        "claim.largest-epsilon": "met",
+        "claim.units": "met",
+        "model.largest-epsilon-star": "broken",
+        "model.largest-lower-bound": "broken",
+        "model.largest-outstanding-share": "broken",
+    }
+    summary = measured(fresh, *CLAIM, "--coins", *policy)
+    assert summary["verdict"] == "inconclusive", "losses never confirm a claim"
+    assert summary["epsilon_at_least"] == 0
+    assert summary["outstanding"]["p_value"] > 0.01  # type: ignore[index]
+    assert {answer["standing"] for answer in summary["ceilings"]} == {"met"}  # type: ignore[attr-defined]
 
 
 def test_only_coins_let_losses_refute_a_claim(leaking: TrainedModel) -> None:
-    found = measured(leaking, *CLAIM)
-    assert found["verdict"] == "inconclusive"
-    assert max(bound["epsilon"] for bound in found["bounds"]) > 1  # type: ignore[attr-defined]
+    summary = measured(leaking, *CLAIM)
+    assert summary["verdict"] == "inconclusive"
+    assert max(bound["epsilon"] for bound in summary["bounds"]) > 1  # type: ignore[attr-defined]
     assert measured(leaking)["verdict"] == "no guarantee"
 
 
@@ -142,9 +146,9 @@ def test_the_result_is_signed_verified_judged_and_reported(leaking: TrainedModel
         policy.write_text(f'[claim]\nlargest-epsilon = 1.0\n[model]\ncheckpoints = ["{checkpoint}"]\n')
         assert CliRunner().invoke(app, ["gate", str(policy), str(out)]).exit_code == status
     before = (out / "report.html").read_bytes()
-    said = CliRunner().invoke(app, ["report", str(out)])
-    assert said.exit_code == 0, said.exception
-    assert said.stdout.startswith("Violated")
+    command_result = CliRunner().invoke(app, ["report", str(out)])
+    assert command_result.exit_code == 0, command_result.exception
+    assert command_result.stdout.startswith("Violated")
     assert (out / "report.html").read_bytes() == before, "a signed page stays as it is"
     assert CliRunner().invoke(app, ["report", str(out), "--fail-on-violation"]).exit_code == 4
 
@@ -156,14 +160,14 @@ def test_a_violation_and_a_broken_ceiling_end_with_status_4_where_asked(
     policy.write_text("[claim]\nlargest-epsilon = 0.5\n")
     fail = ["--fail-on-violation", "--json"]
     statuses = [
-        CliRunner().invoke(app, model.arguments(*CLAIM, *more, *fail)).exit_code
-        for model, more in ((leaking, ["--coins"]), (fresh, ["--coins"]), (fresh, ["--policy", str(policy)]))
+        CliRunner().invoke(app, model.arguments(*CLAIM, *options, *fail)).exit_code
+        for model, options in ((leaking, ["--coins"]), (fresh, ["--coins"]), (fresh, ["--policy", str(policy)]))
     ]
     assert statuses == [4, 0, 4]
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected_error"),
     [
         (["--claim-epsilon", "1"], "--claim-epsilon and --adjacency"),
         (["--claim-epsilon", "1", "--adjacency", "replace-record", "--coins"], "add-remove"),
@@ -171,10 +175,10 @@ def test_a_violation_and_a_broken_ceiling_end_with_status_4_where_asked(
         (["--policy", "gone.toml"], r"gone\.toml is missing"),
     ],
 )
-def test_wrong_options_are_refused_in_one_line(change: list[str], said: str, fresh: TrainedModel) -> None:
+def test_wrong_options_are_refused_in_one_line(change: list[str], expected_error: str, fresh: TrainedModel) -> None:
     done = CliRunner().invoke(app, fresh.arguments(*change))
     assert isinstance(done.exception, InputError)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=expected_error):
         raise done.exception
     assert "\n" not in str(done.exception)
 
@@ -184,11 +188,14 @@ def test_wrong_files_are_refused_in_one_line(fresh: TrainedModel, tmp_path: Path
     (tmp_path / "text.safetensors").write_text("no tensors")
     np.savez(tmp_path / "none.npz")
     np.savez(tmp_path / "objects.npz", w=np.array([{}]))
-    for name, said in (
-        ("gone.npz", "missing"), ("model.pt", r"accepted is \.safetensors or \.npz"),
-        ("text.safetensors", "file of tensors"), ("none.npz", "no tensors"), ("objects.npz", "objects"),
-    ):  # fmt: skip
-        assert_refused(said, read_checkpoint, tmp_path / name)
+    for name, expected_error in (
+        ("gone.npz", "missing"),
+        ("model.pt", r"accepted is \.safetensors or \.npz"),
+        ("text.safetensors", "file of tensors"),
+        ("none.npz", "no tensors"),
+        ("objects.npz", "objects"),
+    ):
+        assert_refused(expected_error, read_checkpoint, tmp_path / name)
     (tmp_path / "nan.txt").write_text("0.1\nnan\n")
     done = CliRunner().invoke(
         app, ["release", str(fresh.model), str(tmp_path / "nan.txt"), str(fresh.others), "--delta", "1e-5"]
@@ -197,37 +204,37 @@ def test_wrong_files_are_refused_in_one_line(fresh: TrainedModel, tmp_path: Path
 
 
 def test_few_losses_have_no_value_of_epsilon_star_and_a_ceiling_asks_for_the_upper_end(tmp_path: Path) -> None:
-    few = trained(tmp_path / "few", 80, 0)
+    small_model = trained(tmp_path / "few", 80, 0)
     (tmp_path / "policy.toml").write_text("[model]\nlargest-epsilon-star = 3.0\n")
-    found = measured(few, "--policy", str(tmp_path / "policy.toml"))
-    assert found["epsilon_star"]["is_lower_bound"]  # type: ignore[index]
-    assert found["ceilings"][0]["standing"] != "met"  # type: ignore[index]
+    summary = measured(small_model, "--policy", str(tmp_path / "policy.toml"))
+    assert summary["epsilon_star"]["is_lower_bound"]  # type: ignore[index]
+    assert summary["ceilings"][0]["standing"] != "met"  # type: ignore[index]
 
 
 def test_the_checkpoint_of_a_run_is_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "model.npz", w=np.zeros((3, 4)), b=np.zeros(4))
-    found = read_checkpoint(tmp_path / "model.npz")
-    assert (found.tensors, found.parameters, len(found.sha256)) == (2, 16, 64)
+    checkpoint = read_checkpoint(tmp_path / "model.npz")
+    assert (checkpoint.tensors, checkpoint.parameters, len(checkpoint.sha256)) == (2, 16, 64)
 
 
 def test_members_that_stand_out_are_those_that_the_attack_counts() -> None:
     draw = np.random.default_rng(0)
     for _ in range(200):
         members = draw.integers(0, 40, draw.integers(1, 300)) / 8  # with ties
-        others = draw.integers(0, 40, draw.integers(1, 300)) / 8
-        found = outstanding_members(members, others, 0.01)
-        assert len(found.indices) / members.size == loss_attacks(members, others).tpr_at_fpr_001
+        non_members = draw.integers(0, 40, draw.integers(1, 300)) / 8
+        outstanding_result = outstanding_members(members, non_members, 0.01)
+        assert len(outstanding_result.indices) / members.size == loss_attacks(members, non_members).tpr_at_fpr_001
 
 
 def test_the_chance_of_members_that_stand_out_is_that_of_all_orders() -> None:
     """Hold mean and p-value against the list of all orders of three members and four others, with one false alarm."""
     counts = []
-    for places in itertools.combinations(range(7), 3):
-        members = np.array(places, dtype=np.float64)
-        others = np.array([place for place in range(7) if place not in places], dtype=np.float64)
-        counts.append((len(outstanding_members(members, others, 0.25).indices), members, others))
+    for member_indices in itertools.combinations(range(7), 3):
+        members = np.array(member_indices, dtype=np.float64)
+        non_members = np.array([index for index in range(7) if index not in member_indices], dtype=np.float64)
+        counts.append((len(outstanding_members(members, non_members, 0.25).indices), members, non_members))
     numbers = np.array([count for count, _, _ in counts])
-    for count, members, others in counts:
-        found = outstanding_members(members, others, 0.25)
-        assert math.isclose(found.expected, numbers.mean())
-        assert math.isclose(found.p_value, (numbers >= count).mean())
+    for count, members, non_members in counts:
+        outstanding_result = outstanding_members(members, non_members, 0.25)
+        assert math.isclose(outstanding_result.expected, numbers.mean())
+        assert math.isclose(outstanding_result.p_value, (numbers >= count).mean())

@@ -52,10 +52,10 @@ def test_a_result_is_not_replaced_by_files_or_by_programs_of_the_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     with (tmp_path / "log").open("wb") as log:
-        found = isolated_process.run_isolated(
+        process_result = isolated_process.run_isolated(
             _program(tmp_path, monkeypatch, code), {"trials": 40}, tmp_path, 60.0, log=log
         )
-    assert (found.values, found.ended) == ({"judged": 40}, "")
+    assert (process_result.values, process_result.ended) == ({"judged": 40}, "")
 
 
 @pytest.mark.parametrize("before", ["pass", 'tell({"judged": "so far"})'], ids=["none", "early"])

@@ -75,23 +75,23 @@ KEPT = (
 )
 
 
-def _looked(directory: Path, name: str, data: str | None = None, seconds: float = 120.0, **parts: str) -> Assessment:
+def _looked(directory: Path, name: str, data: str | None = None, seconds: float = 120.0, **snippets: str) -> Assessment:
     usual = {"load": DATA, "before": KEPT, "asked": "", "count": "1"}
-    app = read_app(write_app(directory / name, name, SERVER, dedent(CLIENT).format(**(usual | parts))))
+    app = read_app(write_app(directory / name, name, SERVER, dedent(CLIENT).format(**(usual | snippets))))
     return inspect_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, data, seconds)
 
 
 def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
-    found = _looked(tmp_path, "clients_honest")
-    assert (found.pitfalls, found.verdict) == ((), Verdict.CONSISTENT)
-    assert len(found.trainings.by_client) == 2
-    left = {path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"}
-    assert left == {"pyproject.toml", "__init__.py", "server_app.py", "client_app.py"}
+    assessment = _looked(tmp_path, "clients_honest")
+    assert (assessment.pitfalls, assessment.verdict) == ((), Verdict.CONSISTENT)
+    assert len(assessment.trainings.by_client) == 2
+    file_names = {path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert file_names == {"pyproject.toml", "__init__.py", "server_app.py", "client_app.py"}
 
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
-    ("parts", "pitfall"),
+    ("snippets", "pitfall"),
     [
         ({"before": "pass"}, Pitfall.FRESH_ACCOUNTANT),
         ({"asked": "poisson_sampling=False"}, Pitfall.NO_POISSON),
@@ -99,9 +99,9 @@ def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
         ({"count": "len(dataset)"}, Pitfall.EXACT_COUNT),
     ],
 )
-def test_pitfalls_of_clients_are_named(tmp_path: Path, parts: dict[str, str], pitfall: Pitfall) -> None:
-    found = _looked(tmp_path, f"clients_{pitfall.name.lower()}", **parts)
-    assert pitfall in {one.pitfall for one in found.pitfalls}
+def test_pitfalls_of_clients_are_named(tmp_path: Path, snippets: dict[str, str], pitfall: Pitfall) -> None:
+    assessment = _looked(tmp_path, f"clients_{pitfall.name.lower()}", **snippets)
+    assert pitfall in {finding.pitfall for finding in assessment.pitfalls}
 
 
 OF_TEXTS = """
@@ -132,18 +132,18 @@ IDS = """
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("asked", "is_honest"), [("", True), ("poisson_sampling=False", False)])
-def test_clients_that_learn_from_texts_are_looked_into(tmp_path: Path, asked: str, is_honest: bool) -> None:
+@pytest.mark.parametrize(("option", "is_honest"), [("", True), ("poisson_sampling=False", False)])
+def test_clients_that_learn_from_texts_are_looked_into(tmp_path: Path, option: str, is_honest: bool) -> None:
     """Their batches are token ids and a padding mask, by name."""
     step = 'private(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]), batch["labels"]'
     client = CLIENT.replace("private(inputs), labels", step).replace("for inputs, labels in", "for batch in")
-    client = dedent(client).format(load="{load}", before=KEPT, asked=asked, count="1").replace("{load}", IDS)
-    client, server = (OF_TEXTS + one.replace("torch.nn.Linear(5, 3)", "Texts()") for one in (client, SERVER))
+    client = dedent(client).format(load="{load}", before=KEPT, asked=option, count="1").replace("{load}", IDS)
+    client, server = (OF_TEXTS + item.replace("torch.nn.Linear(5, 3)", "Texts()") for item in (client, SERVER))
     name = f"clients_texts_{is_honest}".lower()
     app = read_app(write_app(tmp_path / name, name, server, client))
-    found = inspect_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, None, 120.0)
-    assert (found.verdict is Verdict.CONSISTENT) is is_honest
-    assert (Pitfall.NO_POISSON in {one.pitfall for one in found.pitfalls}) is not is_honest
+    assessment = inspect_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, None, 120.0)
+    assert (assessment.verdict is Verdict.CONSISTENT) is is_honest
+    assert (Pitfall.NO_POISSON in {item.pitfall for item in assessment.pitfalls}) is not is_honest
 
 
 def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
@@ -170,23 +170,24 @@ def test_clients_that_take_too_long_are_not_seen(tmp_path: Path) -> None:
 def test_looking_into_clients_takes_at_most_three_times_the_steps_of_the_app(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: int, rounds: int
 ) -> None:
-    steps, step = [0], torch.optim.SGD.step
+    steps = [0]
+    step = torch.optim.SGD.step
 
-    def counted(self: torch.optim.SGD, *given: Any, **more: Any) -> Any:
+    def counted(self: torch.optim.SGD, *arguments: Any, **options: Any) -> Any:
         steps[0] += 1
-        return step(self, *given, **more)
+        return step(self, *arguments, **options)
 
     monkeypatch.setattr(torch.optim.SGD, "step", counted)
     name = f"clients_timed_{clients}_{rounds}"
-    parts = {"load": DATA, "before": KEPT, "asked": "", "count": "1"}
+    snippets = {"load": DATA, "before": KEPT, "asked": "", "count": "1"}
     server = SERVER.replace("num_rounds=2", f"num_rounds={rounds}")
-    app = read_app(write_app(tmp_path / name, name, server, dedent(CLIENT).format(**parts)))
+    app = read_app(write_app(tmp_path / name, name, server, dedent(CLIENT).format(**snippets)))
     caught = capture_strategy(app, clients, StubImportFinder(app.directory))
     steps[0] = 0
     inspect_clients(app, caught, clients, None, 120.0)
-    own = clients * rounds * 5  # of 98 records in batches of 20
+    app_steps = clients * rounds * 5  # of 98 records in batches of 20
     # The seconds that a review may take beside three times the app's own rounds are enough for these steps.
-    assert 0 < steps[0] <= 3 * own + 15
+    assert 0 < steps[0] <= 3 * app_steps + 15
 
 
 @pytest.mark.long
@@ -195,8 +196,8 @@ def test_what_clients_write_is_written_in_a_copy(
 ) -> None:
     """A client that writes a file, moves away and draws from the generator of torch leaves none of it here."""
     writing = f"import os\n    open('written.txt', 'a').write('left')\n    os.environ['LEFT'] = '1'\n    {DATA}"
-    parts = {"load": writing, "before": KEPT, "asked": "", "count": "1"}
-    directory = write_app(tmp_path / "clients_writing", "clients_writing", SERVER, dedent(CLIENT).format(**parts))
+    snippets = {"load": writing, "before": KEPT, "asked": "", "count": "1"}
+    directory = write_app(tmp_path / "clients_writing", "clients_writing", SERVER, dedent(CLIENT).format(**snippets))
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -205,7 +206,7 @@ def test_what_clients_write_is_written_in_a_copy(
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit):
         main()
-    assert '"training"' in (said := capsys.readouterr().out) or "consistent" in said
+    assert '"training"' in (output := capsys.readouterr().out) or "consistent" in output
     after = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.suffix != ".pyc"}
     assert after == {path: content for path, content in before.items() if path.suffix != ".pyc"}
     assert list(here.iterdir()) == []

@@ -17,7 +17,7 @@ WRAPPED = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.25, 1.0, 10)
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "expected_note"),
     [
         ({"noise-multiplier": 1.0}, "the configuration names noise-multiplier 1.0; the strategy uses 0.25"),
         ({"server.noise_multiplier": "1.5"}, "names server.noise_multiplier 1.5; the strategy uses 0.25"),
@@ -30,16 +30,16 @@ WRAPPED = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.25, 1.0, 10)
         ({"noise-multiplier": "high", "adam-epsilon": 0.01, "max-grad-norm": 0.5, "use-epsilon": True}, ""),
     ],
 )
-def test_only_numbers_that_claim_more_are_said(config: dict[str, object], said: str) -> None:
-    found = weaker_than_configured(stated_by(WRAPPED, (), None, 1), config, rounds=1)
-    assert len(found) == (said != "")
-    assert said in "".join(found)
+def test_only_numbers_that_claim_more_are_said(config: dict[str, object], expected_note: str) -> None:
+    notes = weaker_than_configured(stated_by(WRAPPED, (), None, 1), config, rounds=1)
+    assert len(notes) == (expected_note != "")
+    assert expected_note in "".join(notes)
 
 
 def test_the_epsilon_of_a_modifier_is_compared_with_the_configured_one() -> None:
     stated = stated_by(FedAvg(), (LocalDpMod(1.0, 2.0, 6.0, 1e-5),), None, 1)
-    (said,) = weaker_than_configured(stated, {"epsilon": 3.0}, rounds=5)
-    assert said.endswith("epsilon 3.0; LocalDpMod uses 6")
+    (note,) = weaker_than_configured(stated, {"epsilon": 3.0}, rounds=5)
+    assert note.endswith("epsilon 3.0; LocalDpMod uses 6")
     assert weaker_than_configured(stated, {"epsilon": 6.0}, rounds=5) == ()
 
 
@@ -55,7 +55,7 @@ def test_a_review_says_whose_number_is_weaker(tmp_path: Path, divisor: int) -> N
     directory = write_app(tmp_path, f"divided_app_{divisor}", server, CLIENT)
     with (directory / "pyproject.toml").open("a") as file:
         file.write("noise-multiplier = 1.0\n")
-    found = review(directory, ReviewOptions(processes=1, seconds=100, rounds=1, clients=4, is_quick=True))
-    said = "The configuration names noise-multiplier 1.0; the strategy uses 0.25."
-    notes = [text for about, text in report_lines_of_review(found) if about == "Note"]
-    assert (said in notes) is (said in headline(found)) is (divisor == 4)
+    app_review = review(directory, ReviewOptions(processes=1, seconds=100, rounds=1, clients=4, is_quick=True))
+    expected_note = "The configuration names noise-multiplier 1.0; the strategy uses 0.25."
+    notes = [text for about, text in report_lines_of_review(app_review) if about == "Note"]
+    assert (expected_note in notes) is (expected_note in headline(app_review)) is (divisor == 4)

@@ -46,11 +46,11 @@ def started(directory: Path, *arguments: str) -> StartedCommand:
 
 def players(command: StartedCommand) -> list[psutil.Process]:
     """Return the processes that play trials: copies of the one that the command has started."""
-    own = []
-    for one in command.family():
+    processes = []
+    for process in command.family():
         with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # it has ended in this moment
-            own += [one] if "isolated_process" in " ".join(one.cmdline()) else []
-    return [one for one in own if one.parent() in own]
+            processes += [process] if "isolated_process" in " ".join(process.cmdline()) else []
+    return [process for process in processes if process.parent() in processes]
 
 
 def is_clean(directory: Path) -> bool:
@@ -63,11 +63,11 @@ def is_clean(directory: Path) -> bool:
 def test_trials_end_with_the_command(tmp_path: Path, number: int, status: int) -> None:
     command = started(tmp_path, "strategy", "mine:slow", *CLAIM)
     command.wait_until(lambda: len(players(command)) == 2)
-    said = command.end(number, SECONDS_TO_END)
+    output = command.end(number, SECONDS_TO_END)
     assert is_clean(tmp_path)
     assert command.process.returncode == status
-    assert "Traceback" not in said
-    assert ("interrupted" in said) is (number == signal.SIGINT)
+    assert "Traceback" not in output
+    assert ("interrupted" in output) is (number == signal.SIGINT)
 
 
 @pytest.mark.long
@@ -77,18 +77,18 @@ def test_trials_go_on_without_a_process_that_was_killed(tmp_path: Path) -> None:
     command.wait_until(lambda: len(players(command)) == 2 and len(list((tmp_path / "temporary").rglob("mine.py"))) >= 2)
     players(command)[0].kill()
     assert list((tmp_path / "temporary").rglob("temporary/*")) == []
-    told, said = command.process.communicate(timeout=100)
-    assert (command.process.returncode, "Traceback" in said) == (0, False)
-    assert told.startswith("Violated: one scenario")
+    output, error_output = command.process.communicate(timeout=100)
+    assert (command.process.returncode, "Traceback" in error_output) == (0, False)
+    assert output.startswith("Violated: one scenario")
     assert is_clean(tmp_path)
 
 
 @pytest.mark.long
 def test_a_factory_that_ends_its_process_is_no_success(tmp_path: Path) -> None:
     command = started(tmp_path, "strategy", "mine:gone", *CLAIM)
-    told, said = command.process.communicate(timeout=SECONDS_TO_BEGIN)
-    assert (command.process.returncode, told) == (2, "")
-    assert "status 0, before any" in said
+    output, error_output = command.process.communicate(timeout=SECONDS_TO_BEGIN)
+    assert (command.process.returncode, output) == (2, "")
+    assert "status 0, before any" in error_output
 
 
 @pytest.mark.long
@@ -98,7 +98,7 @@ def test_an_app_ends_with_its_review(tmp_path: Path, number: int) -> None:
     waiting = "import subprocess\nsubprocess.run(['sleep', '300'])\n" + with_strategy("FedAvg()")
     app = write_app(tmp_path / "app", f"waiting_app_{int(number)}", waiting)
     command = started(app, "review", ".")
-    command.wait_until(lambda: any(one.name() == "sleep" for one in command.family()))
+    command.wait_until(lambda: any(process.name() == "sleep" for process in command.family()))
     command.end(number, SECONDS_TO_END)
     assert is_clean(app)
 
@@ -107,26 +107,28 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     later = subprocess.Popen(["sleep", "60"])
     names = ["999999999-a", f"{os.getpid()}-b", f"{later.pid}-c", "nobody-d"]
-    left, own, of_an_earlier_one, others = (tmp_path / f"{DIRECTORY_PREFIX}{name}" for name in names)
-    for room in (left, own, of_an_earlier_one, others):
+    orphan_directory, own_directory, of_an_earlier_one, other_directory = (
+        tmp_path / f"{DIRECTORY_PREFIX}{name}" for name in names
+    )
+    for room in (orphan_directory, own_directory, of_an_earlier_one, other_directory):
         room.mkdir()
     # A process that began long after the directory was made cannot have made it.
     os.utime(of_an_earlier_one, (1e9, 1e9))
-    made = new_temporary_directory(os.getpid())
+    new_directory = new_temporary_directory(os.getpid())
     later.kill()
     later.wait()
-    assert sorted(tmp_path.iterdir()) == sorted([own, others, made])
+    assert sorted(tmp_path.iterdir()) == sorted([own_directory, other_directory, new_directory])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("out", [None, Path("out")])
 def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
-    told = ProcessResult({"lines": []}, "signal 9")
-    monkeypatch.setattr("fl_audit.app_audits.launchers.isolated_process.run_isolated", lambda *_, **__: told)
-    found = audit_in_subprocess(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
-    assert "signal 9" in found["stopped_early"]
-    assert found["lines"][0][0] == "Stopped early"
-    assert ("no page" in found["lines"][0][1]) is (out is not None)
+    process_result = ProcessResult({"lines": []}, "signal 9")
+    monkeypatch.setattr("fl_audit.app_audits.launchers.isolated_process.run_isolated", lambda *_, **__: process_result)
+    answer = audit_in_subprocess(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
+    assert "signal 9" in answer["stopped_early"]
+    assert answer["lines"][0][0] == "Stopped early"
+    assert ("no page" in answer["lines"][0][1]) is (out is not None)
 
 
 CHILD = """
@@ -143,20 +145,20 @@ def found(asked, tell):
 """
 
 
-@pytest.mark.parametrize(("how", "tells"), [("odd", False), ("exit", True)])
+@pytest.mark.parametrize(("ending", "tells"), [("odd", False), ("exit", True)])
 def test_what_no_program_catches_is_said_in_a_line_and_nothing_acts_on_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str, tells: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ending: str, tells: bool
 ) -> None:
     (tmp_path / "odd_child.py").write_text(CHILD, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    found = run_isolated("odd_child:found", {"how": how, "tells": tells}, tmp_path, 60.0)
-    said = capsys.readouterr().err
-    assert said.startswith("INFO \\x1b[2J done\n")
-    assert "\x1b" not in said
-    assert "Traceback" not in said
+    process_result = run_isolated("odd_child:found", {"how": ending, "tells": tells}, tmp_path, 60.0)
+    error_output = capsys.readouterr().err
+    assert error_output.startswith("INFO \\x1b[2J done\n")
+    assert "\x1b" not in error_output
+    assert "Traceback" not in error_output
     if tells:
-        assert (found.values, found.ended.rpartition(" ")[2]) == ({"trial": 7}, "1")
-        assert "raising SystemExit: gone" in said
+        assert (process_result.values, process_result.ended.rpartition(" ")[2]) == ({"trial": 7}, "1")
+        assert "raising SystemExit: gone" in error_output
     else:
-        assert found.ended == ""
-        assert "raising Odd: gone" in (found.values or {})["error"]
+        assert process_result.ended == ""
+        assert "raising Odd: gone" in (process_result.values or {})["error"]

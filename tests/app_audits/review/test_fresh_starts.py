@@ -72,10 +72,10 @@ def _trace(app: Path, name: str) -> StartTrace:
         del sys.modules[module]
     with spared_generators():
         seed_generators(np.random.default_rng())
-        found = trace_start(app, ReviewOptions())
-    assert found is not None
-    assert found.failure == ""
-    return found
+        trace = trace_start(app, ReviewOptions())
+    assert trace is not None
+    assert trace.failure == ""
+    return trace
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,8 @@ def test_noise_that_two_starts_share_is_found_and_other_seeds_are_not_accused(
     server = SERVER.format(**{"module": "", "init": "pass", "main": "pass", "noise": OF_NUMPY} | code)
     # What clients seed in their own processes says nothing of the server's noise.
     app = write_app(tmp_path / "app", name, server, f"import numpy\nnumpy.random.seed(3)\n{CLIENT}")
-    first, second = _trace(app, name), _trace(app, name)
+    first = _trace(app, name)
+    second = _trace(app, name)
     assert (repeated_noise(first, second) != "") is is_repeated
     stated = read_reviewed_app(app, ReviewOptions(), is_inspected=False).app_claim
     assert (compared_starts(stated, (first, second)).repeats != "") is is_repeated
@@ -100,9 +101,9 @@ def test_noise_that_two_starts_share_is_found_and_other_seeds_are_not_accused(
 def test_a_start_that_fails_is_unseen(tmp_path: Path) -> None:
     app = write_app(tmp_path / "app", "fresh_stated", SERVER.format(module="", init="pass", main="pass", noise="0"))
     stated = read_reviewed_app(app, ReviewOptions(), is_inspected=False).app_claim
-    found = compared_starts(stated, (StartTrace(), StartTrace(failure="it ended")))
-    assert "it ended" in found.unseen[0]
-    assert "it ended" in found.words
+    comparison = compared_starts(stated, (StartTrace(), StartTrace(failure="it ended")))
+    assert "it ended" in comparison.unseen[0]
+    assert "it ended" in comparison.words
 
 
 @pytest.mark.parametrize("is_seeded", [True, False])
@@ -120,7 +121,7 @@ def test_clients_that_seed_their_local_noise_are_found(tmp_path: Path, is_seeded
         with spared_generators():
             seed_generators(np.random.default_rng())
             traces.append(trace_of_clients(app))
-    assert [one.failure for one in traces] == ["", ""]
+    assert [trace.failure for trace in traces] == ["", ""]
     assert (repeated_noise(*traces) != "") is is_seeded
 
 
@@ -128,9 +129,9 @@ def test_clients_that_seed_their_local_noise_are_found(tmp_path: Path, is_seeded
 def test_a_review_starts_the_app_in_two_processes(tmp_path: Path) -> None:
     server = SERVER.format(module="", init="pass", main="np.random.seed(1)", noise=OF_NUMPY)
     app = write_app(tmp_path / "app", "fresh_twice", server)
-    found = reviewed(app, ReviewOptions(is_quick=True, seconds=60.0))
-    assert found["verdict"] == "violated"
-    assert "numpy.random" in found["repeated_noise"]
+    answer = reviewed(app, ReviewOptions(is_quick=True, seconds=60.0))
+    assert answer["verdict"] == "violated"
+    assert "numpy.random" in answer["repeated_noise"]
 
 
 def test_the_limit_of_a_second_start_is_four_times_the_first_one() -> None:
@@ -145,7 +146,8 @@ def test_the_limit_of_a_second_start_is_four_times_the_first_one() -> None:
 def test_clients_are_started_with_the_limit_that_the_start_of_the_server_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, limits = [0.0], list[float]()
+    now = [0.0]
+    limits = list[float]()
 
     def took_30_seconds(module: str, request: object, room: Path, seconds: float, *_: object) -> ProcessResult:
         now[0] += 30
@@ -154,7 +156,8 @@ def test_clients_are_started_with_the_limit_that_the_start_of_the_server_gives(
 
     monkeypatch.setattr(review_launcher, "run_isolated", took_30_seconds)
     monkeypatch.setattr(review_launcher.time, "monotonic", lambda: now[0])
-    app, room = tmp_path / "app", tmp_path / "room"
+    app = tmp_path / "app"
+    room = tmp_path / "room"
     app.mkdir()
     room.mkdir()
     review_launcher._fresh_starts(app, ReviewOptions(seconds=300.0), room, {})

@@ -42,11 +42,12 @@ def test_a_refusal_names_the_audit_of_the_strategy_alone(tmp_path: Path, is_old:
 
 
 def test_the_strategy_alone_is_audited_on_the_model_of_its_app() -> None:
-    claim, budget = StatedClaim("add-remove-client", noise_multiplier=1.0), TrialBudget(40, (400,), (1.0,), 1, 1)
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    budget = TrialBudget(40, (400,), (1.0,), 1, 1)
     refused = audit_system(AuditedSystem(_strategy), claim, budget=budget, include=["removed"])
     assert refused.tests == ()
     assert "model=initial_arrays" in refused.hindrance
     model = {name: array.numpy() for name, array in ArrayRecord({}).items()} | {"weight": np.zeros(SHAPE, np.float32)}
     system = AuditedSystem(_strategy, model=model)
     played = audit_system(system, claim, budget=budget, include=["removed", "removed, own model"])
-    assert [one.distinguisher.kind for one in played.tests] == ["removed, own model"]
+    assert [test.distinguisher.kind for test in played.tests] == ["removed, own model"]

@@ -59,12 +59,15 @@ _BUFFERS, _COUNTERS = "running statistics", "parameter of whole numbers"  # name
 
 def test_what_an_app_would_start_is_taken_as_it_is(tmp_path: Path) -> None:
     code = with_strategy(PRIVATE.format(noise=1.5))
-    found = caught(write_app(tmp_path, "taken_app", code))
-    assert isinstance(found.start.strategy, DifferentialPrivacyServerSideFixedClipping)
-    assert found.start.strategy.noise_multiplier == 1.5
-    assert found.rounds == 5
-    assert [array.shape for array in found.start.arguments["initial_arrays"].to_numpy_ndarrays()] == [(3, 4), (4,)]
-    assert found.start.strategy.start.__func__ is FedAvg.start  # nothing of the catching is left
+    captured_strategy = caught(write_app(tmp_path, "taken_app", code))
+    assert isinstance(captured_strategy.start.strategy, DifferentialPrivacyServerSideFixedClipping)
+    assert captured_strategy.start.strategy.noise_multiplier == 1.5
+    assert captured_strategy.rounds == 5
+    assert [array.shape for array in captured_strategy.start.arguments["initial_arrays"].to_numpy_ndarrays()] == [
+        (3, 4),
+        (4,),
+    ]
+    assert captured_strategy.start.strategy.start.__func__ is FedAvg.start  # nothing of the catching is left
 
 
 def test_a_start_of_its_own_and_mods_are_taken(tmp_path: Path) -> None:
@@ -76,9 +79,9 @@ def test_a_start_of_its_own_and_mods_are_taken(tmp_path: Path) -> None:
     client = CLIENT.replace("ClientApp()", "ClientApp(mods=[LocalDpMod(1.0, 2.0, 3.0, 1e-5)])").replace(
         "import ClientApp", "import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod"
     )
-    found = caught(write_app(tmp_path, "own_start_app", server, client))
-    assert type(found.start.strategy).__name__ == "Own"
-    assert isinstance(found.mods[0].mod, LocalDpMod)
+    captured_strategy = caught(write_app(tmp_path, "own_start_app", server, client))
+    assert type(captured_strategy.start.strategy).__name__ == "Own"
+    assert isinstance(captured_strategy.mods[0].mod, LocalDpMod)
 
 
 def test_mods_are_played_where_the_app_has_them(tmp_path: Path) -> None:
@@ -102,11 +105,14 @@ def test_mods_are_played_where_the_app_has_them(tmp_path: Path) -> None:
         @app.evaluate()
         def evaluate(message, context): ...
         """
-    found = caught(write_app(tmp_path, "placed_app", with_strategy("FedAvg()"), client))
-    assert fixedclipping_mod in [one.mod for one in found.mods]
+    captured_strategy = caught(write_app(tmp_path, "placed_app", with_strategy("FedAvg()"), client))
+    assert fixedclipping_mod in [modifier.mod for modifier in captured_strategy.mods]
     for kind, expected in (("train", ["everywhere 0.5", "train 0.5"]), ("evaluate", ["everywhere 0.5"])):
         context = Context(run_id=1, node_id=2, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig())
-        answer = with_mods(tuple(one for one in found.mods if one.mod is not fixedclipping_mod), _empty_reply)
+        answer = with_mods(
+            tuple(modifier for modifier in captured_strategy.mods if modifier.mod is not fixedclipping_mod),
+            _empty_reply,
+        )
         answer(Message(RecordDict(), FIRST_NODE, kind), context)
         assert list(context.state["seen"].values()) == expected
 
@@ -138,42 +144,54 @@ def test_strategies_of_the_old_interface_are_taken(tmp_path: Path, by_workflow: 
             DefaultWorkflow(fit_workflow=SecAggPlusWorkflow(3, 2))(grid, legacy)
         """
     name = f"old_app_{by_workflow}"
-    found = caught(write_app(tmp_path, name, common + (workflow if by_workflow else by_function)))
-    assert isinstance(found.start.strategy, LegacyAdapter)
-    assert found.rounds == 7
-    np.testing.assert_array_equal(found.start.arguments["initial_arrays"]["000"].numpy(), np.ones(3))
-    assert any("secure aggregation" in remark for remark in found.remarks) is by_workflow
+    captured_strategy = caught(write_app(tmp_path, name, common + (workflow if by_workflow else by_function)))
+    assert isinstance(captured_strategy.start.strategy, LegacyAdapter)
+    assert captured_strategy.rounds == 7
+    np.testing.assert_array_equal(captured_strategy.start.arguments["initial_arrays"]["000"].numpy(), np.ones(3))
+    assert any("secure aggregation" in remark for remark in captured_strategy.remarks) is by_workflow
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "expected_message"),
     [
         ("import no_package_of_anybody\napp = no_package_of_anybody.App()", "is a App: accepted is a ServerApp"),
         ("raise ValueError('no\\nconfig')", "(ValueError: no config)"),
         ("app = 3", "is a int: accepted is a ServerApp"),
         (with_strategy("grid.send_and_receive([])"), "AttributeError"),
-        (with_strategy("list(grid.push_messages([__import__('flwr').app.Message(__import__('flwr').app.RecordDict(), 2,"
-                       " 'query')]))"), "without a strategy"),
+        (
+            with_strategy(
+                "list(grid.push_messages([__import__('flwr').app.Message(__import__('flwr').app.RecordDict(), 2,"
+                " 'query')]))"
+            ),
+            "without a strategy",
+        ),
         (with_strategy("exit(3)"), "raised SystemExit: 3"),
         (with_strategy("None").replace("strategy.start", "str"), "raised TypeError"),
-        ("from flwr.serverapp import ServerApp\napp = ServerApp()\n@app.main()\ndef main(grid, context): ...",
-         "started nothing"),
-        (with_strategy("__import__('threading').Lock() and FedAvg()").replace(
-            "    strategy.start", "    strategy.lock = __import__('threading').Lock()\n    strategy.start"),
-         "started or copied"),
-        ("from flwr.server import ServerApp, ServerAppComponents\nclass Alike:\n"
-         "    def initialize_parameters(self, _): ...\n"
-         "app = ServerApp(server_fn=lambda context: ServerAppComponents(strategy=Alike()))",
-         "strategy is a Alike: accepted are Flower's strategies"),
+        (
+            "from flwr.serverapp import ServerApp\napp = ServerApp()\n@app.main()\ndef main(grid, context): ...",
+            "started nothing",
+        ),
+        (
+            with_strategy("__import__('threading').Lock() and FedAvg()").replace(
+                "    strategy.start", "    strategy.lock = __import__('threading').Lock()\n    strategy.start"
+            ),
+            "started or copied",
+        ),
+        (
+            "from flwr.server import ServerApp, ServerAppComponents\nclass Alike:\n"
+            "    def initialize_parameters(self, _): ...\n"
+            "app = ServerApp(server_fn=lambda context: ServerAppComponents(strategy=Alike()))",
+            "strategy is a Alike: accepted are Flower's strategies",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_reviewed_is_said_in_one_line(
-    tmp_path: Path, code: str, said: str, request: pytest.FixtureRequest
+    tmp_path: Path, code: str, expected_message: str, request: pytest.FixtureRequest
 ) -> None:
     name = f"refused_app_{request.node.callspec.indices['code']}"
     with pytest.raises(InputError) as refused:
         caught(write_app(tmp_path, name, code))
-    assert said in str(refused.value)
+    assert expected_message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -213,12 +231,13 @@ def test_stand_ins_are_inert_and_for_the_app_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [(None, "no pyproject.toml"), ("[a", "cannot be read"), ("[tool.flwr.app]", "names no serverapp")]
+    ("text", "expected_message"),
+    [(None, "no pyproject.toml"), ("[a", "cannot be read"), ("[tool.flwr.app]", "names no serverapp")],
 )
-def test_a_directory_that_is_no_app_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_directory_that_is_no_app_is_refused(tmp_path: Path, text: str | None, expected_message: str) -> None:
     if text is not None:
         (tmp_path / "pyproject.toml").write_text(text)
-    assert_refused(said, read_app, tmp_path)
+    assert_refused(expected_message, read_app, tmp_path)
 
 
 def test_the_file_of_an_app_is_read_as_flower_reads_it(tmp_path: Path) -> None:
@@ -227,16 +246,16 @@ def test_the_file_of_an_app_is_read_as_flower_reads_it(tmp_path: Path) -> None:
         file.write(
             "[tool.flwr.federations]\ndefault = 'here'\n[tool.flwr.federations.here]\noptions.num-supernodes = 7\n"
         )
-    found = read_app(tmp_path)
-    assert (found.name, found.nodes) == ("read_app", 7)
-    assert found.config == {"num-server-rounds": 5, "params.rate": 0.5}
+    app_description = read_app(tmp_path)
+    assert (app_description.name, app_description.nodes) == ("read_app", 7)
+    assert app_description.config == {"num-server-rounds": 5, "params.rate": 0.5}
 
 
 def test_claims_are_read_from_wrappers_and_mods() -> None:
     fixed = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.5, 2.0, 4)
-    found = stated_by(fixed, (), None, rounds=3)
-    assert found.claim == StatedClaim("add-remove-client", noise_multiplier=1.5, rounds=3)
-    assert (found.norm, found.clients) == (2.0, 4)
+    stated_claim = stated_by(fixed, (), None, rounds=3)
+    assert stated_claim.claim == StatedClaim("add-remove-client", noise_multiplier=1.5, rounds=3)
+    assert (stated_claim.norm, stated_claim.clients) == (2.0, 4)
     # What an adaptive wrapper was made for comes out of what it keeps.
     adaptive = DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 1.5, 100, clipped_count_stddev=5.0)
     claim = stated_by(adaptive, (), None, 1).claim
@@ -248,8 +267,11 @@ def test_claims_are_read_from_wrappers_and_mods() -> None:
     assert local.observer is Observer.SERVER
     assert stated_by(FedAvg(), (), None, 1).claim is None
     # Noise of several messages composes: half the epsilon four times is as much as all of it at once.
-    both = [stated_by(FedAvg(), (LocalDpMod(1.0, 2.0, epsilon, 1e-5),), None, 1) for epsilon in (1.0, 2.0)]
-    over = [epsilon_words(one, rounds).split("comes to ")[1] for one, rounds in zip(both, (4, 1), strict=True)]
+    local_claims = [stated_by(FedAvg(), (LocalDpMod(1.0, 2.0, epsilon, 1e-5),), None, 1) for epsilon in (1.0, 2.0)]
+    over = [
+        epsilon_words(app_claim, rounds).split("comes to ")[1]
+        for app_claim, rounds in zip(local_claims, (4, 1), strict=True)
+    ]
     assert over[0] == over[1]
     endless = stated_by(FedAvg(), (LocalDpMod(1.0, 2.0, 500.0, 1e-5),), None, 1)
     assert endless.claim is None
@@ -268,23 +290,21 @@ def test_the_accountant_of_a_wrapper_says_delta_and_relation() -> None:
     strategy = DifferentialPrivacyServerSideFixedClipping(
         FedAvg(), 1.0, 1.0, 10, accountant=SimpleNamespace(config=config)
     )
-    found = stated_by(strategy, (), None, 1)
-    assert found.claim == StatedClaim("add-remove-client", delta=1e-6, noise_multiplier=1.0)
-    assert "target_delta = 1e-06, max_epsilon = 20" in found.source
+    stated_claim = stated_by(strategy, (), None, 1)
+    assert stated_claim.claim == StatedClaim("add-remove-client", delta=1e-6, noise_multiplier=1.0)
+    assert "target_delta = 1e-06, max_epsilon = 20" in stated_claim.source
 
 
 def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
     words = epsilon_words(StatedAppClaim(StatedClaim("add-remove-client", noise_multiplier=2.0), "here"), rounds=25)
-    one, all_rounds = (
-        float(words.split("epsilon ")[1].split(" ")[0]),
-        float(words.split("over all 25 epsilon ")[1].split(" ")[0]),
-    )
-    for epsilon, rounds in ((one, 1), (all_rounds, 25)):
+    single_round = float(words.split("epsilon ")[1].split(" ")[0])
+    all_rounds = float(words.split("over all 25 epsilon ")[1].split(" ")[0])
+    for epsilon, rounds in ((single_round, 1), (all_rounds, 25)):
         assert gdp_delta(epsilon, gaussian_mu(2.0, rounds)) == pytest.approx(1e-5, rel=0.1)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "epsilon", "rounds", "said"),
+    ("strategy", "epsilon", "rounds", "expected_doubt"),
     [
         (DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10), 8.0, 100, "epsilon 33.1"),
         (DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10), 34.0, 100, ""),
@@ -293,19 +313,22 @@ def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
     ],
 )
 def test_an_epsilon_of_the_training_is_not_supported_by_trials_of_three_rounds(
-    strategy: FedAvg, epsilon: float, rounds: int, said: str
+    strategy: FedAvg, epsilon: float, rounds: int, expected_doubt: str
 ) -> None:
     """By the curve of Gaussian noise, mu = 10 / 2 has epsilon 33.1 at delta 1e-5."""
     caught = SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[])
     stated = reviewed_claim(cast(CapturedStrategy, caught), ReviewOptions(epsilon=epsilon))
     doubt = training_doubt(stated, rounds, 3)
-    assert said in doubt
-    assert (doubt == "") is (said == "")
-    for came, expected in (("consistent", "inconclusive" if said else "consistent"), ("violated", "violated")):
+    assert expected_doubt in doubt
+    assert (doubt == "") is (expected_doubt == "")
+    for came, expected in (
+        ("consistent", "inconclusive" if expected_doubt else "consistent"),
+        ("violated", "violated"),
+    ):
         assert stated.claim is not None
         result = ClaimAudit(stated.claim, Verdict(came), (), (), 0)
         assert server_verdict(stated, result, rounds, 3) == expected
-    if "33.1" in said:
+    if "33.1" in expected_doubt:
         assert gdp_delta(33.1, 5.0) == pytest.approx(1e-5, rel=0.1)
 
 
@@ -337,15 +360,29 @@ def test_kinds_without_a_single_trial_are_not_said_to_hold() -> None:
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
     result = ClaimAudit(claim, Verdict.INCONCLUSIVE, (), (), 40, silent=("removed",))
     stated = StatedAppClaim(claim, "here")
-    found = ReviewResult("app", stated, Verdict.INCONCLUSIVE, 3, 3, 4, {"train": 4, "evaluate": 0}, None,
-                         ("removed", "metrics"), "none", result, None, (), ())  # fmt: skip
-    lines = dict(report_lines_of_review(found))
+    app_review = ReviewResult(
+        "app",
+        stated,
+        Verdict.INCONCLUSIVE,
+        3,
+        3,
+        4,
+        {"train": 4, "evaluate": 0},
+        None,
+        ("removed", "metrics"),
+        "none",
+        result,
+        None,
+        (),
+        (),
+    )
+    lines = dict(report_lines_of_review(app_review))
     assert lines["No contradiction"] == BY_NAME["metrics"].plain_name
     assert lines["Not tried"].startswith("'removed' (no model")
-    assert "Not tried" not in dict(report_lines_of_review(replace(found, result=replace(result, silent=()))))
+    assert "Not tried" not in dict(report_lines_of_review(replace(app_review, result=replace(result, silent=()))))
     assert lines["Beside the model"].startswith("the server sees")
     assert (
-        dict(report_lines_of_review(replace(found, beside=result)))["Beside the model"] == ""
+        dict(report_lines_of_review(replace(app_review, beside=result)))["Beside the model"] == ""
     )  # nothing that a client could look at
 
 
@@ -357,17 +394,18 @@ def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
         content = {"arrays": ArrayRecord([np.ones(2, np.float32)]), "metrics": MetricRecord({"num-examples": 1})}
         return Message(RecordDict(content), reply_to=message)
 
-    round_of, strategy = [0], FedAvg(fraction_train=0.25, fraction_evaluate=0.0)
+    round_of = [0]
+    strategy = FedAvg(fraction_train=0.25, fraction_evaluate=0.0)
     seated = VirtualClientGrid(InProcessGrid(5, answer), nodes=20, seats=5)
-    asked = set()
+    asked_nodes = set()
     for round_of[0] in range(10):
         messages = list(strategy.configure_train(1, ArrayRecord([np.ones(2)]), ConfigRecord(), seated))
         nodes = [message.metadata.dst_node_id for message in messages]
         replies = list(seated.send_and_receive(messages))
         assert [reply.metadata.src_node_id for reply in replies] == nodes
         assert [node for number, node in heard if number == round_of[0]] == list(range(FIRST_NODE, FIRST_NODE + 5))
-        asked |= set(nodes)
-    assert len(asked) > 5
+        asked_nodes |= set(nodes)
+    assert len(asked_nodes) > 5
     assert seated.largest_requests == {"train": 5, "evaluate": 0}
 
 
@@ -380,9 +418,9 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert nodes == 50
     assert re.search(r"\b20 clients .*\b50 clients .*\b10\b.* 2 times smaller", fault)
     # All clients are asked: as many are taken as the wrapper is made for, and not Flower's ten.
-    of_all = central_noise()
-    assert nodes_of(of_all, None, 4)[::2] == (4, "")
-    assert "2.5 times larger" in nodes_of(of_all, 10, 4)[2]
+    full_strategy = central_noise()
+    assert nodes_of(full_strategy, None, 4)[::2] == (4, "")
+    assert "2.5 times larger" in nodes_of(full_strategy, 10, 4)[2]
     # Flower's FedAvg begins with two clients, whose mean gets the noise of a mean of twenty.
     assert too_few_clients(strategy, 20) == (2, 2)
     waiting = FedAvg(fraction_evaluate=0.0)
@@ -404,7 +442,7 @@ def _waits_for_twenty(_round: int, _arrays: ArrayRecord, _config: ConfigRecord, 
 def test_plans_shrink_with_the_time() -> None:
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
     kinds = [BY_NAME["removed"], BY_NAME["removed, own model"]]
-    plans = [plan_of(kinds, claim, 0.1, 0.01, left, 3, True, False) for left in (1e9, 300, 100, 20)]
+    plans = [plan_of(kinds, claim, 0.1, 0.01, seconds, 3, True, False) for seconds in (1e9, 300, 100, 20)]
     assert plans[0].rounds == 3
     assert [plan.budget.pilot for plan in plans] == sorted((plan.budget.pilot for plan in plans), reverse=True)
     assert plans[-1].budget == smallest_budget(claim)
@@ -429,10 +467,11 @@ def test_buffers_are_moved_under_the_names_that_the_app_gives_them() -> None:
     moved = {kind.plain_name: kind for kind in kinds if kind.present.direction in OF_FEW_TENSORS}
     assert len(moved) == 2
     for name, tensor in ((_BUFFERS, "b.running_var"), (_COUNTERS, "b.num_batches_tracked")):
-        kind, own = moved[name], template_of(model)
+        kind = moved[name]
+        model_template = template_of(model)
         assert kind.model is ModelKind.OWN
-        update = update_of(kind.present, own, 2.0, 1, kind.schedule)
-        there = dict(own.tensors)[tensor]
+        update = update_of(kind.present, model_template, 2.0, 1, kind.schedule)
+        there = dict(model_template.tensors)[tensor]
         assert np.all(update[there] == 2000.0)
         assert np.count_nonzero(update) == model[tensor].size
 
@@ -444,10 +483,10 @@ def test_numbers_that_a_strategy_asks_for_are_learned(tmp_path: Path) -> None:
         "def added(replies, weight):\n    return MetricRecord({'sum': sum(r['metrics']['my-loss'] for r in replies)})\n"
         "app = ServerApp()",
     )
-    found = review(write_app(tmp_path, "asking_app", server), ReviewOptions(processes=1, clients=4))
-    assert found.verdict == "no guarantee"
-    assert found.beside is not None
-    metrics = next(leak for leak in found.leaks if leak.aside is SideChannel.METRICS)
+    app_review = review(write_app(tmp_path, "asking_app", server), ReviewOptions(processes=1, clients=4))
+    assert app_review.verdict == "no guarantee"
+    assert app_review.beside is not None
+    metrics = next(leak for leak in app_review.leaks if leak.aside is SideChannel.METRICS)
     assert metrics.by is not None
     assert metrics.by.startswith("metrics: sum")
 
@@ -457,15 +496,15 @@ def test_numbers_that_a_strategy_asks_for_are_learned(tmp_path: Path) -> None:
 def test_what_leaks_beside_the_model_is_found_and_the_honest_twin_leaks_nothing(tmp_path: Path, leaky: bool) -> None:
     """All four at once: metrics, counts of examples, a buffer of whole numbers under a name of its own, evaluations."""
     directory = write_app(tmp_path, f"beside_app_{leaky}", noisy_server(leaky))
-    found = review(directory, ReviewOptions(processes=1, seconds=1000, rounds=1, clients=4, is_quick=True))
-    assert str(found.verdict) == ("violated" if leaky else "consistent")
-    assert {str(leak.aside): (leak.is_played, leak.share is not None) for leak in found.leaks} == {
+    app_review = review(directory, ReviewOptions(processes=1, seconds=1000, rounds=1, clients=4, is_quick=True))
+    assert str(app_review.verdict) == ("violated" if leaky else "consistent")
+    assert {str(leak.aside): (leak.is_played, leak.share is not None) for leak in app_review.leaks} == {
         "metrics": (True, leaky),
         "example counts": (True, leaky),
         "buffers": (True, leaky),
         "evaluation replies": (leaky, leaky),
     }
-    assert f"{_COUNTERS}, own model" in found.kinds
+    assert f"{_COUNTERS}, own model" in app_review.kinds
 
 
 @pytest.mark.parametrize(
@@ -488,9 +527,9 @@ def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(
         monkeypatch.setattr("fl_audit.app_audits.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     server = noisy_server(leaky=False, noise=noise)
     wishes = ReviewOptions(processes=1, seconds=30 if in_full else 300, rounds=1, clients=4, is_quick=not in_full)
-    found = review(write_app(tmp_path, f"noisy_app_{verdict}_{in_full}", server), wishes)
-    assert found.app_claim.source == "Own: noise_multiplier = 1, clip_norm = 2"
-    assert str(found.verdict) == verdict
+    app_review = review(write_app(tmp_path, f"noisy_app_{verdict}_{in_full}", server), wishes)
+    assert app_review.app_claim.source == "Own: noise_multiplier = 1, clip_norm = 2"
+    assert str(app_review.verdict) == verdict
 
 
 @pytest.mark.long
@@ -502,10 +541,10 @@ def test_trials_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is
     directory = write_app(tmp_path, "early_app", server)
     monkeypatch.setattr("fl_audit.app_audits.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])
     monkeypatch.setattr("fl_audit.app_audits.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
-    found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
-    (said,) = found.early
-    assert "as soon as 2" in said
-    assert re.search(r"asks 2 .*\bnoise .*\b10: .*\b9\d*%.* 69%, .*\bbreaks\b", said)
+    app_review = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
+    (early_remark,) = app_review.early
+    assert "as soon as 2" in early_remark
+    assert re.search(r"asks 2 .*\bnoise .*\b10: .*\b9\d*%.* 69%, .*\bbreaks\b", early_remark)
 
 
 @pytest.mark.long
@@ -528,10 +567,10 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
     arguments = ["review", str(directory), "--set", "clients=4", "--json", "--out", str(out)]
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0
-    told = json.loads(result.stdout)
-    assert told["verdict"] == "no guarantee"
-    assert any("writes files" in remark for remark in told["remarks"])
-    of_trials = {finding["told_by"] for finding in told["beside"]["findings"] if finding["of_trials_alone"]}
+    answer = json.loads(result.stdout)
+    assert answer["verdict"] == "no guarantee"
+    assert any("writes files" in remark for remark in answer["remarks"])
+    of_trials = {finding["told_by"] for finding in answer["beside"]["findings"] if finding["of_trials_alone"]}
     assert of_trials == {"metrics: loss", "evaluation: loss"}
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
     assert not list(Path.cwd().glob("tried.txt"))
@@ -549,14 +588,14 @@ def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeyp
         )
     directory = write_app(tmp_path, "slow_app", with_strategy("FedAvg(fraction_evaluate=0.0)"))
     wishes = ReviewOptions(processes=1, seconds=100, clients=4, rounds=1, is_quick=True, noise_multiplier=0.5)
-    found = review(directory, wishes)
-    assert found.result.unplayed
-    assert found.result.tests
-    assert found.verdict is Verdict.VIOLATED
-    assert "time ran out" in headline(found)
-    assert found.result.unplayed[0] in headline(found)
-    told = json.loads(json.dumps(review_json(found)))
-    assert set(told["model"]["unplayed"]) == set(found.result.unplayed)
+    app_review = review(directory, wishes)
+    assert app_review.result.unplayed
+    assert app_review.result.tests
+    assert app_review.verdict is Verdict.VIOLATED
+    assert "time ran out" in headline(app_review)
+    assert app_review.result.unplayed[0] in headline(app_review)
+    answer = json.loads(json.dumps(review_json(app_review)))
+    assert set(answer["model"]["unplayed"]) == set(app_review.result.unplayed)
 
 
 def test_an_app_that_takes_too_long_is_ended(tmp_path: Path) -> None:
@@ -587,31 +626,37 @@ def test_what_was_judged_is_shown_however_a_process_ends(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     with isolated_process.temporary_directory() as room, (room / "log").open("wb") as log:
-        told = isolated_process.run_isolated(f"{name}:found", {"trials": 40}, room, 3.0, log=log)
-    assert told.values == {"judged": 40 if ended else "all"}
-    assert ended in told.ended
-    assert bool(told.ended) is bool(ended)
-    assert told.is_late is ("within" in ended)
+        process_result = isolated_process.run_isolated(f"{name}:found", {"trials": 40}, room, 3.0, log=log)
+    assert process_result.values == {"judged": 40 if ended else "all"}
+    assert ended in process_result.ended
+    assert bool(process_result.ended) is bool(ended)
+    assert process_result.is_late is ("within" in ended)
     assert not room.exists()
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
-    [(["--set", "clients=1"], "clients are 1"), (["--adjacency", "add-remove-record"], "from outside"),
-     (["--minutes", "0"], "--minutes 0")],
-)  # fmt: skip
-def test_wrong_flags_are_refused(tmp_path: Path, flags: list[str], said: str) -> None:
-    assert_refused(said, lambda: CliRunner().invoke(command, ["review", str(tmp_path), *flags], catch_exceptions=False))
+    ("flags", "expected_message"),
+    [
+        (["--set", "clients=1"], "clients are 1"),
+        (["--adjacency", "add-remove-record"], "from outside"),
+        (["--minutes", "0"], "--minutes 0"),
+    ],
+)
+def test_wrong_flags_are_refused(tmp_path: Path, flags: list[str], expected_message: str) -> None:
+    assert_refused(
+        expected_message, lambda: CliRunner().invoke(command, ["review", str(tmp_path), *flags], catch_exceptions=False)
+    )
 
 
-@pytest.mark.parametrize(("verdict", "flags", "status"), [
-    ("violated", ["--fail-on-violation"], 4), ("violated", [], 0), ("inconclusive", ["--fail-on-violation"], 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("verdict", "flags", "status"),
+    [("violated", ["--fail-on-violation"], 4), ("violated", [], 0), ("inconclusive", ["--fail-on-violation"], 0)],
+)
 def test_a_violation_fails_the_command_if_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, flags: list[str], status: int
 ) -> None:
-    found = {"verdict": verdict, "headline": "It is so.", "lines": []}
-    monkeypatch.setattr("fl_audit.cli.black_box_commands.reviewed", lambda *_: found)
+    answer = {"verdict": verdict, "headline": "It is so.", "lines": []}
+    monkeypatch.setattr("fl_audit.cli.black_box_commands.reviewed", lambda *_: answer)
     result = CliRunner().invoke(command, ["review", str(tmp_path), *flags])
     assert result.exit_code == status
     assert "It is so." in result.output

@@ -59,42 +59,44 @@ def test_a_modifier_outside_of_the_masks_is_refused_with_what_flower_raises(mod:
     client = _with_mods(f"{mod}, secaggplus_mod", f"secaggplus_mod, {mod.partition('(')[0]}")
     with pytest.raises(InputError) as refused:
         caught(write_app(tmp_path, name, with_strategy("FedAvg()"), client))
-    said = str(refused.value)
-    assert "KeyError: 'fitins.parameters'" in said
-    assert f"mods=[secaggplus_mod, {mod.partition('(')[0]}, ...]" in said
-    assert "\n" not in said
+    error_text = str(refused.value)
+    assert "KeyError: 'fitins.parameters'" in error_text
+    assert f"mods=[secaggplus_mod, {mod.partition('(')[0]}, ...]" in error_text
+    assert "\n" not in error_text
 
 
 def test_the_order_that_a_refusal_advises_is_played(tmp_path: Path) -> None:
     client = _with_mods(f"secaggplus_mod, {LOCAL}", "secaggplus_mod, LocalDpMod")
-    found = caught(write_app(tmp_path, "advised_order", with_strategy("FedAvg()"), client))
-    assert [type(one.mod).__name__ for one in found.mods] == ["LocalDpMod"]
+    captured_strategy = caught(write_app(tmp_path, "advised_order", with_strategy("FedAvg()"), client))
+    assert [type(modifier.mod).__name__ for modifier in captured_strategy.mods] == ["LocalDpMod"]
     # This server never masks anything, and its clients fail without masks.
-    assert any("no workflow" in remark for remark in found.remarks)
+    assert any("no workflow" in remark for remark in captured_strategy.remarks)
 
 
 def test_a_modifier_that_bears_masks_is_not_played_outside_of_them(tmp_path: Path) -> None:
-    client = _with_mods("message_size_mod, secaggplus_mod, fixedclipping_mod",
-                        "secaggplus_mod, message_size_mod, fixedclipping_mod")  # fmt: skip
-    found = caught(write_app(tmp_path, "bearing_masks", with_strategy("FedAvg()"), client))
-    assert [one.mod.__name__ for one in found.mods] == ["fixedclipping_mod"]  # type: ignore[attr-defined]
-    assert any("message_size_mod" in remark for remark in found.remarks)
+    client = _with_mods(
+        "message_size_mod, secaggplus_mod, fixedclipping_mod", "secaggplus_mod, message_size_mod, fixedclipping_mod"
+    )
+    captured_strategy = caught(write_app(tmp_path, "bearing_masks", with_strategy("FedAvg()"), client))
+    assert [modifier.mod.__name__ for modifier in captured_strategy.mods] == ["fixedclipping_mod"]  # type: ignore[attr-defined]
+    assert any("message_size_mod" in remark for remark in captured_strategy.remarks)
 
 
 @pytest.mark.parametrize(
-    "how", ["raise KeyError('images')", "return Message(Error(1, 'KeyError: images'), reply_to=m)"]
+    "failure", ["raise KeyError('images')", "return Message(Error(1, 'KeyError: images'), reply_to=m)"]
 )
-def test_a_modifier_that_fails_is_named_and_not_the_strategy(how: str, tmp_path: Path) -> None:
-    mod = f"from flwr.app import Error, Message\n\ndef mine(m, context, call):\n    {how}\n\napp = "
+def test_a_modifier_that_fails_is_named_and_not_the_strategy(failure: str, tmp_path: Path) -> None:
+    mod = f"from flwr.app import Error, Message\n\ndef mine(m, context, call):\n    {failure}\n\napp = "
     client = CLIENT.replace("app = ", mod).replace("ClientApp()", "ClientApp(mods=[mine])")
     with pytest.raises(InputError) as refused:
         review(
-            write_app(tmp_path, f"failing_{len(how)}", with_strategy("FedAvg()"), client), ReviewOptions(processes=1)
+            write_app(tmp_path, f"failing_{len(failure)}", with_strategy("FedAvg()"), client),
+            ReviewOptions(processes=1),
         )
-    said = str(refused.value)
-    assert "modifiers" in said
-    assert "KeyError" in said
-    assert ("mine" in said) is how.startswith("raise")
+    error_text = str(refused.value)
+    assert "modifiers" in error_text
+    assert "KeyError" in error_text
+    assert ("mine" in error_text) is failure.startswith("raise")
 
 
 RECORDS = {
@@ -130,15 +132,28 @@ def test_settings_that_name_a_strength_of_privacy_are_read_with_their_lines(tmp_
     file.write_text("[tool.flwr.app.config]\nlr = 0.1\nnoise-multiplier = 1.5\nfit.target-epsilon = 3\n")
     config = {"lr": 0.1, "noise-multiplier": 1.5, "fit.target-epsilon": 3}
     assert of_settings(file, dict.fromkeys(config, 0.0)) == ()
-    said = mentions_phrase(of_settings(file, config))
-    assert said == "noise-multiplier = 1.5 (pyproject.toml:3), fit.target-epsilon = 3 (pyproject.toml:4)"
+    phrase = mentions_phrase(of_settings(file, config))
+    assert phrase == "noise-multiplier = 1.5 (pyproject.toml:3), fit.target-epsilon = 3 (pyproject.toml:4)"
 
 
 def _review(result: ClaimAudit, stated: StatedAppClaim | None = None, **changes: Any) -> ReviewResult:
-    found = ReviewResult("app", stated or StatedAppClaim(CLAIM, "here"), Verdict.CONSISTENT, 3, 3, 4, {"train": 4,
-        "evaluate": 4},
-                   16, ("removed",), "none", result, result, (), ())  # fmt: skip
-    return replace(found, **changes)
+    app_review = ReviewResult(
+        "app",
+        stated or StatedAppClaim(CLAIM, "here"),
+        Verdict.CONSISTENT,
+        3,
+        3,
+        4,
+        {"train": 4, "evaluate": 4},
+        16,
+        ("removed",),
+        "none",
+        result,
+        result,
+        (),
+        (),
+    )
+    return replace(app_review, **changes)
 
 
 def _result(claim: StatedClaim = CLAIM, **changes: Any) -> ClaimAudit:
@@ -147,20 +162,26 @@ def _result(claim: StatedClaim = CLAIM, **changes: Any) -> ClaimAudit:
 
 def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Path) -> None:
     (tmp_path / "client.py").write_text("from opacus import PrivacyEngine")
-    found, none = find_record_privacy_mentions(tmp_path), StatedAppClaim(None, "nothing is named")
+    mentions = find_record_privacy_mentions(tmp_path)
+    none = StatedAppClaim(None, "nothing is named")
     assert server_verdict(none, _result(), 3, 3) is Verdict.NO_GUARANTEE
-    verdict = server_verdict(none, _result(), 3, 3, mentions=found)
-    said = _review(_result(), none, verdict=verdict, of_records=found)
+    verdict = server_verdict(none, _result(), 3, 3, mentions=mentions)
+    app_review = _review(_result(), none, verdict=verdict, of_records=mentions)
     assert verdict is Verdict.NOT_AUDITED
-    assert headline(said).startswith("Unseen: ")
-    assert all("Opacus (client.py:1)" in line for line in (headline(said), dict(report_lines_of_review(said))["Claim"]))
-    assert "o guarantee" not in headline(said)
-    result = review_result(said)
-    path = write_app_page(result, [(said.result, ())], True, tmp_path)
+    assert headline(app_review).startswith("Unseen: ")
+    assert all(
+        "Opacus (client.py:1)" in line
+        for line in (headline(app_review), dict(report_lines_of_review(app_review))["Claim"])
+    )
+    assert "o guarantee" not in headline(app_review)
+    result = review_result(app_review)
+    path = write_app_page(result, [(app_review.result, ())], True, tmp_path)
     assert "Opacus (client.py:1)" in path.read_text()
-    assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
+    assert review_json(app_review)["of_records"] == [
+        {"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}
+    ]
     # A claim about clients is judged as ever.
-    assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, mentions=found) is Verdict.CONSISTENT
+    assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, mentions=mentions) is Verdict.CONSISTENT
 
 
 def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:
@@ -171,18 +192,19 @@ def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:
 
 def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
     three = StatedClaim("add-remove-client", epsilon=2.5)
-    asked = {
+    summaries = {
         "metrics": ScenarioTrialsSummary(460, ("metrics: acc", "array: x")),
         "evaluation": ScenarioTrialsSummary(80, ("form: y",)),
     }
-    result, kinds = _result(three, trial_summaries=asked), ["metrics", "evaluation"]
-    found = {
+    result = _result(three, trial_summaries=summaries)
+    kinds = ["metrics", "evaluation"]
+    channel_results = {
         leak.aside: (leak.is_played, leak.trials, leak.share, leak.names)
         for leak in side_channel_results([result], kinds)
     }
-    assert found[SideChannel.METRICS] == (True, 460, None, ("acc",))
-    assert found[SideChannel.EVALUATION] == (True, 80, None, ())
-    assert all(part in _beside(result, kinds) for part in ("epsilon 2.5 in 460 trials", "80 trials"))
+    assert channel_results[SideChannel.METRICS] == (True, 460, None, ("acc",))
+    assert channel_results[SideChannel.EVALUATION] == (True, 80, None, ())
+    assert all(phrase in _beside(result, kinds) for phrase in ("epsilon 2.5 in 460 trials", "80 trials"))
 
 
 @pytest.mark.parametrize("where", ["unplayed", "untried", "passed_over", "silent", "refused"])
@@ -193,46 +215,52 @@ def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
         trial_summaries={kind: ScenarioTrialsSummary(100, ("metrics: loss",)) for kind in kinds},
         **{where: tuple(kinds)},
     )
-    said = _beside(result, kinds)
-    assert "told nothing" not in said
+    beside_line = _beside(result, kinds)
+    assert "told nothing" not in beside_line
     assert {
-        kind for leak in side_channel_results([result], kinds) for some in leak.untried.values() for kind in some
+        kind
+        for leak in side_channel_results([result], kinds)
+        for scenario_names in leak.untried.values()
+        for kind in scenario_names
     } == set(kinds)
     assert not any(leak.is_played for leak in side_channel_results([result], kinds))
-    assert said.count("not tried") == len(SideChannel)
+    assert beside_line.count("not tried") == len(SideChannel)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.INCONCLUSIVE])
 def test_too_few_trials_to_refute_anything_tell_not_nothing(verdict: Verdict) -> None:
     """Of 25 trials all may be told, and no bound of so few passes what is claimed."""
     kind = "more examples than true"
-    few = replace(_test(kind, "examples", bound=0.6), ceiling=0.6)
-    found = side_channel_results(
-        [_result(verdict=verdict, tests=(few,), trial_summaries={kind: ScenarioTrialsSummary(85)})], [kind]
+    small_test = replace(_test(kind, "examples", bound=0.6), ceiling=0.6)
+    channel_results = side_channel_results(
+        [_result(verdict=verdict, tests=(small_test,), trial_summaries={kind: ScenarioTrialsSummary(85)})], [kind]
     )
-    assert [leak.untried for leak in found if leak.aside is SideChannel.EXAMPLES] == [{TOO_FEW: (kind,)}]
+    assert [leak.untried for leak in channel_results if leak.aside is SideChannel.EXAMPLES] == [{TOO_FEW: (kind,)}]
 
 
 def test_what_told_nothing_is_held_to_a_claim_only_where_there_is_one() -> None:
-    three, kind = StatedClaim("add-remove-client", epsilon=3.0), "many examples"
+    three = StatedClaim("add-remove-client", epsilon=3.0)
+    kind = "many examples"
     result = _result(three, trial_summaries={kind: ScenarioTrialsSummary(60)})
-    said = _beside(result, [kind], stated=StatedAppClaim(None, "nothing is named"))
-    assert "epsilon 3 in 60 trials" in said
+    beside_line = _beside(result, [kind], stated=StatedAppClaim(None, "nothing is named"))
+    assert "epsilon 3 in 60 trials" in beside_line
 
 
 def test_of_two_kinds_about_one_thing_the_one_that_was_not_tried_is_named() -> None:
     kinds = ["many examples", "more examples than true"]
     result = _result(trial_summaries={kinds[0]: ScenarioTrialsSummary(60)}, unplayed=(kinds[1],))
-    (found,) = (leak for leak in side_channel_results([result], kinds) if leak.aside is SideChannel.EXAMPLES)
-    assert (found.is_played, found.trials) == (True, 60)
-    assert list(found.untried.values()) == [(kinds[1],)]
+    (channel_result,) = (leak for leak in side_channel_results([result], kinds) if leak.aside is SideChannel.EXAMPLES)
+    assert (channel_result.is_played, channel_result.trials) == (True, 60)
+    assert list(channel_result.untried.values()) == [(kinds[1],)]
     assert f"not tried: '{kinds[1]}'" in _beside(result, kinds)
 
 
-@pytest.mark.parametrize(("buffers", "said"), [(0, "no buffers"), (None, "was not seen"), (2, "were not tried")])
-def test_buffers_are_those_of_the_apps_model(buffers: int | None, said: str) -> None:
+@pytest.mark.parametrize(
+    ("buffers", "expected_phrase"), [(0, "no buffers"), (None, "was not seen"), (2, "were not tried")]
+)
+def test_buffers_are_those_of_the_apps_model(buffers: int | None, expected_phrase: str) -> None:
     line = _beside(_result(), [], buffers=buffers, stated=StatedAppClaim(None, "nothing is named"))
-    assert said in line
+    assert expected_phrase in line
 
 
 def test_whoever_was_not_asked_to_evaluate_is_said_to_be_so_in_the_trial_that_was_watched() -> None:
@@ -255,9 +283,11 @@ def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
             tests=(replace(_test("metrics", "metrics: loss"), is_of_trials_alone=is_ours),),
             trial_summaries={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))},
         )
-        told = side_channel_results([result], ["metrics"])
-        assert [(leak.share, leak.by) for leak in told if leak.aside is SideChannel.METRICS] == [(1.0, "metrics: loss")]
-        assert text in dict(report_lines_of_review(_review(result, leaks=told)))["Beside the model"]
+        channel_results = side_channel_results([result], ["metrics"])
+        assert [(leak.share, leak.by) for leak in channel_results if leak.aside is SideChannel.METRICS] == [
+            (1.0, "metrics: loss")
+        ]
+        assert text in dict(report_lines_of_review(_review(result, leaks=channel_results)))["Beside the model"]
 
 
 def test_what_an_app_is_known_to_release_is_named_before_what_only_our_clients_report() -> None:
@@ -313,19 +343,21 @@ def test_examples_that_tell_beside_the_model_are_judged_with_the_model() -> None
 def test_in_a_tie_the_model_itself_is_named_and_not_a_number_that_only_our_clients_report() -> None:
     kinds = ["more examples than true", "many examples"]
     tests = (_test(kinds[0], "evaluation: loss", bound=9.0), _test(kinds[1], "what was released along it"))
-    for told in (tests, tests[::-1]):
-        (found,) = (
-            leak for leak in side_channel_results([_result(tests=told)], kinds) if leak.aside is SideChannel.EXAMPLES
+    for test_order in (tests, tests[::-1]):
+        (channel_result,) = (
+            leak
+            for leak in side_channel_results([_result(tests=test_order)], kinds)
+            if leak.aside is SideChannel.EXAMPLES
         )
-        assert (found.share, found.by) == (1.0, tests[1].distinguisher.group)
+        assert (channel_result.share, channel_result.by) == (1.0, tests[1].distinguisher.group)
 
 
 def test_a_number_that_told_in_another_scenario_is_not_said_to_tell_nothing() -> None:
     """A number is tested once, where it tells most: here where the counts of examples differ, and not the losses."""
     kinds = ["metrics", "more examples than true"]
-    asked = dict.fromkeys(kinds, ScenarioTrialsSummary(460, ("metrics: loss",)))
+    summaries = dict.fromkeys(kinds, ScenarioTrialsSummary(460, ("metrics: loss",)))
     for group, share in (("metrics: loss", 1.0), ("what was released along it", None)):
-        result = _result(tests=(_test(kinds[1], group, bound=9.0),), trial_summaries=asked)
+        result = _result(tests=(_test(kinds[1], group, bound=9.0),), trial_summaries=summaries)
         leaks = {leak.aside: leak for leak in side_channel_results([result], kinds)}
         assert (leaks[SideChannel.METRICS].share, leaks[SideChannel.EXAMPLES].share) == (share, 1.0)
 
@@ -334,9 +366,10 @@ def test_trials_on_its_own_model_are_named_only_where_there_were_some() -> None:
     played = dict(report_lines_of_review(_review(_result())))["Played"]
     assert "small model" in played
     assert "none tried" in played
-    own = _review(_result(tests=(_test("removed", "x"),)), kinds=("removed, own model",))
+    own_review = _review(_result(tests=(_test("removed", "x"),)), kinds=("removed, own model",))
     assert all(
-        part in dict(report_lines_of_review(own))["Played"] for part in ("1 scenario", "16 parameters", "up to 400 ")
+        phrase in dict(report_lines_of_review(own_review))["Played"]
+        for phrase in ("1 scenario", "16 parameters", "up to 400 ")
     )
 
 
@@ -349,27 +382,27 @@ class Looking(FedAvg):
         super().__init__(fraction_evaluate=0.0, train_metrics_aggr_fn=self.added)
 
     def added(self, replies: Any, _weight: str) -> MetricRecord:
-        found = [reply["metrics"] for reply in replies]
+        records = [reply["metrics"] for reply in replies]
         match self.how:
             case "[]":
-                return MetricRecord({"sum": sum(one["acc"] for one in found)})
+                return MetricRecord({"sum": sum(record["acc"] for record in records)})
             case "get":
-                return MetricRecord({"sum": sum(one.get("acc", 0.0) for one in found)})
+                return MetricRecord({"sum": sum(record.get("acc", 0.0) for record in records)})
             case "in":
-                return MetricRecord({"count": len([one for one in found if "acc" in one])})
+                return MetricRecord({"count": len([record for record in records if "acc" in record])})
             case "in keys":
-                return MetricRecord({"count": len([one for one in found if "acc" in one.keys()])})  # noqa: SIM118
+                return MetricRecord({"count": len([record for record in records if "acc" in record.keys()])})  # noqa: SIM118
             case "unbearable":
-                return MetricRecord({"sum": float(sum(len(one.get("acc", [])) for one in found))})
+                return MetricRecord({"sum": float(sum(len(record.get("acc", [])) for record in records))})
         return MetricRecord({})
 
 
-@pytest.mark.parametrize("how", ["[]", "get", "in", "in keys", "unbearable", "nothing"])
-def test_numbers_are_offered_however_a_strategy_looks_for_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Looking, "how", how)
+@pytest.mark.parametrize("lookup", ["[]", "get", "in", "in keys", "unbearable", "nothing"])
+def test_numbers_are_offered_however_a_strategy_looks_for_them(lookup: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Looking, "how", lookup)
     probe = probed(AuditedSystem(Looking), CLAIM)
-    assert set(probe.system.asked) - {"num-examples"} == ({"acc"} if how not in ("nothing", "unbearable") else set())
-    assert probe.unoffered == (("acc",) if how == "unbearable" else ())
+    assert set(probe.system.asked) - {"num-examples"} == ({"acc"} if lookup not in ("nothing", "unbearable") else set())
+    assert probe.unoffered == (("acc",) if lookup == "unbearable" else ())
 
 
 @pytest.mark.long
@@ -381,10 +414,10 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
     strategy = OldFedAvg(fit_metrics_aggregation_fn=added, initial_parameters=ndarrays_to_parameters([np.ones(3)]))
     system = probed(AuditedSystem(lambda: strategy), CLAIM).system
     assert set(system.asked) == {"acc", "loss", "num-examples"}  # every old evaluation has a loss
-    few = TrialBudget(
+    budget = TrialBudget(
         pilot=40, stages=(40,), shares=(1.0,), fewest_tests=1, most_tests=1, deep=1, scout=40, passing_scenarios=1
     )
-    result = audit_system(system, CLAIM, budget=few, include=["metrics"])
+    result = audit_system(system, CLAIM, budget=budget, include=["metrics"])
     names = {name.removeprefix("metrics: ") for name in result.trial_summaries["metrics"].names}
     assert {"one", "mean of all", "length of all", "by.first", "n"} <= names
     assert result.trial_summaries["metrics"].trials == 80
@@ -392,19 +425,37 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
 
 
 def test_the_numbers_of_any_value_are_found() -> None:
-    values = {"a": np.float32(2), "b": [1, 3], "c": {"d": (2.0, 4.0), "e": None}, "f": "text", "g": [{"h": 5}, "xy"],
-              "i": np.array([[1.0, 2.0]]), "j": True, "k": []}  # fmt: skip
-    found = dict(pair for name, value in values.items() for pair in plain_numbers(name, value))
-    assert found == {
-        "a": 2.0, "mean of b": 2.0, "length of b": 2.0, "mean of c.d": 3.0, "length of c.d": 2.0, "length of f": 4.0,
-        "length of g": 2.0, "g[0].h": 5.0, "length of g[1]": 2.0, "mean of i": 1.5, "length of i": 1.0, "j": 1.0,
+    values = {
+        "a": np.float32(2),
+        "b": [1, 3],
+        "c": {"d": (2.0, 4.0), "e": None},
+        "f": "text",
+        "g": [{"h": 5}, "xy"],
+        "i": np.array([[1.0, 2.0]]),
+        "j": True,
+        "k": [],
+    }
+    numbers = dict(pair for name, value in values.items() for pair in plain_numbers(name, value))
+    assert numbers == {
+        "a": 2.0,
+        "mean of b": 2.0,
+        "length of b": 2.0,
+        "mean of c.d": 3.0,
+        "length of c.d": 2.0,
+        "length of f": 4.0,
+        "length of g": 2.0,
+        "g[0].h": 5.0,
+        "length of g[1]": 2.0,
+        "mean of i": 1.5,
+        "length of i": 1.0,
+        "j": 1.0,
         "length of k": 0.0,
-    }  # fmt: skip
+    }
 
 
 def test_an_update_beyond_the_norm_is_told_with_its_proviso() -> None:
     result = _result(tests=(_test("huge", "along"), _test("removed", "along")))
-    causes = {one.test.distinguisher.kind: one.cause for one in findings(result, scenario_texts())}
+    causes = {finding.test.distinguisher.kind: finding.cause for finding in findings(result, scenario_texts())}
     assert "--set trust-client-clipping=true" in causes["huge"]
     assert "--set trust-client-clipping=true" not in causes["removed"]
 
@@ -416,10 +467,10 @@ def test_clients_that_clip_by_themselves_are_told_how_to_say_so(is_clipped: bool
     directory = write_app(tmp_path, f"unclipped_{is_clipped}", unclipped_server())
     trusted = not is_clipped
     wishes = ReviewOptions(processes=1, seconds=1000, rounds=1, clients=4, is_quick=True, trust_client_clipping=trusted)
-    found = review(directory, wishes)
-    assert found.verdict is (Verdict.VIOLATED if is_clipped else Verdict.CONSISTENT)
-    assert ("--set trust-client-clipping=true" in headline(found)) is is_clipped
-    assert "Floating-point leak" not in headline(found)
+    app_review = review(directory, wishes)
+    assert app_review.verdict is (Verdict.VIOLATED if is_clipped else Verdict.CONSISTENT)
+    assert ("--set trust-client-clipping=true" in headline(app_review)) is is_clipped
+    assert "Floating-point leak" not in headline(app_review)
 
 
 def test_the_names_in_secure_aggregation_are_those_of_flower() -> None:

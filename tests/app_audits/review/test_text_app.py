@@ -18,17 +18,19 @@ OPTIONS = ReviewOptions(processes=1, seconds=1000, rounds=1, clients=4, is_quick
 
 
 def test_the_model_of_an_app_on_texts_is_taken_with_its_positions(tmp_path: Path) -> None:
-    found = caught(write_text_app(tmp_path, "taken_text_app", HONEST))
-    kinds = {name: array.numpy().dtype.kind for name, array in found.start.arguments["initial_arrays"].items()}
+    captured_strategy = caught(write_text_app(tmp_path, "taken_text_app", HONEST))
+    kinds = {
+        name: array.numpy().dtype.kind for name, array in captured_strategy.start.arguments["initial_arrays"].items()
+    }
     assert kinds.pop("position_ids") == "i"
     assert set(kinds.values()) == {"f"}
 
 
 @pytest.mark.long
 def test_an_honest_app_on_texts_is_consistent(tmp_path: Path) -> None:
-    found = review(write_text_app(tmp_path, "honest_text_app", HONEST), OPTIONS)
-    assert found.verdict is Verdict.CONSISTENT
-    assert "removed" in found.kinds
+    app_review = review(write_text_app(tmp_path, "honest_text_app", HONEST), OPTIONS)
+    assert app_review.verdict is Verdict.CONSISTENT
+    assert "removed" in app_review.kinds
 
 
 @pytest.mark.long
@@ -37,9 +39,9 @@ def test_the_wrapper_of_flower_is_found_on_texts_by_what_it_does_with_any_model(
 
     Whether the app's clients send such updates is not seen, so the verdict is open.
     """
-    found = review(write_text_app(tmp_path, "wrapped_text_app", OF_FLOWER, sends_positions=False), OPTIONS)
-    assert found.verdict is Verdict.INCONCLUSIVE
-    broken = {one.distinguisher.kind for one in found.result.tests if one.is_broken}
+    app_review = review(write_text_app(tmp_path, "wrapped_text_app", OF_FLOWER, sends_positions=False), OPTIONS)
+    assert app_review.verdict is Verdict.INCONCLUSIVE
+    broken = {test.distinguisher.kind for test in app_review.result.tests if test.is_broken}
     assert {"zero", "many examples"} <= {name.removesuffix(", own model") for name in broken}
 
 

@@ -46,16 +46,16 @@ UNSEEN = "the clients' modifiers"
         ("app = None\n", "is a NoneType, no ClientApp"),
         (LOCAL.replace("LocalDpMod(1.0, 2.0, 3.0, 1e-5)", "mod").replace(*MISSING), "not installed here: no_such_mods"),
     ],
-)  # fmt: skip
+)
 def test_modifiers_that_could_not_be_loaded_are_not_absent(
     tmp_path: Path, client: str, reason: str, request: pytest.FixtureRequest
 ) -> None:
     number = request.node.callspec.indices["client"]
-    found = caught(write_app(tmp_path, f"unseen_app_{number}", SERVER, client))
-    assert found.mods == ()
-    assert len(found.unseen) == 1
-    assert found.unseen[0].startswith(f"{UNSEEN} could not")
-    assert reason in found.unseen[0]
+    captured_strategy = caught(write_app(tmp_path, f"unseen_app_{number}", SERVER, client))
+    assert captured_strategy.mods == ()
+    assert len(captured_strategy.unseen) == 1
+    assert captured_strategy.unseen[0].startswith(f"{UNSEEN} could not")
+    assert reason in captured_strategy.unseen[0]
 
 
 def test_modifiers_that_an_app_does_not_have_are_absent(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_modifiers_that_an_app_does_not_have_are_absent(tmp_path: Path) -> None:
 class Named(FedAvg):
     """A strategy with attributes of its own."""
 
-    def __init__(self, **named: Any) -> None:
+    def __init__(self, **attributes: Any) -> None:
         super().__init__()
-        vars(self).update(named)
+        vars(self).update(attributes)
 
 
 class OfTheClass(FedAvg):
@@ -96,17 +96,20 @@ class Broken(FedAvg):
 
 @pytest.mark.parametrize(
     "strategy",
-    [Named(noise_multiplier=np.float32(1.5), clipping_norm=np.int64(2)), OfTheClass(),
-     Named(noise_multiplier=torch.tensor(1.5), clip_norm=np.array(2.0))],
-)  # fmt: skip
+    [
+        Named(noise_multiplier=np.float32(1.5), clipping_norm=np.int64(2)),
+        OfTheClass(),
+        Named(noise_multiplier=torch.tensor(1.5), clip_norm=np.array(2.0)),
+    ],
+)
 def test_numbers_of_all_libraries_are_read(strategy: FedAvg) -> None:
-    found = stated_by(strategy, (), None, 1)
-    assert found.claim == StatedClaim("add-remove-client", noise_multiplier=1.5)
-    assert (found.norm, found.unseen) == (2.0, ())
+    stated_claim = stated_by(strategy, (), None, 1)
+    assert stated_claim.claim == StatedClaim("add-remove-client", noise_multiplier=1.5)
+    assert (stated_claim.norm, stated_claim.unseen) == (2.0, ())
 
 
 @pytest.mark.parametrize(
-    ("strategy", "said"),
+    ("strategy", "expected_reason"),
     [
         (Named(noise_multiplier="1.0", clipping_norm=1.0), "(it is '1.0'"),
         (Named(noise_multiplier=float("nan"), clipping_norm=1.0), "(it is 'nan'"),
@@ -118,16 +121,16 @@ def test_numbers_of_all_libraries_are_read(strategy: FedAvg) -> None:
         (FedAvg(), ""),
     ],
 )
-def test_noise_that_could_not_be_read_is_not_absent(strategy: FedAvg, said: str) -> None:
-    found = stated_by(strategy, (), None, 1)
-    assert found.claim is None
-    assert said in "; ".join(found.unseen)
-    assert (found.unseen == ()) is (said == "")
+def test_noise_that_could_not_be_read_is_not_absent(strategy: FedAvg, expected_reason: str) -> None:
+    stated_claim = stated_by(strategy, (), None, 1)
+    assert stated_claim.claim is None
+    assert expected_reason in "; ".join(stated_claim.unseen)
+    assert (stated_claim.unseen == ()) is (expected_reason == "")
 
 
 def test_privacy_that_a_configuration_names_is_not_absent() -> None:
-    for named in ({"noise-multiplier": 1.0}, {"dp.enabled": True}, {"target-epsilon": 8}, {"privacy": "opacus"}):
-        assert f"{next(iter(named))} = " in named_in(named)
+    for config in ({"noise-multiplier": 1.0}, {"dp.enabled": True}, {"target-epsilon": 8}, {"privacy": "opacus"}):
+        assert f"{next(iter(config))} = " in named_in(config)
     absent = {
         "noise-multiplier": 0.0,
         "use-dp": False,
@@ -141,29 +144,43 @@ def test_privacy_that_a_configuration_names_is_not_absent() -> None:
 
 def _review(stated: StatedAppClaim, result: ClaimAudit, unseen: tuple[str, ...]) -> ReviewResult:
     verdict = server_verdict(stated, result, 3, 3, unseen)
-    return ReviewResult("app", stated, verdict, 3, 3, 4, {"train": 4, "evaluate": 0}, None, ("removed",), "few trials",
+    return ReviewResult(
+        "app",
+        stated,
+        verdict,
+        3,
+        3,
+        4,
+        {"train": 4, "evaluate": 0},
+        None,
+        ("removed",),
+        "few trials",
         result,
-                  None, (), (), unseen=unseen)  # fmt: skip
+        None,
+        (),
+        (),
+        unseen=unseen,
+    )
 
 
 @pytest.mark.parametrize("came", [Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE])
 @pytest.mark.parametrize("has_claim", [True, False])
 def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Verdict, has_claim: bool) -> None:
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
-    found = _review(
+    app_review = _review(
         StatedAppClaim(claim if has_claim else None, "here"), ClaimAudit(claim, came, (), (), 40), (f"{UNSEEN} (why)",)
     )
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert headline(found).startswith(f"Inconclusive: {UNSEEN} (why). ")
-    assert "guarantees no privacy" not in headline(found)
-    assert dict(report_lines_of_review(found))["Claim"].startswith("none that") is not has_claim
-    assert "no noise" not in dict(report_lines_of_review(found))["Claim"]
-    assert dict(report_lines_of_review(found))["Not loaded"].endswith(f"{UNSEEN[1:]} (why).")
-    values = review_json(found)
+    assert app_review.verdict is Verdict.INCONCLUSIVE
+    assert headline(app_review).startswith(f"Inconclusive: {UNSEEN} (why). ")
+    assert "guarantees no privacy" not in headline(app_review)
+    assert dict(report_lines_of_review(app_review))["Claim"].startswith("none that") is not has_claim
+    assert "no noise" not in dict(report_lines_of_review(app_review))["Claim"]
+    assert dict(report_lines_of_review(app_review))["Not loaded"].endswith(f"{UNSEEN[1:]} (why).")
+    values = review_json(app_review)
     assert values["not_loaded"] == [f"{UNSEEN} (why)"]
-    result = review_result(found)
+    result = review_result(app_review)
     assert result.scope.unseen[0] == f"{UNSEEN} (why)"
-    page = write_app_page(result, [(found.result, ())], False, tmp_path)
+    page = write_app_page(result, [(app_review.result, ())], False, tmp_path)
     assert f"{UNSEEN} (why)".replace("'", "&#x27;") in page.read_text().split("<details")[0]
 
 
@@ -171,26 +188,32 @@ def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Ver
 @pytest.mark.usefixtures("plainest_scenario_only")
 def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(tmp_path: Path) -> None:
     client = f"{LOCAL}\nraise OSError('no data here')\n"
-    kept = list[ReviewResult]()
+    interim_reviews = list[ReviewResult]()
     wishes = ReviewOptions(processes=1, seconds=100, rounds=1, clients=4, is_quick=True)
-    found = review(write_app(tmp_path, "local_app_without_data", SERVER, client), wishes, keep=kept.append)
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert re.match(rf"Inconclusive: {UNSEEN} .*\(local_app_without_data\.client_app:app ", headline(found))
+    app_review = review(
+        write_app(tmp_path, "local_app_without_data", SERVER, client), wishes, keep=interim_reviews.append
+    )
+    assert app_review.verdict is Verdict.INCONCLUSIVE
+    assert re.match(rf"Inconclusive: {UNSEEN} .*\(local_app_without_data\.client_app:app ", headline(app_review))
     # What is kept meanwhile: before all trials that none was played, and then what was judged.
-    assert kept[0].result.unplayed == ("removed",)
-    assert [bool(one.result.tests) for one in kept][-1]
-    assert {one.verdict for one in kept} == {Verdict.INCONCLUSIVE}
-    assert all(review_json(one)["not_loaded"] for one in kept)
+    assert interim_reviews[0].result.unplayed == ("removed",)
+    assert [bool(interim_review.result.tests) for interim_review in interim_reviews][-1]
+    assert {interim_review.verdict for interim_review in interim_reviews} == {Verdict.INCONCLUSIVE}
+    assert all(review_json(interim_review)["not_loaded"] for interim_review in interim_reviews)
 
 
-@pytest.mark.parametrize("place", ["at the top", "in main"])
+@pytest.mark.parametrize("position", ["at the top", "in main"])
 @pytest.mark.parametrize("is_package", [True, False])
-def test_packages_that_hide_each_other_are_both_named(tmp_path: Path, place: str, is_package: bool) -> None:
-    name = f"hidden_app_{place[:2]}_{is_package}"
+def test_packages_that_hide_each_other_are_both_named(tmp_path: Path, position: str, is_package: bool) -> None:
+    name = f"hidden_app_{position[:2]}_{is_package}"
     line = "from typer.nets import Net" if is_package else "import typer\ntyper.Net"
-    code = f"{line}\n{SERVER}" if place == "at the top" else SERVER.replace(
-        "    strategy =", "".join(f"    {part}\n" for part in line.split("\n")) + "    strategy ="
-    )  # fmt: skip
+    code = (
+        f"{line}\n{SERVER}"
+        if position == "at the top"
+        else SERVER.replace(
+            "    strategy =", "".join(f"    {code_line}\n" for code_line in line.split("\n")) + "    strategy ="
+        )
+    )
     directory = write_app(tmp_path, name, code)
     if is_package:
         (directory / "typer").mkdir()
@@ -198,7 +221,8 @@ def test_packages_that_hide_each_other_are_both_named(tmp_path: Path, place: str
         (directory / "typer" / "nets.py").write_text("class Net: ...")
     else:
         (directory / "typer.py").write_text("class Net: ...")
-    theirs, installed = directory / ("typer" if is_package else "typer.py"), Path(typer.__file__).parent
+    theirs = directory / ("typer" if is_package else "typer.py")
+    installed = Path(typer.__file__).parent
     with pytest.raises(InputError) as refused:
         caught(directory)
     assert f"{theirs} is hidden by {installed}: " in str(refused.value)
@@ -222,8 +246,8 @@ def test_settings_are_about_records_only_where_code_is(tmp_path: Path, code: str
     file = directory / "pyproject.toml"
     file.write_text(f"{file.read_text()}noise-multiplier = 1.0\nuse-dp = true\n")
     app = read_app(directory)
-    found, unseen = mentions_and_unseen(
+    mentions, unseen = mentions_and_unseen(
         caught(directory), StatedAppClaim(None, "nothing is named"), app, find_record_privacy_mentions(directory)
     )
-    assert (found == (), unseen == ()) == (code == "", code != "")
+    assert (mentions == (), unseen == ()) == (code == "", code != "")
     assert code or "noise-multiplier = 1.0, use-dp = True" in unseen[0]

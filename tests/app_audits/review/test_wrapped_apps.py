@@ -39,10 +39,10 @@ def test_an_app_without_a_number_of_clients_has_as_many_as_its_wrapper_is_made_f
 @pytest.mark.long
 def test_half_of_the_named_noise_is_found(tmp_path: Path) -> None:
     """Of ten clients, Flower's usual number, the mean would hide it."""
-    found = reviewed(_half_of_the_noise(tmp_path, "halved"), ReviewOptions(is_quick=True, seconds=90.0))
-    assert found["verdict"] == "violated"
-    assert found["nodes"] == 4
-    broken = [one for one in found["model"]["findings"] if one["broken"]]
+    answer = reviewed(_half_of_the_noise(tmp_path, "halved"), ReviewOptions(is_quick=True, seconds=90.0))
+    assert answer["verdict"] == "violated"
+    assert answer["nodes"] == 4
+    broken = [finding for finding in answer["model"]["findings"] if finding["broken"]]
     assert broken[0]["if_gaussian"]["mu"] / broken[0]["if_gaussian"]["claimed_mu"] == pytest.approx(2.0, abs=0.5)
 
 
@@ -56,6 +56,6 @@ def test_a_generator_that_the_server_seeds_is_found(tmp_path: Path, is_seeded: b
         start = next(line for line in server.splitlines(keepends=True) if ".start(" in line)
         server = server.replace(start, seed + start)
     app = write_app(tmp_path / "app", f"server_seeded_{is_seeded}", server)
-    found = reviewed(app, ReviewOptions(is_quick=True, seconds=120.0))
-    assert ("numpy.random" in found["repeated_noise"]) is is_seeded
-    assert (found["verdict"] == "violated") is is_seeded
+    answer = reviewed(app, ReviewOptions(is_quick=True, seconds=120.0))
+    assert ("numpy.random" in answer["repeated_noise"]) is is_seeded
+    assert (answer["verdict"] == "violated") is is_seeded

@@ -37,16 +37,16 @@ def _app(directory: Path, name: str, wrapper: str, mod: str) -> Path:
 @pytest.mark.parametrize("name", list(WRAPPERS))
 def test_a_wrapper_that_is_configured_rightly_is_said_to_be_as_claimed(tmp_path: Path, name: str) -> None:
     wrapper, mod = WRAPPERS[name]
-    found = review(_app(tmp_path, f"right_{name}", wrapper, mod), ReviewOptions(is_quick=True, seconds=200.0))
-    assert headline(found).startswith("Noise and clipping are as claimed")
+    app_review = review(_app(tmp_path, f"right_{name}", wrapper, mod), ReviewOptions(is_quick=True, seconds=200.0))
+    assert headline(app_review).startswith("Noise and clipping are as claimed")
     # This wrapper's clients report a bit of their norm, whose mean FedAvg releases without noise.
     releases_bit = name == "client_adaptive"
-    assert found.verdict is (Verdict.VIOLATED if releases_bit else Verdict.INCONCLUSIVE)
-    assert ("norm_bit" in headline(found)) is releases_bit
+    assert app_review.verdict is (Verdict.VIOLATED if releases_bit else Verdict.INCONCLUSIVE)
+    assert ("norm_bit" in headline(app_review)) is releases_bit
     # The cause and the fix on the page are those of the first finding: it must be the one that decides.
-    assert found_in(found.result)[0].test.is_beside_model is releases_bit
-    assert not broken_tests(found.result, ScenarioGroup.MECHANISM)
-    lines = dict(report_lines_of_review(found))
+    assert found_in(app_review.result)[0].test.is_beside_model is releases_bit
+    assert not broken_tests(app_review.result, ScenarioGroup.MECHANISM)
+    lines = dict(report_lines_of_review(app_review))
     assert lines["Broken by"] == "no scenario"
     assert "zero" in lines["Known edges of Flower's wrapper"]
 
@@ -54,11 +54,11 @@ def test_a_wrapper_that_is_configured_rightly_is_said_to_be_as_claimed(tmp_path:
 @pytest.mark.long
 def test_noise_for_more_clients_than_are_asked_leads_the_verdict(tmp_path: Path) -> None:
     app = _app(tmp_path, "too_many", "DifferentialPrivacyServerSideFixedClipping({inner}, 1.0, 1.0, 20)", "")
-    found = review(app, ReviewOptions(clients=4, is_quick=True, seconds=200.0))
-    assert found.verdict is Verdict.VIOLATED
-    assert "20 clients" in headline(found).split(". ")[0]
-    assert "5 times smaller" in headline(found).split(". ")[0]
-    assert broken_tests(found.result, ScenarioGroup.MECHANISM)
+    app_review = review(app, ReviewOptions(clients=4, is_quick=True, seconds=200.0))
+    assert app_review.verdict is Verdict.VIOLATED
+    assert "20 clients" in headline(app_review).split(". ")[0]
+    assert "5 times smaller" in headline(app_review).split(". ")[0]
+    assert broken_tests(app_review.result, ScenarioGroup.MECHANISM)
 
 
 def test_scenarios_of_the_mechanism_come_before_unusual_replies() -> None:

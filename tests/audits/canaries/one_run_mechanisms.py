@@ -21,7 +21,9 @@ from fl_audit.audits.canaries.guessing_bounds import Guesses
 from fl_audit.statistics.shift_bound import gaussian_shift
 from tests.validation.membership_releases import gaussian_mean, randomised_response
 
-COINS, DELTA, LEVEL = 1000, 1e-5, 0.05
+COINS = 1000
+DELTA = 1e-5
+LEVEL = 0.05
 ALARM = 1e-3  # probability, at most, with which the study may raise a false alarm over all lines
 _SHARES = np.exp(np.linspace(np.log(LEVEL * 1.001), 0.0, 120))
 _RATES = np.exp(np.linspace(np.log(1e-12), np.log(0.5), 4000))
@@ -60,23 +62,40 @@ class OneRunMechanism:
 
 def mechanisms() -> list[OneRunMechanism]:
     """Return all mechanisms of the study, those that leak coins together last."""
-    ideal, response = gaussian_mean(1.0), randomised_response(1.0)
+    ideal = gaussian_mean(1.0)
+    response = randomised_response(1.0)
     return [
         OneRunMechanism(ideal.name, ideal.tell, ideal.tpr, is_gaussian=True, limit_mu=1.0),
-        OneRunMechanism("Laplace, epsilon = 1", lambda draw, is_in: is_in + draw.laplace(size=is_in.shape),
-                        _laplace_tpr),
+        OneRunMechanism(
+            "Laplace, epsilon = 1", lambda draw, is_in: is_in + draw.laplace(size=is_in.shape), _laplace_tpr
+        ),
         OneRunMechanism(response.name, response.tell, response.tpr),
         # The curve is that of adding the record; that of removing it lies below where rates are small.
-        OneRunMechanism("Gaussian mean 2, sampled at 0.3", lambda draw, is_in: (
-            2.0 * (is_in & (draw.random(is_in.shape) < 0.3)) + draw.normal(size=is_in.shape)
-        ), lambda rate: 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0)), limit_mu=2.0),
-        _leak("a leak of 1 % of the records, by randomised response at 4", 0.01, 4.0,
-              lambda draw, is_in: draw.random(is_in.shape) < 0.01),
-        _leak("all records or none (one run in ten), by randomised response at 2", 0.1, 2.0,
-              lambda draw, is_in: draw.random((len(is_in), 1)) < 0.1),
-        _leak("each half of the records or none (one in ten), by randomised response at 3", 0.1, 3.0,
-              lambda draw, is_in: np.repeat(draw.random((len(is_in), 2)) < 0.1, is_in.shape[1] // 2, axis=1)),
-    ]  # fmt: skip
+        OneRunMechanism(
+            "Gaussian mean 2, sampled at 0.3",
+            lambda draw, is_in: 2.0 * (is_in & (draw.random(is_in.shape) < 0.3)) + draw.normal(size=is_in.shape),
+            lambda rate: 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0)),
+            limit_mu=2.0,
+        ),
+        _leak(
+            "a leak of 1 % of the records, by randomised response at 4",
+            0.01,
+            4.0,
+            lambda draw, is_in: draw.random(is_in.shape) < 0.01,
+        ),
+        _leak(
+            "all records or none (one run in ten), by randomised response at 2",
+            0.1,
+            2.0,
+            lambda draw, is_in: draw.random((len(is_in), 1)) < 0.1,
+        ),
+        _leak(
+            "each half of the records or none (one in ten), by randomised response at 3",
+            0.1,
+            3.0,
+            lambda draw, is_in: np.repeat(draw.random((len(is_in), 2)) < 0.1, is_in.shape[1] // 2, axis=1),
+        ),
+    ]
 
 
 def _leak(
@@ -86,8 +105,8 @@ def _leak(
 
     def tell(draw: np.random.Generator, is_in: Flags) -> Floats:
         leaked = leaks(draw, is_in)
-        said = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
-        return np.where(leaked, 2.0 * said - 1, 0.0) + 1e-3 * draw.normal(size=is_in.shape)
+        answers = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
+        return np.where(leaked, 2.0 * answers - 1, 0.0) + 1e-3 * draw.normal(size=is_in.shape)
 
     return OneRunMechanism(name, tell, lambda rate: _leak_tpr(rate, share, epsilon))
 
@@ -137,7 +156,8 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
 
     A bound lies above the truth exactly where the truth itself is rejected, which is much faster to compute.
     """
-    of_epsilon, of_mu = guessing_bounds.approximate_inverse(epsilon, DELTA), guessing_bounds.gaussian_inverse(mu)
+    of_epsilon = guessing_bounds.approximate_inverse(epsilon, DELTA)
+    of_mu = guessing_bounds.gaussian_inverse(mu)
 
     def counted(number: int, decide: Callable[[Guesses], bool]) -> IsFalse:
         decided = cache(decide)
@@ -146,19 +166,23 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
     def by_shift(scores: Floats, coins: Flags) -> bool:
         return gaussian_shift(scores[coins], scores[~coins], 1 - LEVEL).low > mu
 
-    few = COINS // 10
+    guess_count = COINS // 10
     return {
         "steinke, epsilon": (
             epsilon,
             "any",
-            counted(few, lambda one: guessing_bounds.one_run_p_value(one, epsilon, DELTA) < LEVEL),
+            counted(guess_count, lambda guesses: guessing_bounds.one_run_p_value(guesses, epsilon, DELTA) < LEVEL),
         ),
         "trade-off, epsilon": (
             epsilon,
             "any",
-            counted(few, lambda one: not guessing_bounds.is_possible(one, LEVEL, of_epsilon)),
+            counted(guess_count, lambda guesses: not guessing_bounds.is_possible(guesses, LEVEL, of_epsilon)),
         ),
-        "trade-off, mu": (mu, "any", counted(few, lambda one: not guessing_bounds.is_possible(one, LEVEL, of_mu))),
+        "trade-off, mu": (
+            mu,
+            "any",
+            counted(guess_count, lambda guesses: not guessing_bounds.is_possible(guesses, LEVEL, of_mu)),
+        ),
         "shift, mu": (mu, "gaussian", by_shift),
     }
 
@@ -185,7 +209,8 @@ def limit_under_dependence(guesses: Guesses) -> float:
 
 def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
     """Return the mu at which a leak with probability `share` exceeds the count with the level's probability."""
-    r, needed = guesses.guessed, LEVEL / share
+    r = guesses.guessed
+    needed = LEVEL / share
 
     def missing(right: float) -> float:
         return float(bdtrc(guesses.right - 1, r, right)) - needed

@@ -38,24 +38,28 @@ def limit_of(canaries: int, spread: float, rounds: int = ROUNDS) -> CanaryDetect
 @pytest.mark.long
 def test_the_breach_that_is_found_in_nine_of_ten_trainings_is_found_so_often() -> None:
     """With 400 trainings, a share of .9 is measured within .06 except once in 10,000 times."""
-    canaries, spread, random, found = 6, 0.2, np.random.default_rng(3), 0
+    canaries = 6
+    spread = 0.2
+    random = np.random.default_rng(3)
+    detections = 0
     needed = limit_of(canaries, spread).rounds_needed
     assert needed is not None
     noise = breach_ratio(derive_guarantee(CLAIM))
     for _ in range(400):
         coins = random.random((needed, canaries)) < 0.5
         scores = coins + np.hypot(noise, spread) * random.standard_normal(coins.shape)
-        found += certify(scores, coins, CLAIM, 1 - FAMILY_LEVEL).is_violated
-    assert found / 400 == pytest.approx(DETECTION_POWER, abs=0.06)
+        detections += certify(scores, coins, CLAIM, 1 - FAMILY_LEVEL).is_violated
+    assert detections / 400 == pytest.approx(DETECTION_POWER, abs=0.06)
 
 
 @given(canaries=st.integers(2, 40), spread=st.floats(0, 1))
 def test_more_canaries_and_fewer_others_never_make_it_worse(canaries: int, spread: float) -> None:
-    fewer, more = limit_of(canaries, spread), limit_of(2 * canaries, spread / 2)
-    assert more.limit_of_detection <= fewer.limit_of_detection * (1 + 1e-9)
+    fewer = limit_of(canaries, spread)
+    doubled_limit = limit_of(2 * canaries, spread / 2)
+    assert doubled_limit.limit_of_detection <= fewer.limit_of_detection * (1 + 1e-9)
     if fewer.rounds_needed is not None:
-        assert more.rounds_needed is not None
-        assert more.rounds_needed <= fewer.rounds_needed
+        assert doubled_limit.rounds_needed is not None
+        assert doubled_limit.rounds_needed <= fewer.rounds_needed
         assert fewer.conclusive == (fewer.rounds_needed <= ROUNDS)
 
 
@@ -72,23 +76,26 @@ def test_check_says_what_the_verdict_says_afterwards(clients: int, verdict: str,
     settings = small_settings(
         data={"name": "digits", "clients": clients, "records": 200},
         training={
-            "strategy": "dp-fedavg", "rounds": ROUNDS, "learning-rate": None,
-            "local-epochs": 1, "local-learning-rate": 0.1,
+            "strategy": "dp-fedavg",
+            "rounds": ROUNDS,
+            "learning-rate": None,
+            "local-epochs": 1,
+            "local-learning-rate": 0.1,
         },
         privacy={"noise-multiplier": 1.0, "belief": None, "sensitivity": None},
         audit={"kind": "canaries", "canaries": 40, "trials": 1},
-    )  # fmt: skip
+    )
     plan = plan_run(parse_config(settings))
     planned = check_plan(plan, with_probe=False)
     assert planned.canaries is not None
-    found = run_locally(plan, tmp_path / "run").find(VerdictFinding)
-    assert found is not None
-    assert str(found.verdict) == verdict
+    finding = run_locally(plan, tmp_path / "run").find(VerdictFinding)
+    assert finding is not None
+    assert str(finding.verdict) == verdict
     assert planned.is_conclusive == (verdict == "consistent")
     limits = check_json(planned)["limits"]
     assert (limits["rounds_needed"] is None) == (clients == 40)
     if isfinite(planned.canaries.limit_of_detection):
-        assert planned.canaries.limit_of_detection == pytest.approx(found.judged.limit_of_detection, rel=0.05)
+        assert planned.canaries.limit_of_detection == pytest.approx(finding.judged.limit_of_detection, rel=0.05)
 
 
 def test_a_bound_above_the_claim_that_chance_explains_is_said_to_be_so(tmp_path: Path) -> None:
@@ -96,18 +103,21 @@ def test_a_bound_above_the_claim_that_chance_explains_is_said_to_be_so(tmp_path:
     settings = small_settings(
         data={"name": "digits", "clients": 4, "records": 60},
         training={
-            "strategy": "dp-fedavg", "rounds": 20, "learning-rate": None,
-            "local-epochs": 1, "local-learning-rate": 0.1,
+            "strategy": "dp-fedavg",
+            "rounds": 20,
+            "learning-rate": None,
+            "local-epochs": 1,
+            "local-learning-rate": 0.1,
         },
         privacy={"noise-multiplier": 1.0, "belief": None, "sensitivity": None},
         audit={"kind": "canaries", "canaries": 10, "trials": 1},
         run={"seed": 12},
-    )  # fmt: skip
+    )
     contents = run_locally(plan_run(parse_config(settings)), tmp_path / "run")
-    found = contents.find(VerdictFinding)
-    assert found is not None
-    assert found.judged.epsilon_lower_bound > found.claimed
-    assert found.verdict is not Verdict.VIOLATED
+    finding = contents.find(VerdictFinding)
+    assert finding is not None
+    assert finding.judged.epsilon_lower_bound > finding.claimed
+    assert finding.verdict is not Verdict.VIOLATED
     note = next(fact.note for fact in facts_of(contents) if fact.name.startswith("Epsilon shown"))
-    assert number_text(found.judged.epsilon_lower_bound_at_level, 3) in note
+    assert number_text(finding.judged.epsilon_lower_bound_at_level, 3) in note
     assert "1 in 20" in note

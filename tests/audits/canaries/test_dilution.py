@@ -9,11 +9,15 @@ from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift, root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 
-CANARIES, DIRECTIONS, ROUNDS, SIZE, OTHERS = 4, 24, 40, 400, 12
+CANARIES = 4
+DIRECTIONS = 24
+ROUNDS = 40
+SIZE = 400
+OTHERS = 12
 TRAININGS = 200
 
 
-def training(added: float, others: int, number: int) -> tuple[Floats, Floats]:
+def training(added: float, other_clients: int, number: int) -> tuple[Floats, Floats]:
     """Return scores of canaries that are in, and of all that are out, where all others send one and the same update."""
     draw = np.random.default_rng((5, number))
     along = draw.standard_normal((ROUNDS, DIRECTIONS, SIZE))
@@ -21,14 +25,16 @@ def training(added: float, others: int, number: int) -> tuple[Floats, Floats]:
     coins = np.zeros((ROUNDS, DIRECTIONS))
     coins[:, :CANARIES] = draw.random((ROUNDS, CANARIES)) < 0.5
     sums = np.einsum("rk,rkd->rd", coins, along) + added * draw.standard_normal((ROUNDS, SIZE))
-    sums[:, 0] += others
+    sums[:, 0] += other_clients
     scores = np.einsum("rkd,rd->rk", along, sums)
     return scores[coins == 1], scores[coins == 0]
 
 
-def share_found(added: float, others: int) -> float:
-    found = [gaussian_shift(*training(added, others, one), 1 - FAMILY_LEVEL).low > 1 for one in range(TRAININGS)]
-    return float(np.mean(found))
+def share_found(added: float, other_clients: int) -> float:
+    detections = [
+        gaussian_shift(*training(added, other_clients, number), 1 - FAMILY_LEVEL).low > 1 for number in range(TRAININGS)
+    ]
+    return float(np.mean(detections))
 
 
 @pytest.mark.long
@@ -59,20 +65,23 @@ def test_without_others_nothing_is_diluted_and_where_they_spread_too_far_nothing
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("others", "added", "least", "most"), [(0, 1.0, 0, 4), (8, 1.0, 0, 4), (80, 0.0, 195, 200)])
+@pytest.mark.parametrize(
+    ("other_clients", "added", "minimum_count", "maximum_count"), [(0, 1.0, 0, 4), (8, 1.0, 0, 4), (80, 0.0, 195, 200)]
+)
 def test_canaries_that_stand_out_less_than_the_noise_and_others_explain_are_seen(
-    others: int, added: float, least: int, most: int
+    other_clients: int, added: float, minimum_count: int, maximum_count: int
 ) -> None:
     """In at most 1 of 1,000 honest trainings: 5 and more of 200 are an accident of 3 in 1,000,000."""
-    seen, squared = 0, squared_spread(others if added else 0, CANARIES, SIZE, is_replaced=False)
+    alarm_count = 0
+    squared = squared_spread(other_clients if added else 0, CANARIES, SIZE, is_replaced=False)
     for number in range(TRAININGS):
-        member, out = training(added, others, number)
+        member, out = training(added, other_clients, number)
         estimate = gaussian_shift(member, out, 0.95)
-        held = np.append(np.ones(member.size), np.zeros(out.size))
-        sizes = root_sum_of_squared_deviations(held), held.size - 2
-        found = other_clients_variance(squared, 1.0, estimate.shift, estimate.low, sizes)
-        seen += found.is_seen
-        assert found.is_seen or found.spread == np.sqrt(squared)
-        if found.is_seen and estimate.low:
-            assert found.measured_mu(1.0) == pytest.approx(estimate.low, rel=1e-9)
-    assert least <= seen <= most
+        indicators = np.append(np.ones(member.size), np.zeros(out.size))
+        sizes = root_sum_of_squared_deviations(indicators), indicators.size - 2
+        variance_estimate = other_clients_variance(squared, 1.0, estimate.shift, estimate.low, sizes)
+        alarm_count += variance_estimate.is_seen
+        assert variance_estimate.is_seen or variance_estimate.spread == np.sqrt(squared)
+        if variance_estimate.is_seen and estimate.low:
+            assert variance_estimate.measured_mu(1.0) == pytest.approx(estimate.low, rel=1e-9)
+    assert minimum_count <= alarm_count <= maximum_count

@@ -46,7 +46,10 @@ def test_published_values(coins: int, guessed: int, right: int, delta: float, ep
 
 @given(COUNTS, st.floats(0, 6), st.floats(0, 0.01))
 def test_the_p_value_is_the_theorem_written_out(guesses: Guesses, epsilon: float, delta: float) -> None:
-    m, r, v, q = guesses.coins, guesses.guessed, guesses.right, math.exp(epsilon) / (1 + math.exp(epsilon))
+    m = guesses.coins
+    r = guesses.guessed
+    v = guesses.right
+    q = math.exp(epsilon) / (1 + math.exp(epsilon))
     distribution = [math.comb(r, k) * q**k * (1 - q) ** (r - k) for k in range(r + 1)]
     alpha = max(sum(distribution[k] for k in range(max(0, v - i), v)) / i for i in range(1, m + 1))
     expected = min(1.0, sum(distribution[v:]) + 2 * m * delta * alpha)
@@ -55,12 +58,12 @@ def test_the_p_value_is_the_theorem_written_out(guesses: Guesses, epsilon: float
 
 @given(COUNTS, st.sampled_from([0.0, 1e-5, 0.01]))
 def test_more_right_guesses_never_lower_the_bound_and_none_exceeds_its_ceiling(guesses: Guesses, delta: float) -> None:
-    found = bound_of_guesses(guesses, delta, method=OneRunMethod.STEINKE)
-    assert 0 <= found.epsilon <= found.limit_of_detection + 1e-9
+    bound = bound_of_guesses(guesses, delta, method=OneRunMethod.STEINKE)
+    assert 0 <= bound.epsilon <= bound.limit_of_detection + 1e-9
     if guesses.right < guesses.guessed:
-        more = Guesses(guesses.coins, guesses.guessed, guesses.right + 1)
-        assert steinke_epsilon(more, delta, 0.05) >= found.epsilon - 1e-7
-        assert tradeoff_mu(more, 0.05) >= tradeoff_mu(guesses, 0.05) - 1e-9
+        better_guesses = Guesses(guesses.coins, guesses.guessed, guesses.right + 1)
+        assert steinke_epsilon(better_guesses, delta, 0.05) >= bound.epsilon - 1e-7
+        assert tradeoff_mu(better_guesses, 0.05) >= tradeoff_mu(guesses, 0.05) - 1e-9
 
 
 @pytest.mark.long
@@ -71,8 +74,8 @@ def test_false_certificates_are_at_most_as_many_as_the_level_says() -> None:
     false = by_tradeoff = 0
     for _ in range(2000):
         coins = draw.random(200) < 0.5
-        told = coins ^ (draw.random(200) > expit(epsilon))
-        guesses = guesses_of_scores(told + draw.random(200) / 2, coins, 40, 40)
+        responses = coins ^ (draw.random(200) > expit(epsilon))
+        guesses = guesses_of_scores(responses + draw.random(200) / 2, coins, 40, 40)
         false += one_run_p_value(guesses, epsilon, 0.0) <= 0.05
         by_tradeoff += not is_possible(guesses, 0.05, approximate_inverse(epsilon, 0.0))
     assert 0 < false <= 100
@@ -86,9 +89,9 @@ def test_false_certificates_about_a_gaussian_mechanism() -> None:
     mu, epsilon = 1.0, 4.3776
     coins = draw.random((2000, 200)) < 0.5
     scores = coins * mu + draw.normal(size=coins.shape)
-    found = [guesses_of_scores(s, c, 20, 20) for s, c in zip(scores, coins, strict=True)]
-    assert sum(one_run_p_value(g, epsilon, 1e-5) <= 0.05 for g in found) <= 100
-    assert sum(not is_possible(g, 0.05, gaussian_inverse(mu)) for g in found) <= 100
+    guesses = [guesses_of_scores(s, c, 20, 20) for s, c in zip(scores, coins, strict=True)]
+    assert sum(one_run_p_value(g, epsilon, 1e-5) <= 0.05 for g in guesses) <= 100
+    assert sum(not is_possible(g, 0.05, gaussian_inverse(mu)) for g in guesses) <= 100
 
 
 @pytest.mark.few_cases(4)
@@ -101,7 +104,8 @@ def test_the_largest_tail_is_that_of_a_linear_programme(
     guesses.
     """
     number = np.arange(guessed + 1)
-    rows, limits = [], []
+    rows = []
+    limits = []
     for t in range(1, guessed + 1):
         a = np.where(number >= t, number, 0) / coins
         b = np.where(number >= t - 1, guessed - number, 0) / coins
@@ -136,7 +140,9 @@ def test_scores_that_say_nothing_certify_nothing_where_files_are_sorted_by_the_c
     for size in (20, 200, 1000, 4999):
         coins = (np.arange(size) < size // 2) == in_first
         assert one_run_bound(np.full(size, 0.3), coins, 1e-5, method=method).epsilon == 0
-    draw, coins, above = np.random.default_rng(3), (np.arange(300) < 150) == in_first, 0
+    draw = np.random.default_rng(3)
+    coins = (np.arange(300) < 150) == in_first
+    above = 0
     side = 30
     for _ in range(1000):
         guesses = guesses_of_scores(draw.integers(2, size=300), coins, side, side)
@@ -174,11 +180,15 @@ def test_a_million_coins_take_no_longer_than_a_thousand() -> None:
     """A recursion that stands still ends, with the result that it would have had at the last step."""
 
     def to_the_end(guesses: Guesses, tail: float, inverse: Callable[[float], float]) -> bool:
-        coins, guessed, right = guesses.coins, guesses.guessed, guesses.right
-        a, b = tail * right / coins, tail * (guessed - right) / coins
+        coins = guesses.coins
+        guessed = guesses.guessed
+        right = guesses.right
+        a = tail * right / coins
+        b = tail * (guessed - right) / coins
         for step in range(right, 0, -1):
             lower = max(b, inverse(a))
-            a, b = a + (lower - b) * (step - 1) / (guessed - step + 1), lower
+            a = a + (lower - b) * (step - 1) / (guessed - step + 1)
+            b = lower
             if a + b > guessed / coins:
                 return False
         return True
@@ -187,6 +197,7 @@ def test_a_million_coins_take_no_longer_than_a_thousand() -> None:
         guesses = Guesses(coins, guessed, right)
         for inverse in (gaussian_inverse(1.5), gaussian_inverse(4.0), approximate_inverse(3.0, 1e-5)):
             assert is_possible(guesses, 0.05, inverse) == to_the_end(guesses, 0.05, inverse)
-    calls, inverse = [], gaussian_inverse(4.0)
+    calls = []
+    inverse = gaussian_inverse(4.0)
     assert is_possible(Guesses(10**6, 200_000, 200_000), 0.05, lambda y: calls.append(y) or inverse(y))
     assert len(calls) < 1000

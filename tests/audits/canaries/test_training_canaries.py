@@ -37,11 +37,15 @@ def test_a_client_can_carry_it() -> None:
 
 
 def test_directions_are_unit_vectors_of_their_own_and_repeat() -> None:
-    one = canary_direction(3, round=2, canary=1, dimension=5000)
-    assert np.linalg.norm(one) == pytest.approx(1, abs=1e-12)
-    np.testing.assert_array_equal(one, canary_direction(3, round=2, canary=1, dimension=5000))
-    others = [canary_direction(3, 2, 0, 5000), canary_direction(3, 1, 1, 5000), canary_direction(4, 2, 1, 5000)]
-    assert max(abs(one @ other) for other in others) < 5 / np.sqrt(5000)
+    direction = canary_direction(3, round=2, canary=1, dimension=5000)
+    assert np.linalg.norm(direction) == pytest.approx(1, abs=1e-12)
+    np.testing.assert_array_equal(direction, canary_direction(3, round=2, canary=1, dimension=5000))
+    other_directions = [
+        canary_direction(3, 2, 0, 5000),
+        canary_direction(3, 1, 1, 5000),
+        canary_direction(4, 2, 1, 5000),
+    ]
+    assert max(abs(direction @ other_direction) for other_direction in other_directions) < 5 / np.sqrt(5000)
 
 
 def test_coins_are_fair_and_those_of_later_rounds_do_not_move_earlier_ones() -> None:
@@ -61,9 +65,9 @@ def test_an_update_is_as_large_as_clipping_lets_pass(clipping_norm: float) -> No
 
 def test_a_score_tells_by_how_much_a_canary_was_in() -> None:
     direction = canary_direction(1, 1, 1, 2000)
-    other = canary_direction(1, 1, 2, 2000)
-    with_it = canary_update(direction, 2.0) + 3 * other
-    assert canary_score(with_it, direction) - canary_score(3 * other, direction) == pytest.approx(2, abs=1e-5)
+    other_direction = canary_direction(1, 1, 2, 2000)
+    with_it = canary_update(direction, 2.0) + 3 * other_direction
+    assert canary_score(with_it, direction) - canary_score(3 * other_direction, direction) == pytest.approx(2, abs=1e-5)
     assert_refused(r"release .*\(3,\): .*\(2000,\)", canary_score, np.ones(3), direction)
     assert_refused(r"release .*not finite", canary_score, np.full(2000, np.nan), direction)
     assert_refused(r"clipping norm.* 0\b", canary_update, direction, 0.0)
@@ -73,42 +77,50 @@ def released(training: Training, seed: int) -> tuple[np.ndarray, np.ndarray, np.
     """Play a training with whole vectors, as a federation would: what `Training.scores` draws without them."""
     draw = np.random.default_rng(seed)
     coins = canary_coins(seed, range(training.rounds), training.canaries)
-    scores, decoys = np.zeros(coins.shape), np.zeros((training.rounds, training.decoys))
+    scores = np.zeros(coins.shape)
+    decoys = np.zeros((training.rounds, training.decoys))
     for number in range(training.rounds):
-        own = [canary_direction(seed, number, one, training.dimension) for one in range(training.canaries)]
-        others = draw.normal(size=(training.clients - training.canaries, training.dimension))
-        release = (others / np.linalg.norm(others, axis=1, keepdims=True)).sum(axis=0)
+        directions = [canary_direction(seed, number, canary, training.dimension) for canary in range(training.canaries)]
+        updates = draw.normal(size=(training.clients - training.canaries, training.dimension))
+        release = (updates / np.linalg.norm(updates, axis=1, keepdims=True)).sum(axis=0)
         release += training.noise_multiplier * draw.normal(size=training.dimension)
-        for one, direction in enumerate(own):
-            release += coins[number, one] * canary_update(direction, 1.0)
-        scores[number] = [canary_score(release, direction) for direction in own]
+        for canary, direction in enumerate(directions):
+            release += coins[number, canary] * canary_update(direction, 1.0)
+        scores[number] = [canary_score(release, direction) for direction in directions]
         unsent = range(training.canaries, training.canaries + training.decoys)
         decoys[number] = [
-            canary_score(release, canary_direction(seed, number, one, training.dimension)) for one in unsent
+            canary_score(release, canary_direction(seed, number, canary, training.dimension)) for canary in unsent
         ]
     return scores, coins, decoys
 
 
 def test_scores_drawn_without_vectors_have_the_distribution_of_whole_vectors() -> None:
     training = Training(canaries=6, rounds=60, clients=30, dimension=400, decoys=6)
-    whole, drawn = released(training, 1), [training.scores(np.random.default_rng(s)) for s in range(20)]
-    for part in (lambda one: one[0][one[1]], lambda one: one[0][~one[1]], lambda one: one[2].ravel()):
-        assert ks_2samp(part(whole), np.concatenate([part(one) for one in drawn])).pvalue > ALARM
+    whole = released(training, 1)
+    samples = [training.scores(np.random.default_rng(s)) for s in range(20)]
+    for selector in (
+        lambda sample: sample[0][sample[1]],
+        lambda sample: sample[0][~sample[1]],
+        lambda sample: sample[2].ravel(),
+    ):
+        assert ks_2samp(selector(whole), np.concatenate([selector(sample) for sample in samples])).pvalue > ALARM
 
 
 def test_ten_canary_clients_certify_a_training_of_whole_vectors() -> None:
     training = Training(canaries=10, rounds=40, clients=20, dimension=2000, decoys=10)
     scores, coins, decoys = released(training, 2)
-    found = certify(scores, coins, training.claim, decoys=decoys)
-    assert (found.canaries, found.rounds, found.mu_claimed) == (10, 40, 1.0)
-    assert 0.75 < found.mu_lower < 1.0
-    assert found.mu_lower < found.mu < 1.3
-    assert not found.is_violated
-    assert found.epsilon_lower == pytest.approx(gdp_epsilon(1e-5, found.mu_lower * np.sqrt(40)), rel=1e-9)
-    assert found.epsilon_claimed == pytest.approx(gdp_epsilon(1e-5, np.sqrt(40)), rel=1e-9)
+    certificate = certify(scores, coins, training.claim, decoys=decoys)
+    assert (certificate.canaries, certificate.rounds, certificate.mu_claimed) == (10, 40, 1.0)
+    assert 0.75 < certificate.mu_lower < 1.0
+    assert certificate.mu_lower < certificate.mu < 1.3
+    assert not certificate.is_violated
+    assert certificate.epsilon_lower == pytest.approx(gdp_epsilon(1e-5, certificate.mu_lower * np.sqrt(40)), rel=1e-9)
+    assert certificate.epsilon_claimed == pytest.approx(gdp_epsilon(1e-5, np.sqrt(40)), rel=1e-9)
     stricter = certify(scores, coins, training.claim.with_noise(2.0), decoys=decoys)
     assert stricter.is_violated, "the same scores under a claim of twice the noise"
-    assert stricter.epsilon_lower == pytest.approx(found.epsilon_lower, rel=1e-6), "what is certified needs no claim"
+    assert stricter.epsilon_lower == pytest.approx(certificate.epsilon_lower, rel=1e-6), (
+        "what is certified needs no claim"
+    )
 
 
 @pytest.mark.few_cases(1)
@@ -133,7 +145,7 @@ def test_certificates_are_false_no_more_often_than_stated() -> None:
 
 
 def test_truths_of_the_mechanisms() -> None:
-    by_name = {one.name: one for one in mechanisms()}
+    by_name = {mechanism.name: mechanism for mechanism in mechanisms()}
     assert by_name["randomised response, epsilon = 1"].mu == pytest.approx(1.232, abs=1e-3)
     assert by_name["Gaussian mean, mu = 1"].epsilon(1e-5) == pytest.approx(gdp_epsilon(1e-5, 1.0), abs=1e-4)
     together = by_name["all records or none (one run in ten), by randomised response at 2"]
@@ -153,9 +165,13 @@ def test_no_bound_by_counts_can_do_much_better_under_dependence() -> None:
 def test_epsilon_of_two_normals_by_quadrature(mean: float, spread: float, delta: float) -> None:
     epsilon = epsilon_of_two_normals(mean, spread, delta)
     y = np.linspace(-60, 60, 2_000_001)
-    p, q = norm(mean, spread).pdf(y), norm().pdf(y)
-    both = [np.maximum(0.0, one - np.exp(epsilon) * other).sum() * (y[1] - y[0]) for one, other in ((p, q), (q, p))]
-    assert max(both) == pytest.approx(delta, rel=1e-6)
+    p = norm(mean, spread).pdf(y)
+    q = norm().pdf(y)
+    divergences = [
+        np.maximum(0.0, density - np.exp(epsilon) * other_density).sum() * (y[1] - y[0])
+        for density, other_density in ((p, q), (q, p))
+    ]
+    assert max(divergences) == pytest.approx(delta, rel=1e-6)
 
 
 def test_the_published_value_of_cosines() -> None:
@@ -166,13 +182,14 @@ def test_the_published_value_of_cosines() -> None:
 
 def test_cosines_of_a_gaussian_mechanism_estimate_and_bound_its_epsilon() -> None:
     """Scores N(mu, 1) of 500 canaries, 200 repetitions: at most 5 % of bounds lie above the truth, and chance."""
-    draw, dimension = np.random.default_rng(1), 20_000
+    draw = np.random.default_rng(1)
+    dimension = 20_000
     for truth in (1.0, 3.01, 10.0):
         mu = gdp_mu(truth, 1e-5)
-        found = [
+        certificates = [
             from_final_model((mu + draw.normal(size=500)) / np.sqrt(dimension), dimension, 1e-5) for _ in range(200)
         ]
-        estimates, lower, _ = np.transpose(found)
+        estimates, lower, _ = np.transpose(certificates)
         assert (lower > truth).sum() <= binom.ppf(1 - ALARM, 200, 0.05)
         assert truth - 1.5 < lower.mean() < truth
         assert truth < estimates.mean() < 1.12 * truth + 0.7
@@ -181,9 +198,11 @@ def test_cosines_of_a_gaussian_mechanism_estimate_and_bound_its_epsilon() -> Non
 def test_shift_with_decoys_uses_them_and_others_refuse_them() -> None:
     draw = np.random.default_rng(3)
     coins = draw.random(200) < 0.5
-    scores, decoys = coins + draw.normal(size=200), draw.normal(size=5000)
+    scores = coins + draw.normal(size=200)
+    decoys = draw.normal(size=5000)
     alone, helped = (
-        one_run_bound(scores, coins, 1e-5, method=OneRunMethod.SHIFT, decoys=some) for some in ((), decoys)
+        one_run_bound(scores, coins, 1e-5, method=OneRunMethod.SHIFT, decoys=decoy_scores)
+        for decoy_scores in ((), decoys)
     )
     assert helped.limit_of_detection < alone.limit_of_detection
     assert_refused("decoys with trade-off", one_run_bound, scores, coins, 1e-5, decoys=decoys)
@@ -191,12 +210,13 @@ def test_shift_with_decoys_uses_them_and_others_refuse_them() -> None:
 
 def test_what_cannot_be_certified_is_refused() -> None:
     claim = Claim(Adjacency.REPLACE_CLIENT, gaussian_rounds(1.0, 3), 1e-5, 0.5, Accountant.GDP)
-    scores, coins = np.arange(6.0).reshape(3, 2), np.array([[True, False]] * 3)
+    scores = np.arange(6.0).reshape(3, 2)
+    coins = np.array([[True, False]] * 3)
     assert_refused(r"scores .*\(6,\)", lambda: certify(scores.ravel(), coins.ravel(), claim))
     assert_refused("decoys under replace-client", certify, scores, coins, claim, decoys=[0.0])
     assert_refused("method is steinke", certify, scores, coins, claim, method=OneRunMethod.STEINKE)
-    other = Claim(Adjacency.REPLACE_CLIENT, (LaplaceRelease(1.0, 1.0),), 1e-5, 0.5, Accountant.PLD)
-    assert_refused("Laplace release", certify, scores, coins, other)
+    laplace_claim = Claim(Adjacency.REPLACE_CLIENT, (LaplaceRelease(1.0, 1.0),), 1e-5, 0.5, Accountant.PLD)
+    assert_refused("Laplace release", certify, scores, coins, laplace_claim)
     assert_refused("cosines leave -1 to 1", from_final_model, [0.1, 2.0], 2000, 1e-5)
     assert_refused("dimension is 10", from_final_model, [0.1, 0.2], 10, 1e-5)
     assert_refused(r"cosines .*dimension", one_run_bound, [0.1, 0.2], [True, True], 1e-5, method=OneRunMethod.COSINES)

@@ -20,14 +20,23 @@ from tests.builders.hospital import hospital_data, write_hospital
 SIZES = GroupSizes(records_of_client=40, records_of_user=9, users_of_client=12, clients_of_user=2)
 
 
-@pytest.mark.parametrize(("claimed", "asked", "removed", "replaced"), [
-    (Unit.RECORD, Unit.RECORD, 1, 1), (Unit.RECORD, Unit.USER, 9, 9), (Unit.RECORD, Unit.CLIENT, 40, 40),
-    (Unit.USER, Unit.RECORD, 2, 1), (Unit.USER, Unit.USER, 1, 1), (Unit.USER, Unit.CLIENT, 12, 12),
-    (Unit.CLIENT, Unit.RECORD, 2, 1), (Unit.CLIENT, Unit.USER, 4, 2), (Unit.CLIENT, Unit.CLIENT, 1, 1),
-])  # fmt: skip
-def test_how_many_units_of_the_guarantee_change(claimed: Unit, asked: Unit, removed: int, replaced: int) -> None:
-    assert _size(claimed, asked, Relation.ADD_REMOVE, SIZES) == removed
-    assert _size(claimed, asked, Relation.REPLACE, SIZES) == replaced
+@pytest.mark.parametrize(
+    ("claimed", "unit", "removed", "replaced"),
+    [
+        (Unit.RECORD, Unit.RECORD, 1, 1),
+        (Unit.RECORD, Unit.USER, 9, 9),
+        (Unit.RECORD, Unit.CLIENT, 40, 40),
+        (Unit.USER, Unit.RECORD, 2, 1),
+        (Unit.USER, Unit.USER, 1, 1),
+        (Unit.USER, Unit.CLIENT, 12, 12),
+        (Unit.CLIENT, Unit.RECORD, 2, 1),
+        (Unit.CLIENT, Unit.USER, 4, 2),
+        (Unit.CLIENT, Unit.CLIENT, 1, 1),
+    ],
+)
+def test_how_many_units_of_the_guarantee_change(claimed: Unit, unit: Unit, removed: int, replaced: int) -> None:
+    assert _size(claimed, unit, Relation.ADD_REMOVE, SIZES) == removed
+    assert _size(claimed, unit, Relation.REPLACE, SIZES) == replaced
 
 
 def contents_of(directory: Path, adjacency: str) -> ReportContents:
@@ -38,7 +47,7 @@ def contents_of(directory: Path, adjacency: str) -> ReportContents:
         "privacy": {"noise-multiplier": 4.0, "delta": 0.001, "adjacency": adjacency, "accountant": "gdp"},
         "audit": {"trials": 10, "epsilon-star": False, "membership": False},
         "run": {"seed": 1},
-    }  # fmt: skip
+    }
     return results_of_run(plan_run(parse_config(settings)))
 
 
@@ -48,15 +57,18 @@ def test_a_claim_about_records_says_what_it_is_worth_to_a_patient(tmp_path: Path
     assert numbers is not None
     record, user, client = numbers.levels
     assert contents.plan.guarantee is not None
-    mu, most = math.sqrt(3) / 4, contents.run.most_records
+    mu = math.sqrt(3) / 4
+    largest_count = contents.run.most_records
     assert record.is_claimed
     assert record.epsilon == contents.plan.guarantee.epsilon
-    assert (user.size, user.epsilon) == (most, pytest.approx(gdp_epsilon(0.001, most * mu)))
+    assert (user.size, user.epsilon) == (largest_count, pytest.approx(gdp_epsilon(0.001, largest_count * mu)))
     assert client.epsilon is not None
     assert client.epsilon > user.epsilon > record.epsilon
     assert user.shown is client.shown is None
-    assert re.search(rf"user .*\b{most} records .*epsilon {user.epsilon:.3g} .*group privacy", person_text(contents))
-    assert contents.summary["levels"]["levels"][1]["size"] == most
+    assert re.search(
+        rf"user .*\b{largest_count} records .*epsilon {user.epsilon:.3g} .*group privacy", person_text(contents)
+    )
+    assert contents.summary["levels"]["levels"][1]["size"] == largest_count
 
 
 @pytest.mark.long

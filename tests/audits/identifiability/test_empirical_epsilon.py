@@ -41,8 +41,8 @@ def test_unequal_rounds_compose_order_by_order() -> None:
         min(sum(order * mu**2 / 2 for mu in row) + math.log(100) / (order - 1) for order in RDP_ORDERS)
         for row in signal
     ]
-    found = epsilon_of(signal, 0.01, Accountant.RDP_CLASSIC)
-    assert found == pytest.approx(max(by_trial), rel=1e-12)
+    computed_epsilon = epsilon_of(signal, 0.01, Accountant.RDP_CLASSIC)
+    assert computed_epsilon == pytest.approx(max(by_trial), rel=1e-12)
     exact = epsilon_of(signal, 0.01, Accountant.GDP)
     assert exact == pytest.approx(max(gdp_epsilon(0.01, math.hypot(*row)) for row in signal), rel=1e-9)
 
@@ -67,24 +67,26 @@ def test_advantage_inverts_theorem_3() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accountant", "seen"), [(Accountant.PLD, False), (Accountant.PLD, True), (Accountant.RDP, False)]
+    ("accountant", "sees_participation"), [(Accountant.PLD, False), (Accountant.PLD, True), (Accountant.RDP, False)]
 )
-def test_sensitivities_of_sampled_releases_are_accounted_as_sampled(accountant: Accountant, seen: bool) -> None:
-    claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, 30, 0.2, seen), 0.01, 0.5, accountant)
+def test_sensitivities_of_sampled_releases_are_accounted_as_sampled(
+    accountant: Accountant, sees_participation: bool
+) -> None:
+    claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, 30, 0.2, sees_participation), 0.01, 0.5, accountant)
     full = np.full((2, 30), 0.5)
     full[1] /= 2
-    full[0, 20:] = 0 if seen else 0.5
-    found = sensitivity_interval(full, claim)
-    assert found.epsilon == pytest.approx(account(claim.profile, accountant, 0.01))
-    assert found.low == pytest.approx(account(claim.with_noise(2.0).profile, accountant, 0.01))
+    full[0, 20:] = 0 if sees_participation else 0.5
+    interval = sensitivity_interval(full, claim)
+    assert interval.epsilon == pytest.approx(account(claim.profile, accountant, 0.01))
+    assert interval.low == pytest.approx(account(claim.with_noise(2.0).profile, accountant, 0.01))
     assert sensitivity_interval(np.zeros((2, 30)), claim).high == 0.0
 
 
 def test_sensitivities_of_mixed_releases_are_accounted_as_all_of_the_claim() -> None:
     events = (LaplaceRelease(1.0, 4.0, 2), GaussianRelease(1.0, 4.0, 2))
     claim = Claim(Adjacency.ADD_REMOVE_RECORD, events, 0.01, 0.5, Accountant.PLD)
-    found = sensitivity_interval(np.full((2, 2), 0.25), claim)
-    assert found.epsilon == pytest.approx(account(claim.profile, Accountant.PLD, 0.01))
+    interval = sensitivity_interval(np.full((2, 2), 0.25), claim)
+    assert interval.epsilon == pytest.approx(account(claim.profile, Accountant.PLD, 0.01))
 
 
 def test_sensitivity_interval_is_the_range_over_trials() -> None:
@@ -92,10 +94,10 @@ def test_sensitivity_interval_is_the_range_over_trials() -> None:
     by_trial = [epsilon_of(row[None], 0.01, Accountant.GDP) for row in signal]
     rounds = gaussian_rounds(1.0, 12)
     claims = {kind: Claim(Adjacency.REPLACE_RECORD, rounds, 0.01, 0.5, kind) for kind in Accountant}
-    found = sensitivity_interval(signal, claims[Accountant.GDP])
-    assert (found.low, found.high) == pytest.approx((min(by_trial), max(by_trial)))
-    assert (found.epsilon, found.confidence) == (found.high, 1.0)
-    assert "not an estimate" in found.note
+    interval = sensitivity_interval(signal, claims[Accountant.GDP])
+    assert (interval.low, interval.high) == pytest.approx((min(by_trial), max(by_trial)))
+    assert (interval.epsilon, interval.confidence) == (interval.high, 1.0)
+    assert "not an estimate" in interval.note
     same = sensitivity_interval(np.full((5, 30), 0.1), claims[Accountant.RDP_CLASSIC])
     assert same.low == same.epsilon == same.high
 
@@ -105,37 +107,38 @@ def test_largest_belief_falls_into_its_interval(trials: int, mu: float) -> None:
     """4000 runs under the distribution: those below and above the interval are binomial(4000, 0.05) each."""
     rng = np.random.default_rng(3)
     largest = rng.normal(mu**2 / 2, mu, (4000, trials)).max(axis=1)
-    found = belief_interval(rng.normal(mu**2 / 2, mu, trials), 0.9, mu)
-    least, most = (binom.ppf(tail, 4000, 0.05) for tail in (1e-5, 1 - 1e-5))
-    assert least <= np.sum(largest > found.high) <= most
-    if found.low > 0:
-        assert least <= np.sum(largest < found.low) <= most
+    interval = belief_interval(rng.normal(mu**2 / 2, mu, trials), 0.9, mu)
+    lowest_count, highest_count = (binom.ppf(tail, 4000, 0.05) for tail in (1e-5, 1 - 1e-5))
+    assert lowest_count <= np.sum(largest > interval.high) <= highest_count
+    if interval.low > 0:
+        assert lowest_count <= np.sum(largest < interval.low) <= highest_count
 
 
 def test_belief_interval_grows_with_the_trials_and_says_so() -> None:
     intervals = [belief_interval(np.zeros(n), 0.95, 1.0) for n in (1, 30, 1000, 10**6)]
-    assert [one.low for one in intervals] == sorted({one.low for one in intervals})
-    assert [one.high for one in intervals] == sorted({one.high for one in intervals})
-    for one in (*intervals, belief_interval(np.zeros(3), 0.95)):
-        assert "number of trials" in one.note
+    assert [interval.low for interval in intervals] == sorted({interval.low for interval in intervals})
+    assert [interval.high for interval in intervals] == sorted({interval.high for interval in intervals})
+    for interval in (*intervals, belief_interval(np.zeros(3), 0.95)):
+        assert "number of trials" in interval.note
 
 
 @pytest.mark.parametrize("trials", [5, 200])
 def test_without_a_distribution_the_median_of_the_largest_is_bounded_from_below(trials: int) -> None:
     """2000 runs: lower ends above the true median are at most binomial(2000, 0.1)."""
-    rng, median = np.random.default_rng(4), norm.ppf(0.5 ** (1 / trials))
-    found = [belief_interval(rng.normal(size=trials), 0.9) for _ in range(2000)]
-    assert sum(one.low > median for one in found) <= binom.ppf(1 - 1e-4, 2000, 0.1)
-    assert all(one.high == math.inf and one.low <= one.epsilon for one in found)
-    assert np.mean([one.low for one in found]) > (0.15 if trials == 5 else 1.7)
+    rng = np.random.default_rng(4)
+    median = norm.ppf(0.5 ** (1 / trials))
+    intervals = [belief_interval(rng.normal(size=trials), 0.9) for _ in range(2000)]
+    assert sum(interval.low > median for interval in intervals) <= binom.ppf(1 - 1e-4, 2000, 0.1)
+    assert all(interval.high == math.inf and interval.low <= interval.epsilon for interval in intervals)
+    assert np.mean([interval.low for interval in intervals]) > (0.15 if trials == 5 else 1.7)
 
 
 def test_advantage_interval_puts_clopper_pearson_through_eq_6() -> None:
     low, high = clopper_pearson(613, 1000, 0.95)
-    found = advantage_interval(613, 1000, 0.01, 0.95)
-    assert rho_alpha(found.low, 0.01) == pytest.approx(2 * low - 1)
-    assert rho_alpha(found.high, 0.01) == pytest.approx(2 * high - 1)
-    assert found.epsilon == pytest.approx(epsilon_from_measured_advantage(0.226, 0.01))
-    assert "Eq. (6)" in found.note
+    interval = advantage_interval(613, 1000, 0.01, 0.95)
+    assert rho_alpha(interval.low, 0.01) == pytest.approx(2 * low - 1)
+    assert rho_alpha(interval.high, 0.01) == pytest.approx(2 * high - 1)
+    assert interval.epsilon == pytest.approx(epsilon_from_measured_advantage(0.226, 0.01))
+    assert "Eq. (6)" in interval.note
     assert advantage_interval(10, 10, 0.01, 0.95).high == math.inf
-    assert advantage_interval(0, 10, 0.01, 0.95) == EmpiricalEpsilonEstimate(0.0, 0.0, 0.0, 0.95, found.note)
+    assert advantage_interval(0, 10, 0.01, 0.95) == EmpiricalEpsilonEstimate(0.0, 0.0, 0.0, 0.95, interval.note)

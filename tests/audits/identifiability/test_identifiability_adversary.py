@@ -88,15 +88,18 @@ def initial(federation: LoadedFederation, trials: int = TRIALS) -> Tensor:
     return initial_models(ModelSpec(federation.public.model, shape, federation.classes), 6, range(trials))
 
 
-def _join(*parts: Examples) -> Examples:
-    return Examples(torch.cat([part.features for part in parts]), torch.cat([part.labels for part in parts]))
+def _join(*example_sets: Examples) -> Examples:
+    return Examples(
+        torch.cat([examples.features for examples in example_sets]),
+        torch.cat([examples.labels for examples in example_sets]),
+    )
 
 
 def true_sums(federation: LoadedFederation, models: Tensor) -> tuple[Tensor, Tensor]:
     """Return f(D) and f(D') in float64, each summed over its own whole training set."""
     keep = torch.arange(len(federation.training.labels)) != federation.public.pair.index
-    rest = Examples(federation.training.features[keep], federation.training.labels[keep])
-    neighbour = rest if federation.replacement is None else _join(rest, federation.replacement)
+    other_examples = Examples(federation.training.features[keep], federation.training.labels[keep])
+    neighbour = other_examples if federation.replacement is None else _join(other_examples, federation.replacement)
     with_x, without_x = (
         clip_and_sum(
             example_gradients(federation.model.template, models, data.features, data.labels),
@@ -166,7 +169,8 @@ def test_swapping_the_neighbours_turns_the_sign(scaling: SensitivityKind) -> Non
     swapped = replace(federation, training=training, replacement=federation.differing)
     models = initial(federation)
     release = make_release(federation, models, [1, 0, 1, 0, 1])
-    evidence, mirrored = weigh_release(federation, models, release), weigh_release(swapped, models, release)
+    evidence = weigh_release(federation, models, release)
+    mirrored = weigh_release(swapped, models, release)
     assert np.array_equal(mirrored.increment, -evidence.increment)
     assert np.array_equal(mirrored.local_sensitivity, evidence.local_sensitivity)
 
@@ -222,9 +226,10 @@ def test_under_the_floor_noise_stays_and_evidence_fades() -> None:
     sensitivity = (with_x - without_x).norm(dim=1).numpy()
     assert (sensitivity < floor).all()
     mu = sensitivity / (federation.public.mechanism.noise_multiplier * floor)
-    told, opposite = weigh_release(federation, models, with_x), weigh_release(federation, models, without_x)
-    np.testing.assert_allclose(told.local_sensitivity, sensitivity, rtol=0.05)  # float32 gradients, nearly equal
-    np.testing.assert_allclose(told.increment - opposite.increment, mu**2, rtol=0.1)
+    evidence = weigh_release(federation, models, with_x)
+    opposite = weigh_release(federation, models, without_x)
+    np.testing.assert_allclose(evidence.local_sensitivity, sensitivity, rtol=0.05)  # float32 gradients, nearly equal
+    np.testing.assert_allclose(evidence.increment - opposite.increment, mu**2, rtol=0.1)
 
 
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
@@ -266,7 +271,9 @@ def test_every_sum_works_in_the_shapes_of_the_batch(relation: Adjacency, monkeyp
 
 def _play(federation: LoadedFederation, rounds: int) -> tuple[list[Tensor], list[Tensor]]:
     """Return all models, the initial ones first, and all releases."""
-    models, releases, state = [initial(federation)], [], OptimizerState()
+    models = [initial(federation)]
+    releases = []
+    state = OptimizerState()
     for index in range(rounds):
         releases.append(make_release(federation, models[-1], [1, 0, 1, 0, 1], seed=index))
         gradient = releases[-1] / federation.public.mechanism.denominator
@@ -284,14 +291,16 @@ def test_models_tell_what_releases_tell(
     federation = make_federation(relation, scaling, optimizer=optimizer)
     models, releases = _play(federation, 4)
     for index, release in enumerate(releases):
-        told = weigh_release(federation, models[index], release)
-        seen = models[max(0, index + 2 - optimizer.models_to_invert) : index + 2]
-        recovered = weigh_models(federation, seen)
-        assert np.array_equal(recovered.local_sensitivity, told.local_sensitivity)
+        evidence = weigh_release(federation, models[index], release)
+        model_history = models[max(0, index + 2 - optimizer.models_to_invert) : index + 2]
+        recovered = weigh_models(federation, model_history)
+        assert np.array_equal(recovered.local_sensitivity, evidence.local_sensitivity)
         # Rounding to a thousandth of sigma in every coordinate moves the log-odds by a thousandth of mu or so.
-        tolerance = 3e-3 * told.local_sensitivity / federation.public.mechanism.server_scale(told.local_sensitivity)
-        assert (np.abs(recovered.increment - told.increment) <= tolerance).all()
-        assert np.abs(told.increment).max() > 0.05
+        tolerance = (
+            3e-3 * evidence.local_sensitivity / federation.public.mechanism.server_scale(evidence.local_sensitivity)
+        )
+        assert (np.abs(recovered.increment - evidence.increment) <= tolerance).all()
+        assert np.abs(evidence.increment).max() > 0.05
 
 
 def _rounding_share(federation: LoadedFederation) -> float:
@@ -342,9 +351,9 @@ def test_innovations_are_standard_normal() -> None:
     models = initial(federation, 1)
     with_x, without_x = true_sums(federation, models)
     sigma = true_sigma(federation, with_x, without_x)
-    many = models.expand(2000, -1).contiguous()
+    model_copies = models.expand(2000, -1).contiguous()
     noise = torch.randn(2000, models.shape[1], generator=torch.Generator().manual_seed(8), dtype=torch.float64)
     mu = 1 / 0.7
     for mean, sign in ((with_x, 1), (without_x, -1)):
-        log_odds = weigh_release(federation, many, mean + float(sigma[0]) * noise).increment
+        log_odds = weigh_release(federation, model_copies, mean + float(sigma[0]) * noise).increment
         assert stats.kstest((log_odds - sign * mu**2 / 2) / mu, "norm").pvalue > 1e-6

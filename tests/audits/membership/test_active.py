@@ -44,11 +44,15 @@ def test_descending_by_it_raises_the_losses() -> None:
 def test_a_member_is_left_where_it_stands() -> None:
     """At rate 1 the insider takes away what an owner who trains on the same records adds."""
     model, models, features, labels = _model()
-    own = model.clipped_sum(models, features, labels, 0.5)
-    assert torch.equal(own + ascent(model, models, features, labels, 1.0, 0.5), torch.zeros_like(own))
+    gradient_sum = model.clipped_sum(models, features, labels, 0.5)
+    assert torch.equal(gradient_sum + ascent(model, models, features, labels, 1.0, 0.5), torch.zeros_like(gradient_sum))
 
 
-TRIALS, TARGETS, OTHERS, INPUTS, ROUNDS = 30, 40, 60, 100, 30
+TRIALS = 30
+TARGETS = 40
+OTHERS = 60
+INPUTS = 100
+ROUNDS = 30
 
 
 def federation(seed: int, rate: float) -> tuple[Array, NDArray[np.bool_]]:
@@ -58,13 +62,16 @@ def federation(seed: int, rate: float) -> tuple[Array, NDArray[np.bool_]]:
     most records that are out are classified rightly, too. A rate of 0 is the passive insider.
     """
     draw = np.random.default_rng(seed)
-    centres, classes = draw.normal(size=(4, INPUTS)), draw.integers(0, 4, TARGETS + OTHERS)
+    centres = draw.normal(size=(4, INPUTS))
+    classes = draw.integers(0, 4, TARGETS + OTHERS)
     values = 0.5 * centres[classes] + draw.normal(size=(TARGETS + OTHERS, INPUTS))
-    features, labels = torch.from_numpy(values.astype(np.float32)), torch.from_numpy(classes)
+    features = torch.from_numpy(values.astype(np.float32))
+    labels = torch.from_numpy(classes)
     is_in = draw.random((TRIALS, TARGETS)) < 0.5
     weights = torch.cat([torch.from_numpy(is_in).float(), torch.ones(TRIALS, OTHERS)], dim=1)
     spec = ModelSpec("dense-128", (INPUTS,), 4)
-    model, models = StackedModel.of(spec), initial_models(spec, seed, range(TRIALS))
+    model = StackedModel.of(spec)
+    models = initial_models(spec, seed, range(TRIALS))
     losses = []
     for _ in range(ROUNDS):
         release = torch.stack(

@@ -10,8 +10,10 @@ from fl_audit.data.records import Records
 def table() -> LoadedDataset:
     """Age (a number), smokes (0.2 of 0/1), sex (two levels, half each) and town (three levels)."""
     draw = np.random.default_rng(0)
-    age, smokes = draw.random(100), np.arange(100) % 5 == 0
-    sex, town = np.eye(2)[np.arange(100) % 2], np.eye(3)[np.arange(100) % 3]
+    age = draw.random(100)
+    smokes = np.arange(100) % 5 == 0
+    sex = np.eye(2)[np.arange(100) % 2]
+    town = np.eye(3)[np.arange(100) % 3]
     features = np.concatenate([age[:, None], smokes[:, None], sex, town], axis=1).astype(np.float32)
     placed = side_by_side([("age", 1), ("smokes", 1), ("sex", 2), ("town", 3)])
     return LoadedDataset("people", Records(features, np.arange(100) % 2, classes=2), None, "people", placed=placed)

@@ -24,11 +24,11 @@ from fl_audit.statistics.advantage import mean_advantage
 from fl_audit.statistics.claim_comparisons import Reading
 
 
-def twins(mu: float, shown: float, trials: int) -> AttributeFinding:
+def twins(mu: float, signal: float, trials: int) -> AttributeFinding:
     """Return what is found of two targets that push one release by mu either way, seen at a signal of `shown`."""
     draw = np.random.default_rng(8)
     is_in = draw.random((trials, 2)) < 0.5
-    release = shown * (is_in[:, 0].astype(float) - is_in[:, 1]) + draw.standard_normal(trials)
+    release = signal * (is_in[:, 0].astype(float) - is_in[:, 1]) + draw.standard_normal(trials)
     guesses = np.stack([release > 0, release > 0], axis=1).astype(int)
     table = pd.DataFrame({"trial": np.repeat(np.arange(trials), 2), "is_in": is_in.ravel(), TRUTH: [1, 0] * trials})
     table = table.assign(**dict.fromkeys(GUESSERS, guesses.ravel()))
@@ -41,12 +41,13 @@ def twins(mu: float, shown: float, trials: int) -> AttributeFinding:
 
 def test_an_attribute_of_twins_is_within_the_limit_for_two_records_and_above_it_with_less_noise() -> None:
     """Twins reach the limit 2 Phi(mu) - 1 itself; at 99.9 % a false alarm in 2,000 seeds."""
-    kept = twins(1.0, 1.0, 4000)
-    found, largest = kept.by_name[GUESSED].advantage, kept.largest
+    finding = twins(1.0, 1.0, 4000)
+    estimate = finding.by_name[GUESSED].advantage
+    largest = finding.largest
     assert largest == pytest.approx(2 * ndtr(1.0) - 1)
-    row = ReportNumber("", found.advantage, "", found.low, found.high, confidence=0.999, limit=largest)
+    row = ReportNumber("", estimate.advantage, "", estimate.low, estimate.high, confidence=0.999, limit=largest)
     assert row.reading in (Reading.KEPT, Reading.NO_CONTRADICTION)
-    assert found.low > 2 * ndtr(0.5) - 1  # above the limit for one record
+    assert estimate.low > 2 * ndtr(0.5) - 1  # above the limit for one record
     broken = twins(1.0, 2.0, 4000)
     worse = broken.by_name[GUESSED].advantage
     row = ReportNumber("", worse.advantage, "", worse.low, worse.high, confidence=0.999, limit=broken.largest)

@@ -37,10 +37,10 @@ def test_the_shares_guessed_right_are_those_of_the_closed_form() -> None:
     """With equal priors the nearer value wins: right with Phi(weight / (2 spread)); 60000 trials err by 0.002."""
     losses, truth, membership = regression(1, 300, 200, overfit=0.4, weight=1.0)
     for distribution in (None, normal_error_distribution(0.4)):
-        found = attribute_guesses(losses, truth, [0.5, 0.5], distribution)
-        assert found.right[membership.is_in].mean() == pytest.approx(ndtr(0.5 / 0.4), abs=0.01)
-        assert found.right[~membership.is_in].mean() == pytest.approx(ndtr(0.5), abs=0.01)
-        assert found.advantage(membership).mean() == pytest.approx(ndtr(1.25) - ndtr(0.5), abs=0.015)
+        guesses = attribute_guesses(losses, truth, [0.5, 0.5], distribution)
+        assert guesses.right[membership.is_in].mean() == pytest.approx(ndtr(0.5 / 0.4), abs=0.01)
+        assert guesses.right[~membership.is_in].mean() == pytest.approx(ndtr(0.5), abs=0.01)
+        assert guesses.advantage(membership).mean() == pytest.approx(ndtr(1.25) - ndtr(0.5), abs=0.015)
 
 
 def test_the_distribution_lets_the_attacker_weigh_a_prior_and_the_least_loss_does_not() -> None:
@@ -63,11 +63,12 @@ def test_a_sampled_distribution_does_about_as_well_as_the_true_one() -> None:
 
 def test_the_distribution_is_that_of_members_of_other_trials() -> None:
     losses, truth, membership = regression(4, 40, 200, overfit=0.4, weight=1.0)
-    found = attribute_guesses_with_shadows(losses, truth, [0.5, 0.5], membership)
+    guesses = attribute_guesses_with_shadows(losses, truth, [0.5, 0.5], membership)
     exact = attribute_guesses(losses, truth, [0.5, 0.5], normal_error_distribution(0.4)).right
     # Of 4,000 members the shares differ by 0.01 or less, the distribution being learned from as many losses.
-    assert found.right[membership.is_in].mean() == pytest.approx(exact[membership.is_in].mean(), abs=0.02)
-    changed, coins = losses.copy(), membership.is_in.copy()
+    assert guesses.right[membership.is_in].mean() == pytest.approx(exact[membership.is_in].mean(), abs=0.02)
+    changed = losses.copy()
+    coins = membership.is_in.copy()
     changed[::2], coins[::2] = losses[::2] ** 2, ~coins[::2]
     moved = attribute_guesses_with_shadows(changed, truth, [0.9, 0.1], TargetMembership(coins))
     unmoved = attribute_guesses_with_shadows(changed, truth, [0.9, 0.1], membership)
@@ -79,23 +80,26 @@ def test_the_distribution_is_that_of_members_of_other_trials() -> None:
 def test_quantiles_and_a_table_stand_for_all_kernels() -> None:
     draw = np.random.default_rng(5)
     sample = draw.exponential(0.2, 5000)
-    distribution, offset = sampled_distribution(sample), sample.mean() / 1000
+    distribution = sampled_distribution(sample)
+    offset = sample.mean() / 1000
     kernels = gaussian_kde(np.log(sample + offset), bw_method="silverman")
-    asked = np.quantile(sample, np.linspace(0.005, 0.995, 4000))
-    exact = kernels.logpdf(np.log(asked + offset)) - np.log(asked + offset)
-    assert np.abs(distribution(asked) - exact).max() < 0.05
+    points = np.quantile(sample, np.linspace(0.005, 0.995, 4000))
+    exact = kernels.logpdf(np.log(points + offset)) - np.log(points + offset)
+    assert np.abs(distribution(points) - exact).max() < 0.05
 
 
 @given(seed=st.integers(0, 10**6))
 def test_the_order_of_values_is_of_no_account(seed: int) -> None:
     draw = np.random.default_rng(seed)
-    losses, truth, prior = draw.random((4, 5, 3)), draw.integers(0, 3, 5), draw.dirichlet(np.ones(3))
+    losses = draw.random((4, 5, 3))
+    truth = draw.integers(0, 3, 5)
+    prior = draw.dirichlet(np.ones(3))
     order = draw.permutation(3)
-    place = np.argsort(order)
+    position = np.argsort(order)
     for distribution in (None, normal_error_distribution(0.5)):
-        found = attribute_guesses(losses, truth, prior, distribution)
-        moved = attribute_guesses(losses[..., order], place[truth], prior[order], distribution)
-        assert (order[moved.values] == found.values).all()
+        guesses = attribute_guesses(losses, truth, prior, distribution)
+        moved = attribute_guesses(losses[..., order], position[truth], prior[order], distribution)
+        assert (order[moved.values] == guesses.values).all()
 
 
 def test_ties_impossible_values_and_wrong_input() -> None:

@@ -58,8 +58,10 @@ def test_gaussian_limits_are_the_closed_form(mu: float) -> None:
 )
 def test_randomised_response_has_binomial_limits(epsilon: float, count: int) -> None:
     """The best test counts the answers "in": its corners are tails of two binomial distributions."""
-    truth, answers = expit(epsilon), np.arange(-1, count + 1)
-    tpr, fpr = binom.sf(answers, count, truth)[::-1], binom.sf(answers, count, expit(-epsilon))[::-1]
+    truth = expit(epsilon)
+    answers = np.arange(-1, count + 1)
+    tpr = binom.sf(answers, count, truth)[::-1]
+    fpr = binom.sf(answers, count, expit(-epsilon))[::-1]
     profile = profile_of(RandomizedResponse(epsilon, count))
     excess = largest_tpr(profile, RATES) - np.interp(RATES, fpr, tpr)
     assert excess.min() > -1e-9
@@ -125,22 +127,25 @@ def test_the_limits_are_the_trade_off_of_the_profile_where_directions_are_alike(
 @pytest.mark.parametrize(("count", "rate"), [(8, 0.3), (100, 0.1)])
 def test_simulated_insiders_of_many_sampled_rounds_reach_the_limits(count: int, rate: float) -> None:
     """Log-odds of 20,000 runs either way. Each of 8 comparisons, of 4 standard errors, fails by chance in 6e-5."""
-    draw, trials, noise_multiplier = np.random.default_rng(6), 20_000, 1.2
+    draw = np.random.default_rng(6)
+    trials = 20_000
+    noise_multiplier = 1.2
     total = np.zeros((2, trials))
     for _ in range(count):
-        drawn = np.stack([draw.random(trials) < rate, np.zeros(trials, dtype=np.bool_)])
-        seen = drawn / noise_multiplier + draw.standard_normal((2, trials))
-        total += np.log1p(rate * np.expm1(seen / noise_multiplier - 0.5 / noise_multiplier**2))
-    members, others = np.sort(total[0]), np.sort(total[1])
+        participation = np.stack([draw.random(trials) < rate, np.zeros(trials, dtype=np.bool_)])
+        releases = participation / noise_multiplier + draw.standard_normal((2, trials))
+        total += np.log1p(rate * np.expm1(releases / noise_multiplier - 0.5 / noise_multiplier**2))
+    members = np.sort(total[0])
+    non_members = np.sort(total[1])
     profile = profile_of(SampledGaussianRelease(noise_multiplier, rate, count))
     for fpr in (0.01, 0.1, 0.5):
-        threshold = np.quantile(others, 1 - fpr)
+        threshold = np.quantile(non_members, 1 - fpr)
         reached = float((members > threshold).mean())
         # The threshold is off by chance too: by the slope of the ROC there, at most TPR / FPR.
         error = math.hypot(math.sqrt(reached * (1 - reached)), reached / fpr * math.sqrt(fpr * (1 - fpr)))
         assert abs(reached - float(largest_tpr(profile, fpr))) < 4 * error / math.sqrt(trials)
-    above = np.searchsorted(others, members) / trials
-    below = 1 - np.searchsorted(members, others) / trials
+    above = np.searchsorted(non_members, members) / trials
+    below = 1 - np.searchsorted(members, non_members) / trials
     error = math.sqrt((above.var() + below.var()) / trials)
     assert abs(above.mean() - largest_auc(profile)) < 4 * error
     assert largest_auc(profile) - 0.5 > 8 * error
@@ -172,9 +177,10 @@ def test_under_secret_sampling_the_second_step_goes_the_other_way() -> None:
     """One step, rate q: of P_in = (1 - q) N(0, 1) + q N(mu, 1) against N(0, 1), by thresholds on a fine grid."""
     rate, mu = 0.3, 2.0
     points = np.linspace(-12.0, 14.0, 400_001)
-    out, there = ndtr(-points), (1 - rate) * ndtr(-points) + rate * ndtr(mu - points)
+    out = ndtr(-points)
+    there = (1 - rate) * ndtr(-points) + rate * ndtr(mu - points)
     adding = np.interp(np.linspace(0, 1, 100_001), out[::-1], there[::-1])
     removing = np.interp(adding, 1 - there, 1 - out)
     expected = (1 + np.max(removing - np.linspace(0, 1, 100_001))) / 2
-    found = largest_auc_within_training(profile_of(SampledGaussianRelease(1 / mu, rate, 1)))
-    assert -1e-6 < found - expected < 1e-4
+    computed_area = largest_auc_within_training(profile_of(SampledGaussianRelease(1 / mu, rate, 1)))
+    assert -1e-6 < computed_area - expected < 1e-4

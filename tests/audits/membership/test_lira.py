@@ -48,37 +48,38 @@ def by_loops(phi: Array, is_in: NDArray[np.bool_], shared: bool, shadows: NDArra
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("named", [False, True])
-def test_it_is_the_algorithm_of_the_paper(shared: bool, named: bool) -> None:
+@pytest.mark.parametrize("names_shadows", [False, True])
+def test_it_is_the_algorithm_of_the_paper(shared: bool, names_shadows: bool) -> None:
     phi, is_in = federation(2, 16, 5)
-    shadows = np.arange(16) < 12 if named else np.ones(16, dtype=np.bool_)
-    found = lira_scores(phi, TargetMembership(is_in), shadows if named else None, shared)
+    shadows = np.arange(16) < 12 if names_shadows else np.ones(16, dtype=np.bool_)
+    scores = lira_scores(phi, TargetMembership(is_in), shadows if names_shadows else None, shared)
     expected = by_loops(phi, is_in, shared, shadows)
-    assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert scores == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def test_the_medians_of_the_authors_code_make_little_difference() -> None:
     """The reference takes medians for means; with 32 shadows either side the same cells come out on top."""
     phi, is_in = federation(3, 64, 20)
-    found = lira_scores(phi, TargetMembership(is_in))
-    theirs = np.zeros_like(found)
+    scores = lira_scores(phi, TargetMembership(is_in))
+    theirs = np.zeros_like(scores)
     for w in range(64):
-        rest = np.arange(64) != w
+        other_trials = np.arange(64) != w
         for t in range(20):
-            inside, out = phi[rest & is_in[:, t], t], phi[rest & ~is_in[:, t], t]
+            inside = phi[other_trials & is_in[:, t], t]
+            out = phi[other_trials & ~is_in[:, t], t]
             z_in, z_out = ((phi[w, t] - np.median(x)) / x.std() for x in (inside, out))
             theirs[w, t] = (z_out**2 - z_in**2) / 2 - np.log(inside.std() / out.std())
-    assert np.corrcoef(found.ravel(), theirs.ravel())[0, 1] > 0.97
+    assert np.corrcoef(scores.ravel(), theirs.ravel())[0, 1] > 0.97
 
 
 @given(seed=st.integers(0, 10**6), trial=st.integers(0, 8))
 def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> None:
     draw = np.random.default_rng(seed)
     is_in = np.argsort(draw.random((9, 4)), axis=0) < 4
-    other = is_in.copy()
-    other[trial] ^= draw.random(4) < 0.5
+    other_coins = is_in.copy()
+    other_coins[trial] ^= draw.random(4) < 0.5
     phi = draw.normal(size=(9, 4))
-    before, after = (lira_scores(phi, TargetMembership(coins))[trial] for coins in (is_in, other))
+    before, after = (lira_scores(phi, TargetMembership(coins))[trial] for coins in (is_in, other_coins))
     assert before == pytest.approx(after, rel=1e-8, abs=1e-8)
 
 
@@ -86,10 +87,10 @@ def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> No
 def test_increasing_affine_maps_of_confidences_change_nothing(seed: int, scale: float, shift: float) -> None:
     phi, is_in = federation(seed, 12, 3)
     for shared in (False, True):
-        found = [
+        scores = [
             lira_scores(values, TargetMembership(is_in), is_shared=shared) for values in (phi, scale * phi + shift)
         ]
-        assert found[0] == pytest.approx(found[1], rel=1e-5, abs=1e-5)
+        assert scores[0] == pytest.approx(scores[1], rel=1e-5, abs=1e-5)
 
 
 def test_equal_confidences_tell_nothing_not_even_by_rounding() -> None:
@@ -103,7 +104,8 @@ def test_too_few_shadow_trials_are_refused_with_their_number() -> None:
         lira_scores(np.zeros((4, 2)), TargetMembership(is_in))
     with pytest.raises(InputError, match=r"target .*out in 2\b"):
         lira_scores(np.zeros((4, 2)), TargetMembership(is_in), is_shared=True)
-    coins, only = TargetMembership(np.array([[True], [False], [True]])), np.array([False, True, True])
+    coins = TargetMembership(np.array([[True], [False], [True]]))
+    only = np.array([False, True, True])
     with pytest.raises(InputError, match=r"trial 1 has 0 .*target 0 out: .* 1\b"):
         lira_scores(np.zeros((3, 1)), coins, only, is_shared=True)
     assert_refused("confidences contain NaN", lambda: lira_scores(np.full((4, 2), np.nan), TargetMembership(is_in)))
@@ -125,12 +127,12 @@ def test_coins_that_leave_a_target_without_shadows_are_refused_before_anything_i
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=4), st.floats(-1000, 1000))
 def test_the_confidence_is_the_log_odds_of_the_label(logits: list[float], shift: float) -> None:
     phi = [float(scaled_confidence(np.array(logits) + shift, label)) for label in range(len(logits))]
-    for label, found in enumerate(phi):
-        others = math.fsum(math.exp(x) for k, x in enumerate(logits) if k != label)
-        assert found == pytest.approx(logits[label] - math.log(others), abs=1e-6)
+    for label, confidence in enumerate(phi):
+        other_mass = math.fsum(math.exp(x) for k, x in enumerate(logits) if k != label)
+        assert confidence == pytest.approx(logits[label] - math.log(other_mass), abs=1e-6)
         from_logs = scaled_confidence(log_probabilities(logits), label)
-        assert float(from_logs) == pytest.approx(found, abs=1e-6)
-        assert float(label_log_probability(logits, label)) == pytest.approx(-np.logaddexp(0, -found), abs=1e-6)
+        assert float(from_logs) == pytest.approx(confidence, abs=1e-6)
+        assert float(label_log_probability(logits, label)) == pytest.approx(-np.logaddexp(0, -confidence), abs=1e-6)
 
 
 def test_a_saturated_confidence_stays_a_number() -> None:

@@ -32,34 +32,33 @@ THREE_ERRORS = 1 - 4 * 0.0027
 """Confidence at which each of four intervals reaches three standard errors, as Student's distribution has them."""
 
 
-def error_of_tpr(mechanism: CoinMechanism, fpr: float, members: int, others: int) -> float:
+def error_of_tpr(mechanism: CoinMechanism, fpr: float, members: int, non_members: int) -> float:
     """Standard error of the TPR at an FPR that is itself estimated, on the exact curve."""
     tpr = float(mechanism.tpr(np.array(fpr)))
     step = fpr / 100
     slope = float(mechanism.tpr(np.array(fpr + step)) - mechanism.tpr(np.array(fpr - step))) / (2 * step)
-    return math.sqrt(tpr * (1 - tpr) / members + slope**2 * fpr * (1 - fpr) / others)
+    return math.sqrt(tpr * (1 - tpr) / members + slope**2 * fpr * (1 - fpr) / non_members)
 
 
 def measured_tpr(scores: Array, membership: TargetMembership, fpr: float) -> tuple[float, float]:
     """The TPR of the largest allowed number of false alarms, and the FPR that this number has in the mean."""
-    curve, others = roc_curve(scores, membership), int((~membership.is_in).sum())
-    return float(curve.tpr[curve.fpr <= fpr].max()), (math.floor(fpr * others) + 1) / (others + 1)
+    curve = roc_curve(scores, membership)
+    non_members = int((~membership.is_in).sum())
+    return float(curve.tpr[curve.fpr <= fpr].max()), (math.floor(fpr * non_members) + 1) / (non_members + 1)
 
 
 def require_under_the_curve(mechanism: CoinMechanism, attack: str, shared: float, targets: int, seed: int) -> None:
     """Sixty trials are attacked with sixty others as shadows, so that scores know nothing of the coins they meet."""
     shadows = np.arange(120) < 60
     release = mechanism.release(np.random.default_rng(seed), 120, targets, shared)
-    scores, membership = (
-        ATTACKS[attack](release, shadows)[~shadows],
-        TargetMembership(release.membership.is_in[~shadows]),
-    )
+    scores = ATTACKS[attack](release, shadows)[~shadows]
+    membership = TargetMembership(release.membership.is_in[~shadows])
     members = int(membership.is_in.sum())
-    others = membership.is_in.size - members
+    non_members = membership.is_in.size - members
     for rate in RATES:
-        found, fpr = measured_tpr(scores, membership, rate)
+        tpr, fpr = measured_tpr(scores, membership, rate)
         exact = float(mechanism.tpr(np.array(fpr)))
-        assert found <= exact + 3 * error_of_tpr(mechanism, fpr, members, others), rate
+        assert tpr <= exact + 3 * error_of_tpr(mechanism, fpr, members, non_members), rate
     assert (
         membership_rates(scores, membership, np.random.default_rng(0), THREE_ERRORS, 200, False).auc.low
         <= mechanism.auc
@@ -109,9 +108,9 @@ def test_the_likelihood_ratio_attack_reaches_the_exact_curve_of_a_gaussian_mean(
     scores = lira_scores(release.confidences, membership, is_shared=True)
     members = int(membership.is_in.sum())
     for rate in RATES:
-        found, fpr = measured_tpr(scores, membership, rate)
+        tpr, fpr = measured_tpr(scores, membership, rate)
         error = error_of_tpr(mechanism, fpr, members, membership.is_in.size - members)
-        assert found == pytest.approx(float(mechanism.tpr(np.array(fpr))), abs=3 * error + 0.0025)
+        assert tpr == pytest.approx(float(mechanism.tpr(np.array(fpr))), abs=3 * error + 0.0025)
     auc = membership_rates(scores, membership, np.random.default_rng(0), THREE_ERRORS, 200, False).auc
     assert auc.low - 0.0025 <= mechanism.auc <= auc.high + 0.0025
 
@@ -126,18 +125,19 @@ def test_the_likelihood_ratio_attack_reaches_the_area_of_randomised_response() -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("attack", "apart"), [one for one in MADE_UP_AUDITS if one[0] not in SLOW])
+@pytest.mark.parametrize(("attack", "apart"), [audit for audit in MADE_UP_AUDITS if audit[0] not in SLOW])
 def test_intervals_cover_one_half_where_nothing_leaks(attack: str, apart: bool) -> None:
     """40 runs, of which 38 must cover: at the 98.75 % that four intervals together ask of each, 98.6 % pass."""
-    found = [rates_without_leak(attack, apart, 10, 0.95, np.random.default_rng((0, run))).auc for run in range(40)]
-    assert sum(auc.low <= 0.5 <= auc.high for auc in found) >= 38
-    aucs = np.array([auc.value for auc in found])
+    intervals = [rates_without_leak(attack, apart, 10, 0.95, np.random.default_rng((0, run))).auc for run in range(40)]
+    assert sum(auc.low <= 0.5 <= auc.high for auc in intervals) >= 38
+    aucs = np.array([auc.value for auc in intervals])
     assert abs(aucs.mean() - 0.5) <= 4 * aucs.std(ddof=1) / math.sqrt(40)
 
 
 def test_trials_that_are_shadows_of_each_other_must_not_be_compared_target_by_target() -> None:
     """Two targets: over all pairs of scores online LiRA has an AUC of 0.46 where nothing leaks, in each trial 0.5."""
-    over_all, in_trials = [], []
+    over_all = []
+    in_trials = []
     for run in range(120):
         release = gaussian_mean(0.0).release(np.random.default_rng((7, run)), 24, 2)
         scores = lira_scores(release.confidences, release.membership, is_shared=True)

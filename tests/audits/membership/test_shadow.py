@@ -19,7 +19,8 @@ def federation(
 ) -> tuple[Array, NDArray[np.int64], TargetMembership]:
     """Logits of three classes; a member's label gains `leak`."""
     draw = np.random.default_rng(seed)
-    is_in, labels = draw.random((trials, targets)) < 0.5, draw.integers(0, 3, targets)
+    is_in = draw.random((trials, targets)) < 0.5
+    labels = draw.integers(0, 3, targets)
     logits = draw.normal(size=(trials, targets, 3))
     logits[:, np.arange(targets), labels] += leak * is_in
     return log_probabilities(logits), labels, TargetMembership(is_in)
@@ -57,7 +58,8 @@ def test_named_shadow_trials_are_learnt_from_and_not_attacked() -> None:
 def test_a_class_too_rare_to_be_learnt_is_attacked_by_what_all_classes_teach() -> None:
     """Targets of class 2 are in all trials that are learnt from; where the label is not put first, the AUC is 0.73."""
     values, labels, membership = federation(5, leak=2.0, trials=40)
-    shadows, rare = np.arange(40) < 20, labels == 2
+    shadows = np.arange(40) < 20
+    rare = labels == 2
     is_in = membership.is_in.copy()
     is_in[np.ix_(shadows, rare)] = True
     scores = shadow_scores(values, labels, TargetMembership(is_in), shadows)

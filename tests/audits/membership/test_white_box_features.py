@@ -58,43 +58,52 @@ def _drawn(shape: Shape, classes: int, parameters: int, trials: int = 3, targets
 
 @pytest.mark.parametrize("name", NETS)
 def test_gradient_output_and_loss_are_those_of_single_examples(name: str) -> None:
-    template, shape = NETS[name][0](), NETS[name][1]
+    template = NETS[name][0]()
+    shape = NETS[name][1]
     model = StackedModel(template, shape)
     classes = model.template(torch.zeros(1, *shape)).shape[1]
     models, features, labels = _drawn(shape, classes, model.layout.size)
-    seen = white_box_features(model, models, features, labels)
+    observed_features = white_box_features(model, models, features, labels)
 
-    exact, columns = example_gradients(template, models, features, labels), model.layout.slices()
-    layer = [name for name, part in template.named_modules() if type(part) is nn.Linear][-1]
+    exact = example_gradients(template, models, features, labels)
+    columns = model.layout.slices()
+    layer = [name for name, submodule in template.named_modules() if type(submodule) is nn.Linear][-1]
     prefix = f"{layer}." if layer else ""
-    formed = np.einsum("wnro,wnri->wnroi", seen.signals, seen.inputs)[:, :, 0]
+    formed = np.einsum("wnro,wnri->wnroi", observed_features.signals, observed_features.inputs)[:, :, 0]
     weight = exact[..., columns[f"{prefix}weight"]].reshape(formed.shape)
     np.testing.assert_allclose(formed, weight, rtol=1e-4, atol=1e-5)
     if f"{prefix}bias" in columns:
         bias = exact[..., columns[f"{prefix}bias"]]
-        np.testing.assert_allclose(seen.signals[:, :, 0], bias, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(observed_features.signals[:, :, 0], bias, rtol=1e-4, atol=1e-5)
 
     logits = model.logits(models, features).double()
     log_probabilities = F.log_softmax(logits, dim=2)
-    np.testing.assert_allclose(seen.log_probabilities[:, :, 0], log_probabilities, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(seen.losses[..., 0], model.losses(models, features, labels), rtol=1e-4, atol=1e-6)
-    assert all(getattr(seen, name).dtype == np.float32 for name in ("signals", "inputs", "log_probabilities", "losses"))
+    np.testing.assert_allclose(observed_features.log_probabilities[:, :, 0], log_probabilities, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        observed_features.losses[..., 0], model.losses(models, features, labels), rtol=1e-4, atol=1e-6
+    )
+    assert all(
+        getattr(observed_features, name).dtype == np.float32
+        for name in ("signals", "inputs", "log_probabilities", "losses")
+    )
 
 
 def test_of_a_softmax_the_signal_is_confidence_less_label() -> None:
     model = StackedModel.of(ModelSpec("dense-128", (9,), 4))
     models, features, labels = _drawn((9,), 4, model.layout.size)
-    seen = white_box_features(model, models, features, labels)
-    expected = np.exp(seen.log_probabilities[:, :, 0]) - np.eye(4)[labels]
-    np.testing.assert_allclose(seen.signals[:, :, 0], expected, atol=1e-6)
+    observed_features = white_box_features(model, models, features, labels)
+    expected = np.exp(observed_features.log_probabilities[:, :, 0]) - np.eye(4)[labels]
+    np.testing.assert_allclose(observed_features.signals[:, :, 0], expected, atol=1e-6)
 
 
 def test_records_that_a_model_is_sure_of_still_differ() -> None:
     """Margins of 20 and 25: in float32 both losses and both signals of the label would be 0."""
     model = StackedModel(nn.Linear(1, 2, bias=False), (1,))
-    seen = white_box_features(model, torch.tensor([[1.0, 0.0]]), torch.tensor([[20.0], [25.0]]), torch.zeros(2).long())
-    np.testing.assert_allclose(seen.losses[0, :, 0], np.exp([-20.0, -25.0]), rtol=1e-4)
-    np.testing.assert_allclose(seen.signals[0, :, 0, 0], -np.exp([-20.0, -25.0]), rtol=1e-4)
+    observed_features = white_box_features(
+        model, torch.tensor([[1.0, 0.0]]), torch.tensor([[20.0], [25.0]]), torch.zeros(2).long()
+    )
+    np.testing.assert_allclose(observed_features.losses[0, :, 0], np.exp([-20.0, -25.0]), rtol=1e-4)
+    np.testing.assert_allclose(observed_features.signals[0, :, 0, 0], -np.exp([-20.0, -25.0]), rtol=1e-4)
 
 
 def test_portions_of_examples_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,21 +111,27 @@ def test_portions_of_examples_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     models, features, labels = _drawn((9,), 4, model.layout.size)
     whole = white_box_features(model, models, features, labels)
     monkeypatch.setattr(StackedModel, "examples_per_pass", 3)
-    parts = white_box_features(model, models, features, labels)
-    np.testing.assert_allclose(parts.signals, whole.signals, atol=1e-6)
-    np.testing.assert_allclose(parts.inputs, whole.inputs, atol=1e-6)
+    portion_features = white_box_features(model, models, features, labels)
+    np.testing.assert_allclose(portion_features.signals, whole.signals, atol=1e-6)
+    np.testing.assert_allclose(portion_features.inputs, whole.inputs, atol=1e-6)
 
 
 def test_releases_are_put_together() -> None:
     model = StackedModel.of(ModelSpec("adult-mlp", (9,), 4))
     models, features, labels = _drawn((9,), 4, model.layout.size)
-    one, other = (white_box_features(model, values, features, labels) for values in (models, models + 0.1))
-    both = WhiteBoxFeatures.over_releases([one, other])
-    assert (both.trials, both.targets, both.releases) == (3, 7, 2)
-    assert np.array_equal(both.signals[:, :, 1], other.signals[:, :, 0])
+    first_features, second_features = (
+        white_box_features(model, values, features, labels) for values in (models, models + 0.1)
+    )
+    joined_features = WhiteBoxFeatures.over_releases([first_features, second_features])
+    assert (joined_features.trials, joined_features.targets, joined_features.releases) == (3, 7, 2)
+    assert np.array_equal(joined_features.signals[:, :, 1], second_features.signals[:, :, 0])
     with pytest.raises(InputError, match="of another layer"):
-        WhiteBoxFeatures.over_releases([one, replace(other, labels=(other.labels + 1) % 2)])
-    assert_refused("along axis 2", lambda: WhiteBoxFeatures.over_releases([one, other.of_trials(slice(0, 2))]))
+        WhiteBoxFeatures.over_releases(
+            [first_features, replace(second_features, labels=(second_features.labels + 1) % 2)]
+        )
+    assert_refused(
+        "along axis 2", lambda: WhiteBoxFeatures.over_releases([first_features, second_features.of_trials(slice(0, 2))])
+    )
     assert_refused("no features", WhiteBoxFeatures.over_releases, [])
 
 
@@ -150,7 +165,7 @@ class _Rows(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("template", "shape", "said"),
+    ("template", "shape", "expected_message"),
     [
         (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), (1, 3, 3), "no dense layer"),
         (_Twice, (3,), "is called 2 times"),
@@ -158,17 +173,19 @@ class _Rows(nn.Module):
         (_Shared, (3,), "serves elsewhere, too"),
     ],
 )
-def test_layers_without_such_a_gradient_are_refused(template: Callable[[], nn.Module], shape: Shape, said: str) -> None:
+def test_layers_without_such_a_gradient_are_refused(
+    template: Callable[[], nn.Module], shape: Shape, expected_message: str
+) -> None:
     model = StackedModel(template(), shape)
     models, features, labels = _drawn(shape, 2, model.layout.size)
-    assert_refused(said, white_box_features, model, models, features, labels)
+    assert_refused(expected_message, white_box_features, model, models, features, labels)
 
 
 def test_a_refused_or_used_model_keeps_no_hooks() -> None:
     model = StackedModel(_Twice(), (3,))
     models, features, labels = _drawn((3,), 2, model.layout.size)
     assert_refused(None, white_box_features, model, models, features, labels)
-    assert not any(part._forward_hooks for part in model.template.modules())
+    assert not any(submodule._forward_hooks for submodule in model.template.modules())
 
 
 def test_wrong_input_is_named() -> None:
@@ -177,8 +194,20 @@ def test_wrong_input_is_named() -> None:
     assert_refused("no targets", white_box_features, model, models, features[:0], labels[:0])
     with pytest.raises(InputError, match="contain NaN or infinity"):
         white_box_features(model, torch.full_like(models, torch.nan), features, labels)
-    seen = white_box_features(model, models, features, labels)
+    observed_features = white_box_features(model, models, features, labels)
     with pytest.raises(InputError, match=r"labels .*0 to 3"):
-        WhiteBoxFeatures(seen.signals, seen.inputs, seen.log_probabilities, seen.losses, seen.labels + 1)
+        WhiteBoxFeatures(
+            observed_features.signals,
+            observed_features.inputs,
+            observed_features.log_probabilities,
+            observed_features.losses,
+            observed_features.labels + 1,
+        )
     with pytest.raises(InputError, match="inputs have shape"):
-        WhiteBoxFeatures(seen.signals, seen.inputs[:1], seen.log_probabilities, seen.losses, seen.labels)
+        WhiteBoxFeatures(
+            observed_features.signals,
+            observed_features.inputs[:1],
+            observed_features.log_probabilities,
+            observed_features.losses,
+            observed_features.labels,
+        )

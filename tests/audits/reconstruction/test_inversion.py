@@ -13,15 +13,17 @@ OTHERS = DRAW.random((50, 1, 12, 9), dtype=np.float32) * 0.2 + 0.4
 
 
 def test_likeness_is_that_of_scikit_image() -> None:
-    found = image_similarity(TRUE, DRAWN, OTHERS)
-    for number, (true, drawn) in enumerate(zip(TRUE.astype(float), DRAWN.astype(float), strict=True)):
-        assert found.psnr[number] == pytest.approx(peak_signal_noise_ratio(true, drawn, data_range=1), abs=1e-9)
-        assert found.ssim[number] == pytest.approx(structural_similarity(true[0], drawn[0], data_range=1), abs=1e-6)
-        nearest = min(np.square(drawn - other).sum() for other in OTHERS)
-        assert found.named[number] == (np.square(drawn - true).sum() < nearest)
-    assert found.candidates == 51
-    assert found.named.mean() > 0
-    assert found.worst(found.psnr) == found.psnr.max()
+    similarity = image_similarity(TRUE, DRAWN, OTHERS)
+    for number, (true, drawing) in enumerate(zip(TRUE.astype(float), DRAWN.astype(float), strict=True)):
+        assert similarity.psnr[number] == pytest.approx(peak_signal_noise_ratio(true, drawing, data_range=1), abs=1e-9)
+        assert similarity.ssim[number] == pytest.approx(
+            structural_similarity(true[0], drawing[0], data_range=1), abs=1e-6
+        )
+        nearest = min(np.square(drawing - other_image).sum() for other_image in OTHERS)
+        assert similarity.named[number] == (np.square(drawing - true).sum() < nearest)
+    assert similarity.candidates == 51
+    assert similarity.named.mean() > 0
+    assert similarity.worst(similarity.psnr) == similarity.psnr.max()
     assert np.isinf(image_similarity(TRUE, TRUE, OTHERS).psnr).all()
 
 
@@ -31,5 +33,5 @@ def test_the_worst_share_is_that_of_the_pictures_that_were_drawn_best() -> None:
 
 
 def test_drawings_are_matched_whatever_their_order() -> None:
-    shuffled = np.stack([one[DRAW.permutation(5)] for one in TRUE.reshape(6, 5, 1, 12, 9)])
+    shuffled = np.stack([group[DRAW.permutation(5)] for group in TRUE.reshape(6, 5, 1, 12, 9)])
     assert np.array_equal(in_order_of_true_images(TRUE.reshape(6, 5, 1, 12, 9), shuffled).reshape(TRUE.shape), TRUE)

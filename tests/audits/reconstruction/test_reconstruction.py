@@ -34,7 +34,8 @@ def test_a_simplex_is_named_as_often_as_the_exact_attack_does_and_never_above_th
     candidates: int, mu: float
 ) -> None:
     """3 standard errors in each of 20 settings: an honest rate fails somewhere once in 20, so the seed is fixed."""
-    draw, trials = np.random.default_rng(candidates), 2000
+    draw = np.random.default_rng(candidates)
+    trials = 2000
     truth = draw.integers(candidates, size=trials)
     ranks = []
     for true in np.array_split(truth, 20):
@@ -42,40 +43,48 @@ def test_a_simplex_is_named_as_often_as_the_exact_attack_does_and_never_above_th
         length = mu * math.sqrt(candidates / (candidates - 1))
         products = draw.normal(size=(len(true), candidates)) * length
         products[np.arange(len(true)), true] += length**2
-        norms, nobody = np.full_like(products, length), np.zeros(products.shape, dtype=np.bool_)
+        norms = np.full_like(products, length)
+        nobody = np.zeros(products.shape, dtype=np.bool_)
         ranks.append(ranks_of_truth(increments(products, norms, None, np.ones(len(true)), nobody), true))
-    hits, exact = int(np.sum(np.concatenate(ranks) == 1)), simplex_success(mu, candidates)
+    hits = int(np.sum(np.concatenate(ranks) == 1))
+    exact = simplex_success(mu, candidates)
     assert abs(hits / trials - exact) <= 3 * math.sqrt(exact * (1 - exact) / trials) + 1e-9
-    found = judge_hits(hits, trials, 1 / candidates, make_guarantee(mu), 0.95)
-    assert found.verdict is not Verdict.VIOLATED
-    assert found.tests[-1].claimed >= exact * (1 - 1e-9)
+    judgement = judge_hits(hits, trials, 1 / candidates, make_guarantee(mu), 0.95)
+    assert judgement.verdict is not Verdict.VIOLATED
+    assert judgement.tests[-1].claimed >= exact * (1 - 1e-9)
 
 
 def test_an_attack_that_reaches_the_bound_is_called_violated_at_most_once_in_a_thousand() -> None:
-    kept = make_guarantee(2.0)
+    guarantee = make_guarantee(2.0)
     for trials in (1, 20, 400, 3000):
-        bound = kept.reconstruction_bound(1 / 50)
+        bound = guarantee.reconstruction_bound(1 / 50)
         assert bound is not None
         hits = np.arange(trials + 1)
         called = np.array(
-            [judge_hits(int(one), trials, 1 / 50, kept, 0.95).verdict is Verdict.VIOLATED for one in hits]
+            [
+                judge_hits(int(hit_count), trials, 1 / 50, guarantee, 0.95).verdict is Verdict.VIOLATED
+                for hit_count in hits
+            ]
         )
         assert binom.pmf(hits, trials, bound)[called].sum() <= 0.001
 
 
 def test_hits_as_of_half_the_noise_are_violated_and_the_limit_is_found_nine_times_in_ten() -> None:
-    kept, trials = make_guarantee(2.0), 400
-    found = judge_hits(round(simplex_success(4.0, 50) * trials), trials, 1 / 50, kept, 0.95)
-    assert found.verdict is Verdict.VIOLATED
-    assert found.epsilon_lower_bound > 0
-    fewest = next(hits for hits in range(trials) if judge_hits(hits, trials, 1 / 50, kept, 0.95).broken)
-    assert binom.sf(fewest - 1, trials, found.tests[-1].limit) == pytest.approx(0.9, abs=1e-6)
+    guarantee = make_guarantee(2.0)
+    trials = 400
+    judgement = judge_hits(round(simplex_success(4.0, 50) * trials), trials, 1 / 50, guarantee, 0.95)
+    assert judgement.verdict is Verdict.VIOLATED
+    assert judgement.epsilon_lower_bound > 0
+    fewest = next(hits for hits in range(trials) if judge_hits(hits, trials, 1 / 50, guarantee, 0.95).broken)
+    assert binom.sf(fewest - 1, trials, judgement.tests[-1].limit) == pytest.approx(0.9, abs=1e-6)
 
 
 def noise_of(ratio: float, trials: int) -> NoiseAlongTarget:
     """Return the noise along the right candidate in four rounds of each trial, of so many times the claimed size."""
     draws = ratio * np.random.default_rng(3).standard_normal((trials, 4))
-    squares, lengths = np.square(draws).sum(axis=1), np.full(trials, 4.0)  # a candidate is as long as the noise
+    # a candidate is as long as the noise
+    squares = np.square(draws).sum(axis=1)
+    lengths = np.full(trials, 4.0)
     return NoiseAlongTarget(
         squares,
         np.full(trials, 4),
@@ -87,36 +96,52 @@ def noise_of(ratio: float, trials: int) -> NoiseAlongTarget:
 
 
 def test_few_trials_are_inconclusive_and_the_number_that_is_asked_for_is_enough() -> None:
-    kept = make_guarantee(2.0)
-    few = judge_hits(1, 3, 1 / 50, kept, 0.95, noise_of(1.0, 3))
-    assert few.verdict is Verdict.INCONCLUSIVE
-    assert few.trials_for_conclusive_verdict is not None
+    guarantee = make_guarantee(2.0)
+    small_judgement = judge_hits(1, 3, 1 / 50, guarantee, 0.95, noise_of(1.0, 3))
+    assert small_judgement.verdict is Verdict.INCONCLUSIVE
+    assert small_judgement.trials_for_conclusive_verdict is not None
     enough = judge_hits(
-        0, few.trials_for_conclusive_verdict, 1 / 50, kept, 0.95, noise_of(1.0, few.trials_for_conclusive_verdict)
+        0,
+        small_judgement.trials_for_conclusive_verdict,
+        1 / 50,
+        guarantee,
+        0.95,
+        noise_of(1.0, small_judgement.trials_for_conclusive_verdict),
     )
     assert enough.verdict is Verdict.CONSISTENT
     assert [test.name for test in enough.tests] == [
-        TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL, TestName.CANDIDATES,
-    ]  # fmt: skip
+        TestName.NOISE_ALONG_RECORD,
+        TestName.NOISE_TRIAL,
+        TestName.SIGNAL,
+        TestName.SIGNAL_TRIAL,
+        TestName.CANDIDATES,
+    ]
 
 
 def test_without_its_noise_no_number_of_trials_is_consistent_and_half_of_the_noise_is_seen_without_hits() -> None:
-    kept, trials = make_guarantee(2.0), 10**6
-    unknown = judge_hits(trials // 50, trials, 1 / 50, kept, 0.95)
+    guarantee = make_guarantee(2.0)
+    trials = 10**6
+    unknown = judge_hits(trials // 50, trials, 1 / 50, guarantee, 0.95)
     assert (unknown.verdict, unknown.trials_needed) == (Verdict.INCONCLUSIVE, None)
-    assert judge_hits(0, 50, 1 / 50, kept, 0.95, noise_of(0.5, 50)).verdict is Verdict.VIOLATED
+    assert judge_hits(0, 50, 1 / 50, guarantee, 0.95, noise_of(0.5, 50)).verdict is Verdict.VIOLATED
 
 
 def test_no_mechanism_that_keeps_epsilon_is_said_to_pass_it() -> None:
     """10,000 runs of 300 trials at the most hits that (1, .001)-DP allows: at 95 % at most 5 % may say more."""
-    epsilon, delta, candidates, trials = 1.0, 0.001, 10, 300
-    kept = derive_guarantee(Claim("add-remove-record", gaussian_rounds(1.0, 1), delta))
+    epsilon = 1.0
+    delta = 0.001
+    candidates = 10
+    trials = 300
+    guarantee = derive_guarantee(Claim("add-remove-record", gaussian_rounds(1.0, 1), delta))
     share = math.exp(epsilon) / candidates + delta
     bounds = {
-        hits: judge_hits(hits, trials, 1 / candidates, kept, 0.95).epsilon_lower_bound for hits in range(trials + 1)
+        hits: judge_hits(hits, trials, 1 / candidates, guarantee, 0.95).epsilon_lower_bound
+        for hits in range(trials + 1)
     }
     hits = np.random.default_rng(5).binomial(trials, share, size=10_000)
-    assert np.mean([bounds[int(one)] > epsilon for one in hits]) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 10_000)
+    assert np.mean([bounds[int(hit_count)] > epsilon for hit_count in hits]) <= 0.05 + 3 * math.sqrt(
+        0.05 * 0.95 / 10_000
+    )
 
 
 def test_a_coin_that_protects_an_answer_leaves_what_its_owner_is_told() -> None:
@@ -130,8 +155,8 @@ def test_a_coin_that_protects_an_answer_leaves_what_its_owner_is_told() -> None:
     draw = np.random.default_rng(7)
     for prior, exact in ((0.5, 0.75), (0.7, 0.75), (0.8, 0.8)):
         truth = (draw.random(100_000) < prior).astype(np.int64)
-        told = np.where(draw.random(100_000) < 0.5, truth, draw.integers(2, size=100_000))
-        posterior = np.log([1 - prior, prior]) + epsilon * (told[:, None] == np.arange(2))
+        answers = np.where(draw.random(100_000) < 0.5, truth, draw.integers(2, size=100_000))
+        posterior = np.log([1 - prior, prior]) + epsilon * (answers[:, None] == np.arange(2))
         hits = float(np.mean(ranks_of_truth(posterior, truth) == 1))
         assert abs(hits - exact) < 4 * math.sqrt(exact * (1 - exact) / 100_000)
     assert 0.75 < claimed < 0.75 + 0.25 / 3 + 1e-9

@@ -18,15 +18,15 @@ TABLE = ROOT / "docs" / "reference" / "growth.csv"
 def test_a_slope_is_that_of_the_cost_above_the_smallest_run(power: float) -> None:
     sizes = np.array([1.0, 10.0, 100.0, 1000.0])
     costs = 3.0 + 1e-2 * np.where(sizes > 1, sizes**power, 0.0)
-    found = fit_scaling(sizes, costs)
-    assert found.power == pytest.approx(power)
-    assert found.at(sizes) == pytest.approx(costs, rel=0.01)
+    scaling_fit = fit_scaling(sizes, costs)
+    assert scaling_fit.power == pytest.approx(power)
+    assert scaling_fit.at(sizes) == pytest.approx(costs, rel=0.01)
 
 
 def test_what_does_not_grow_has_no_slope() -> None:
-    found = fit_scaling(np.array([1.0, 10.0, 100.0]), np.array([500.0, 502.0, 501.0]))
-    assert found.power == 0
-    assert (found.at(np.array([1.0, 50.0])) == 500).all()
+    scaling_fit = fit_scaling(np.array([1.0, 10.0, 100.0]), np.array([500.0, 502.0, 501.0]))
+    assert scaling_fit.power == 0
+    assert (scaling_fit.at(np.array([1.0, 50.0])) == 500).all()
     assert fit_scaling(np.array([1.0, 10.0, 100.0]), np.array([5.0, 5.0, 50.0])).power > 1
 
 
@@ -38,8 +38,8 @@ def test_the_published_table_has_every_point_that_is_measured_and_is_drawn() -> 
     cores = table[table["axis"] == "cores"].set_index("size")["kind"]
     assert dict(cores) == {"1": "measured", "2": "measured", "64": "on paper", "512": "on paper"}
     assert (table[["seconds", "processor_seconds", "mib"]] > 0).all(axis=None)
-    said = {text.get_text() for axes in growth_figure(table).axes for text in axes.texts}
-    assert any(words.startswith("slope") for words in said)
+    figure_texts = {text.get_text() for axes in growth_figure(table).axes for text in axes.texts}
+    assert any(words.startswith("slope") for words in figure_texts)
 
 
 def test_the_dense_networks_have_as_many_parameters_as_they_say() -> None:
@@ -62,7 +62,7 @@ def test_points_of_other_axes_stay_in_the_table(tmp_path: Path) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a run's memory is read as Linux counts it")
 def test_a_point_is_a_run_of_its_own() -> None:
     growing = growth.AXES["rounds"]
-    found = growth._played(growing.values(2), growing.features, cores=1)
-    assert 0 < found.round_clients < found.round_processor < found.processor
-    assert found.seconds > found.round_seconds
-    assert 100 < found.mib < 2000
+    cost = growth._played(growing.values(2), growing.features, cores=1)
+    assert 0 < cost.round_clients < cost.round_processor < cost.processor
+    assert cost.seconds > cost.round_seconds
+    assert 100 < cost.mib < 2000

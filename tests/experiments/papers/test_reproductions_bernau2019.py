@@ -81,7 +81,7 @@ from fl_audit.statistics.interval_estimates import IntervalEstimate
 from fl_audit.user_modules import import_function
 
 SKEWED = CANDIDATES[SKEWED_PURCHASES][0][0]
-ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
+ALL = [candidate for groups in CANDIDATES.values() for forms in groups for candidate in forms]
 
 
 # ---------------------------------------------------------------- Tables 2 and 3
@@ -92,7 +92,8 @@ def test_every_column_has_hyper_parameters_and_ten_numbers_more() -> None:
     assert list(HYPERPARAMETERS) == columns
     assert len(PRINTED.at("Table 3")) == 17 * len(columns)
     for study, classes in columns:
-        local, central = record_epsilons(study), NOISE_MULTIPLIERS
+        local = record_epsilons(study)
+        central = NOISE_MULTIPLIERS
         names = ("original", *(f"LDP, epsilon_i {level:g}" for level in local), *(f"CDP, z {z:g}" for z in central))
         accuracies = [PRINTED(study, f"{classes} classes, {name}", "training accuracy") for name in names]
         epsilons = [PRINTED(study, f"{classes} classes, {name}", "epsilon of central DP") for name in names[-5:]]
@@ -106,11 +107,11 @@ def test_every_column_has_hyper_parameters_and_ten_numbers_more() -> None:
 def test_epsilon_is_that_of_the_accountants(members: int, batch: int, epochs: int, expected: Sequence[float]) -> None:
     for z, value in zip((0.5, 2.0, 4.0, 6.0, 16.0), expected, strict=True):
         steps = epochs * members // batch
-        found = _central_epsilon(members, batch, steps, z)
+        epsilon = _central_epsilon(members, batch, steps, z)
         event = SampledGaussianRelease(z, batch / members, steps)
         profile = PrivacyProfile((event,), Adjacency.ADD_REMOVE_RECORD)
-        assert found == pytest.approx(account(profile, Accountant.RDP_CLASSIC, 1 / members), rel=1e-9)
-        assert round(found, 2) == value
+        assert epsilon == pytest.approx(account(profile, Accountant.RDP_CLASSIC, 1 / members), rel=1e-9)
+        assert round(epsilon, 2) == value
 
 
 def test_steps_are_those_that_give_epsilon() -> None:
@@ -121,17 +122,21 @@ def test_steps_are_those_that_give_epsilon() -> None:
 
 
 def test_what_the_page_says_of_the_printed_epsilons() -> None:
-    found = list(guarantees())
-    of = {study: [one for one in found if one.study == study] for study in STUDIES}
-    verdicts = {study: [one.verdict for one in ones] for study, ones in of.items()}
+    printed_guarantees = list(guarantees())
+    of = {study: [guarantee for guarantee in printed_guarantees if guarantee.study == study] for study in STUDIES}
+    verdicts = {study: [guarantee.verdict for guarantee in ones] for study, ones in of.items()}
     assert verdicts[LFW].count(EpsilonVerdict.AS_PRINTED) == 13
     assert EpsilonVerdict.LARGER not in verdicts[SKEWED_PURCHASES]
     assert verdicts[COLLAB] == [EpsilonVerdict.LARGER] * 5
     # 300 epochs fit COLLAB from z = 2 on, and not at z = .5.
-    assert [one.fewest <= 300 <= one.most for one in of[COLLAB]] == [False, True, False, True, True]
+    assert [guarantee.fewest <= 300 <= guarantee.most for guarantee in of[COLLAB]] == [False, True, False, True, True]
     # Texas at larger z: 600 of 1000 epochs at most.
-    assert max(one.most for one in of[TEXAS] if one.noise_multiplier > 1) < 600
-    assert all(abs(one.printed / one.ours - 1) < 0.005 for one in of[PURCHASES] if one.noise_multiplier < 1)
+    assert max(guarantee.most for guarantee in of[TEXAS] if guarantee.noise_multiplier > 1) < 600
+    assert all(
+        abs(guarantee.printed / guarantee.ours - 1) < 0.005
+        for guarantee in of[PURCHASES]
+        if guarantee.noise_multiplier < 1
+    )
     assert _central_epsilon(100_000, 100, 200_000, 0.5) == pytest.approx(22.1, abs=0.05)
 
 
@@ -156,7 +161,8 @@ def test_every_run_can_be_configured(data: PaperDataset) -> None:
         assert len({run.name for run in runs} | {run["run.seed"] for run in runs}) == 2 * len(runs)
         assert len(runs) == form["parts"] * (1 + 2 * len(form["levels"]))
         for run in runs[:: form["parts"]]:
-            config, method = run.config(), run["method"]
+            config = run.config()
+            method = run["method"]
             assert config.audit.targets == config.data.records
             assert config.privacy.private == (method is PrivacyMethod.CENTRAL)
             assert (config.privacy.local_randomizer is not None) == (method is PrivacyMethod.LOCAL)
@@ -185,9 +191,9 @@ def test_the_documentation_names_loaders_as_they_are_called() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "data-sets.md").read_text(encoding="utf-8")
     table = page.partition("after `fl_audit.experiments.papers.bernau2019.`")[2].partition("\n\n")[0]
     package = membership_runs.__name__.rpartition(".")[0]
-    named = {f"{package}.{name}" for name in re.findall(r"`(\w+:\w+)`", table)}
-    assert named >= {data.name for data in ALL if ":" in data.name}
-    assert all(callable(import_function(name, "name")) for name in named)
+    loader_names = {f"{package}.{name}" for name in re.findall(r"`(\w+:\w+)`", table)}
+    assert loader_names >= {data.name for data in ALL if ":" in data.name}
+    assert all(callable(import_function(name, "name")) for name in loader_names)
 
 
 def test_the_small_network_for_faces() -> None:
@@ -197,9 +203,9 @@ def test_the_small_network_for_faces() -> None:
 
 def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
-    wanted = (TEXAS, COLLAB, SKEWED_PURCHASES)
-    found, remarks = find_data(PAPER, wanted, tmp_path)
-    assert [one.study for one in found] == [SKEWED_PURCHASES] * 4
+    studies = (TEXAS, COLLAB, SKEWED_PURCHASES)
+    datasets, remarks = find_data(PAPER, studies, tmp_path)
+    assert [dataset.study for dataset in datasets] == [SKEWED_PURCHASES] * 4
     assert [line.partition(" is left out")[0] for line in remarks] == ["Texas", "COLLAB"]
 
 
@@ -224,22 +230,21 @@ def made_up(run: PaperRun, auc: float, accuracy: float, trials: int = 40, spread
 
 def test_areas_are_those_of_scikit_learn() -> None:
     random = np.random.default_rng(1)
-    scores, is_in = random.integers(5, size=(6, 30)).astype(float), random.random((6, 30)) < 0.5
+    scores = random.integers(5, size=(6, 30)).astype(float)
+    is_in = random.random((6, 30)) < 0.5
     expected = [roc_auc_score(*pair) for pair in zip(is_in, scores, strict=True)]
     assert areas(scores, is_in) == pytest.approx(expected)
 
 
 def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
-    original, private = (
-        made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.8, 0.9),
-        made_up(membership_run(SKEWED, PrivacyMethod.LOCAL, 1.0), 0.6, 0.5),
-    )
-    found = phi(original, private, BLACK_BOX)
+    original = made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.8, 0.9)
+    private = made_up(membership_run(SKEWED, PrivacyMethod.LOCAL, 1.0), 0.6, 0.5)
+    phi_interval = phi(original, private, BLACK_BOX)
     areas = [run.areas_of_trials[BLACK_BOX].mean() for run in (original, private)]
     accuracies = [run.test_accuracy.mean() for run in (original, private)]
-    assert found.value == pytest.approx(relative_tradeoff(*areas, *accuracies, 10))
-    assert found.low < relative_tradeoff(0.8, 0.6, 0.9, 0.5, 10) < found.high
-    assert found.high - found.low < 0.5
+    assert phi_interval.value == pytest.approx(relative_tradeoff(*areas, *accuracies, 10))
+    assert phi_interval.low < relative_tradeoff(0.8, 0.6, 0.9, 0.5, 10) < phi_interval.high
+    assert phi_interval.high - phi_interval.low < 0.5
     # An attack that guessed from the start gives no phi.
     guessing = replace(original, areas_of_trials={BLACK_BOX: 1 - original.areas_of_trials[BLACK_BOX]})
     assert np.isnan(phi(guessing, private, BLACK_BOX).low)
@@ -247,10 +252,10 @@ def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
 
 def test_resamples_of_auc_are_stretched() -> None:
     run = made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.7, 0.9)
-    found = auc_and_accuracy_resamples((run,), BLACK_BOX, np.random.default_rng(0))
+    resamples = auc_and_accuracy_resamples((run,), BLACK_BOX, np.random.default_rng(0))
     error = run.areas_of_trials[BLACK_BOX].std() / np.sqrt(run.trials)
-    assert found.auc[1:].std() == pytest.approx(np.sqrt(2) * error, rel=0.15)
-    assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.trials), rel=0.15)
+    assert resamples.auc[1:].std() == pytest.approx(np.sqrt(2) * error, rel=0.15)
+    assert resamples.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.trials), rel=0.15)
 
 
 def _ladder(method: PrivacyMethod, shift: float) -> list[AttackedModels]:
@@ -264,34 +269,34 @@ def _ladder(method: PrivacyMethod, shift: float) -> list[AttackedModels]:
 def test_difference_at_like_accuracy(shift: float) -> None:
     original = made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.8, 0.9)
     runs = (original, *_ladder(PrivacyMethod.CENTRAL, 0.0), *_ladder(PrivacyMethod.LOCAL, shift))
-    drawn = auc_and_accuracy_resamples(runs, BLACK_BOX, np.random.default_rng(0))
-    found = drawn.interval(partial(difference_at_like_accuracy, split=4, near=0.03))
+    resamples = auc_and_accuracy_resamples(runs, BLACK_BOX, np.random.default_rng(0))
+    interval = resamples.interval(partial(difference_at_like_accuracy, split=4, near=0.03))
     # The intervals of two seeds at 95 %: one in ten such pairs would fail by chance, and these seeds do not.
-    assert found.low < shift < found.high
-    assert found.high - found.low < 0.06
+    assert interval.low < shift < interval.high
+    assert interval.high - interval.low < 0.06
 
 
 def test_gain_is_the_mean_difference_of_the_same_models() -> None:
     runs = _ladder(PrivacyMethod.LOCAL, 0.0)
-    found = gain(runs, WHITE_BOX, BLACK_BOX)
+    interval = gain(runs, WHITE_BOX, BLACK_BOX)
     differences = [run.areas_of_trials[WHITE_BOX] - run.areas_of_trials[BLACK_BOX] for run in runs]
-    assert found.value == pytest.approx(np.mean(differences))
-    assert found.low < found.value < found.high
+    assert interval.value == pytest.approx(np.mean(differences))
+    assert interval.low < interval.value < interval.high
 
 
 def test_models_that_are_surest_at_one_level_are_found() -> None:
     ladder = _ladder(
         PrivacyMethod.LOCAL, 0.0
     )  # levels 0.1, 0.5, 1.0: each less accurate, and less sure, than the one before
-    found = _confidence_difference(ladder, 0.95)
-    assert found is not None
-    assert found.high < 0  # at epsilon_i = 1 they are least sure
+    difference = _confidence_difference(ladder, 0.95)
+    assert difference is not None
+    assert difference.high < 0  # at epsilon_i = 1 they are least sure
     sure = [run.confidence.mean() for run in ladder]
-    assert found.value == pytest.approx(sure[2] - sure[0])
+    assert difference.value == pytest.approx(sure[2] - sure[0])
     turned = [replace(run, confidence=1 - run.confidence) for run in ladder]
-    found = _confidence_difference(turned, 0.95)
-    assert found is not None
-    assert 0 < found.low < found.value == pytest.approx(sure[1] - sure[2])
+    difference = _confidence_difference(turned, 0.95)
+    assert difference is not None
+    assert 0 < difference.low < difference.value == pytest.approx(sure[1] - sure[2])
     assert _confidence_difference(ladder[:2], 0.95) is None
 
 
@@ -337,13 +342,13 @@ def test_the_figure_shows_every_run() -> None:
             *_ladder(PrivacyMethod.CENTRAL, 0.0),
         ],
     )
-    made = figure_of_models([played])
-    panels = made.figure.get_axes()
+    figure_result = figure_of_models([played])
+    panels = figure_result.figure.get_axes()
     assert len(panels) == 16
     assert all(panel.get_xlabel() and panel.get_ylabel() for panel in panels)
     # ROC curves: the original model and three levels on each side, beside the diagonal.
     assert [len(panel.get_lines()) for panel in panels[8:12]] == [5] * 4
-    by = made.frame.set_index(["setting", "quantity"])
+    by = figure_result.frame.set_index(["setting", "quantity"])
     published = by.loc[(membership_run(SKEWED, PrivacyMethod.LOCAL, 0.1).label, "training accuracy"), "published"]
     assert published == 0.52
     assert set(by.index.get_level_values("quantity")) >= {"phi, black-box", "phi, white-box", "test accuracy"}
@@ -352,10 +357,16 @@ def test_the_figure_shows_every_run() -> None:
 # ---------------------------------------------------------------- a slice of the runs
 
 _TINY = {
-    "data.records": 64, "data.test-records": 40, "data.population-records": 20,
+    "data.records": 64,
+    "data.test-records": 40,
+    "data.population-records": 20,
     "data.loader-parameters": {"classes": 10, "generated-records": 400},
-    "model.name": "logistic", "epochs": 2, "central-epochs": 2, "levels": (2,), "parts": 1,
-}  # fmt: skip
+    "model.name": "logistic",
+    "epochs": 2,
+    "central-epochs": 2,
+    "levels": (2,),
+    "parts": 1,
+}
 
 
 @pytest.fixture
@@ -371,10 +382,10 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("_slice")
 def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
-    said: list[str] = []
-    context = ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
+    announcements: list[str] = []
+    context = ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, announce=announcements.append)
     *_, page = reproduce.reproduce("bernau2019-fig7", context)
-    assert said == ["Texas is gone"]
+    assert announcements == ["Texas is gone"]
     frame = pd.read_csv(tmp_path / "fig7.csv")
     played = (path.name.rpartition("10-")[2] for path in (tmp_path / "runs-quick").glob("*-10-*") if path.is_dir())
     assert sorted(played) == ["cdp-4-part0", "ldp-1-part0", "original-part0"]
@@ -396,21 +407,24 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
 
 def test_parts_are_counted_together() -> None:
     setting = membership_run(SKEWED, PrivacyMethod.LOCAL, 1.0)
-    one, other = made_up(setting, 0.8, 0.9), made_up(setting, 0.6, 0.5, trials=20)
-    both = joined([one, other])
-    assert both.trials == 60
-    for attack, found in both.areas_of_trials.items():
-        assert list(found) == [*one.areas_of_trials[attack], *other.areas_of_trials[attack]]
-    assert one.called is not None
-    assert other.called is not None
-    assert both.called is not None
-    assert np.array_equal(both.called.counts, one.called.counts + other.called.counts)
-    assert both.called.counts.sum() == 60 * 60
-    assert both.rocs[BLACK_BOX].tpr == pytest.approx((one.rocs[BLACK_BOX].tpr + other.rocs[BLACK_BOX].tpr) / 2)
+    first_models = made_up(setting, 0.8, 0.9)
+    second_models = made_up(setting, 0.6, 0.5, trials=20)
+    joined_models = joined([first_models, second_models])
+    assert joined_models.trials == 60
+    for attack, attack_areas in joined_models.areas_of_trials.items():
+        assert list(attack_areas) == [*first_models.areas_of_trials[attack], *second_models.areas_of_trials[attack]]
+    assert first_models.called is not None
+    assert second_models.called is not None
+    assert joined_models.called is not None
+    assert np.array_equal(joined_models.called.counts, first_models.called.counts + second_models.called.counts)
+    assert joined_models.called.counts.sum() == 60 * 60
+    assert joined_models.rocs[BLACK_BOX].tpr == pytest.approx(
+        (first_models.rocs[BLACK_BOX].tpr + second_models.rocs[BLACK_BOX].tpr) / 2
+    )
 
 
-def _open_claim(found: IntervalEstimate, trials: int = 24) -> PaperClaim:
-    return PaperClaim("6", "said", "there", "AUC", found, 0.0, trials=trials)
+def _open_claim(interval: IntervalEstimate, trials: int = 24) -> PaperClaim:
+    return PaperClaim("6", "said", "there", "AUC", interval, 0.0, trials=trials)
 
 
 def test_claims_say_how_many_trials_would_decide_them() -> None:
@@ -430,32 +444,35 @@ def test_claims_say_how_many_trials_would_decide_them() -> None:
 
 def _around(run: PaperRun, auc: float, accuracy: float) -> AttackedModels:
     """Return findings of 40 trials with these means, to the last digit, and a spread of about .01."""
-    found, even = made_up(run, 0.7, accuracy, spread=0.0), np.linspace(-0.02, 0.02, 40)
-    areas = {attack: auc + np.roll(even, place) for place, attack in enumerate(found.areas_of_trials)}
-    return replace(found, areas_of_trials=areas, test_accuracy=accuracy + even / 10)
+    findings = made_up(run, 0.7, accuracy, spread=0.0)
+    even = np.linspace(-0.02, 0.02, 40)
+    areas = {attack: auc + np.roll(even, index) for index, attack in enumerate(findings.areas_of_trials)}
+    return replace(findings, areas_of_trials=areas, test_accuracy=accuracy + even / 10)
 
 
 def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> DatasetModels:
     """Return runs on Skewed Purchases with these AUCs and test accuracies, alike under both kinds of privacy."""
-    named = [(PrivacyMethod.LOCAL, (3.0, 1.0, 0.1)), (PrivacyMethod.CENTRAL, (0.5, 4.0, 16.0))]
-    made = [_around(membership_run(SKEWED, PrivacyMethod.ORIGINAL), *original)] + [
+    levels_of_methods = [(PrivacyMethod.LOCAL, (3.0, 1.0, 0.1)), (PrivacyMethod.CENTRAL, (0.5, 4.0, 16.0))]
+    models = [_around(membership_run(SKEWED, PrivacyMethod.ORIGINAL), *original)] + [
         _around(membership_run(SKEWED, method, level), *numbers)
-        for method, own in named for level, numbers in zip(own, levels, strict=False)
-    ]  # fmt: skip
-    return dataset_models(SKEWED, made)
+        for method, method_levels in levels_of_methods
+        for level, numbers in zip(method_levels, levels, strict=False)
+    ]
+    return dataset_models(SKEWED, models)
 
 
-_TRADED = {"local DP trades strictly better with 10 and 20 classes", "phi is above 1 for some epsilon",
-           "phi is higher under LDP"}  # fmt: skip
+_TRADED = {
+    "local DP trades strictly better with 10 and 20 classes",
+    "phi is above 1 for some epsilon",
+    "phi is higher under LDP",
+}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("loss", [0.0, 0.01])
-@pytest.mark.parametrize(("auc", "accuracy", "why"), [
-    (0.51, 0.9, "not so: the attack"),
-    (0.8, 0.11, "not so: the original"),
-    (0.8, 0.9, ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("auc", "accuracy", "why"), [(0.51, 0.9, "not so: the attack"), (0.8, 0.11, "not so: the original"), (0.8, 0.9, "")]
+)
 def test_what_the_original_model_does_not_show_cannot_be_tested(
     auc: float, accuracy: float, why: str, loss: float
 ) -> None:
@@ -481,23 +498,33 @@ def test_a_premise_that_is_not_decided_leaves_a_claim_as_it_is() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("level", "verdict"), [
-    ((0.75, 0.6), ClaimVerdict.FAILS),  # a sixth of what the attack had is lost, and a third of the accuracy
-    ((0.55, 0.8), ClaimVerdict.HOLDS),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("level", "verdict"),
+    [
+        ((0.75, 0.6), ClaimVerdict.FAILS),  # a sixth of what the attack had is lost, and a third of the accuracy
+        ((0.55, 0.8), ClaimVerdict.HOLDS),
+    ],
+)
 def test_levels_at_which_nothing_is_left_say_nothing_of_phi(level: tuple[float, float], verdict: ClaimVerdict) -> None:
     # At the last level phi is 1, a little above or below it by chance: with it no claim could ever fail.
-    claims = [claim for claim in claims_of([_runs((0.8, 0.9), level, (0.5, 0.1))])
-              if claim.statement.startswith("phi is above 1")]  # fmt: skip
+    claims = [
+        claim
+        for claim in claims_of([_runs((0.8, 0.9), level, (0.5, 0.1))])
+        if claim.statement.startswith("phi is above 1")
+    ]
     assert [claim.verdict for claim in claims] == [verdict] * 2
-    nothing = [claim for claim in claims_of([_runs((0.8, 0.9), (0.5, 0.1), (0.501, 0.102))])
-               if claim.statement.startswith("phi is above 1")]  # fmt: skip
+    nothing = [
+        claim
+        for claim in claims_of([_runs((0.8, 0.9), (0.5, 0.1), (0.501, 0.102))])
+        if claim.statement.startswith("phi is above 1")
+    ]
     assert [claim.verdict for claim in nothing] == [ClaimVerdict.UNTESTED] * 2
     assert "phi is 1" in nothing[0].untestable
 
 
 def test_a_gain_over_runs_of_unequal_numbers_of_trials_has_its_level() -> None:
-    random, covered = np.random.default_rng(3), 0
+    random = np.random.default_rng(3)
+    covered = 0
     runs = [_around(membership_run(SKEWED, PrivacyMethod.LOCAL, level), 0.6, 0.5) for level in (3.0, 1.0, 0.1)]
 
     def differences(trials: int, spread: float) -> Floats:
@@ -505,12 +532,12 @@ def test_a_gain_over_runs_of_unequal_numbers_of_trials_has_its_level() -> None:
         return np.sqrt(0.5) * spread * (random.normal(size=trials) + random.normal() / np.sqrt(trials))
 
     for _ in range(600):
-        drawn = [
+        resampled_runs = [
             replace(run, areas_of_trials={WHITE_BOX: differences(*size), BLACK_BOX: np.zeros(size[0])})
             for run, size in zip(runs, ((6, 3.0), (24, 1.0), (72, 0.3)), strict=True)
         ]
-        found = gain(drawn, WHITE_BOX, BLACK_BOX)
-        covered += found.low <= 0 <= found.high
+        interval = gain(resampled_runs, WHITE_BOX, BLACK_BOX)
+        covered += interval.low <= 0 <= interval.high
     assert covered / 600 >= 0.94
 
 
@@ -518,8 +545,8 @@ def test_the_insider_learns_most_of_made_up_runs() -> None:
     run = made_up(membership_run(SKEWED, PrivacyMethod.CENTRAL, 2.0), 0.6, 0.5)
     watched = replace(run, areas_of_trials={**run.areas_of_trials, INSIDER: np.full(40, 0.95) - 0.01 * run.confidence})
     original = made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.8, 0.9)
-    own = dataset_models(SKEWED, [original, watched])
-    made = adversaries_figure([own])
-    assert len(made.frame) == 3 + 2  # without the attack on losses, which is not made up
+    models = dataset_models(SKEWED, [original, watched])
+    figure_result = adversaries_figure([models])
+    assert len(figure_result.frame) == 3 + 2  # without the attack on losses, which is not made up
     # The insider is another paper's, so no claim of this one is about it.
-    assert [claim.statement for claim in claims_of([own]) if "insider" in claim.statement] == []
+    assert [claim.statement for claim in claims_of([models]) if "insider" in claim.statement] == []

@@ -26,8 +26,8 @@ PERSON = np.array([1, 2, 2, 0, 2, 1, 0, 2, 3], dtype=np.int16)
 
 
 def load(name: str, directory: str | Path, **options: int | str) -> LoadedDataset:
-    given = tuple((key.replace("_", "-"), value) for key, value in options.items())
-    return load_source(DataSpec(f"fl_audit.experiments.papers.bernau2019.{name}", str(directory), given))
+    option_values = tuple((key.replace("_", "-"), value) for key, value in options.items())
+    return load_source(DataSpec(f"fl_audit.experiments.papers.bernau2019.{name}", str(directory), option_values))
 
 
 def needs_faces(directory: Path) -> None:
@@ -108,9 +108,9 @@ def test_class_counts_have_files_of_their_own(tmp_path: Path, name: str, classes
     assert source.name.endswith(name)
     assert source.pool.classes == classes
     assert source.pool.labels.tolist() == [0, 1, classes - 1]
-    other = {10: 20, 100: 50 if name.endswith(":purchases") else 150}.get(classes, 100)
+    other_classes = {10: 20, 100: 50 if name.endswith(":purchases") else 150}.get(classes, 100)
     with pytest.raises(InputError, match="not found in"):
-        load(name, tmp_path, classes=other)
+        load(name, tmp_path, classes=other_classes)
 
 
 def test_other_class_counts_are_refused(tmp_path: Path) -> None:
@@ -126,10 +126,10 @@ def test_skewed_purchases_follow_their_definition(classes: int) -> None:
     source = skewed_purchases(classes=classes, generated_records=8000)
     assert source.test is not None
     for records, noise in ((source.pool, 0.2), (source.test, 0.5)):
-        own = np.arange(FEATURES) // (FEATURES // classes) == records.labels[:, np.newaxis]
-        assert (own.sum(axis=1) == FEATURES // classes).all()
-        for places, share in ((own, 0.8), (~own, noise)):
-            ones = records.features[places]
+        class_mask = np.arange(FEATURES) // (FEATURES // classes) == records.labels[:, np.newaxis]
+        assert (class_mask.sum(axis=1) == FEATURES // classes).all()
+        for mask, share in ((class_mask, 0.8), (~class_mask, noise)):
+            ones = records.features[mask]
             assert abs(ones.mean() - share) < 5 * np.sqrt(share * (1 - share) / ones.size)
         expected = 0.8 / classes + noise * (1 - 1 / classes)
         error = np.sqrt(expected * (1 - expected) / len(records))
@@ -163,8 +163,8 @@ def test_entropy_of_skewed_purchases() -> None:
 
 def test_skewed_purchases_in_a_configuration() -> None:
     source = load("skewed:skewed_purchases", ".", classes=50, generated_records=1000)
-    told = r"Skewed Purchases, 500 records .*500 noisier .*, generated, 600 binary .*, 50 classes"
-    assert re.fullmatch(told, source.description)
+    expected_description = r"Skewed Purchases, 500 records .*500 noisier .*, generated, 600 binary .*, 50 classes"
+    assert re.fullmatch(expected_description, source.description)
     split = select_records(source, 100, 50, seed=0)
     assert (len(split.inside), len(split.test)) == (100, 50)
 
@@ -233,7 +233,7 @@ def test_archives_are_read_in_memory(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("COLLAB/COLLAB.txt", TEXT)
     assert len(collab(tmp_path).pool) == 2
-    assert [found.name for found in path.parent.iterdir()] == ["COLLAB.zip"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["COLLAB.zip"]
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match="damaged archive"):
         collab(tmp_path)

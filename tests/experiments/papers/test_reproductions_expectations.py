@@ -29,10 +29,12 @@ def test_table_3_agrees_with_every_printed_digit() -> None:
     frame = result.frame.set_index(["setting", "quantity"])
     checked = 0
     for (study, belief), column in printed_columns().items():
-        epsilon, delta = math.log(belief / (1 - belief)), float(column["delta"])
+        epsilon = math.log(belief / (1 - belief))
+        delta = float(column["delta"])
         advantage = math.erf(epsilon / (2 * math.sqrt(2) * math.sqrt(2 * math.log(1.25 / delta))))
         for quantity, value in (("epsilon", epsilon), ("rho_alpha", advantage)):
-            row, printed = frame.loc[f"{study}, rho_beta {belief:g}", quantity], column[quantity]
+            row = frame.loc[f"{study}, rho_beta {belief:g}", quantity]
+            printed = column[quantity]
             assert f"{value:.{len(printed.split('.')[1])}f}" == printed
             assert row["theory"] == pytest.approx(value, abs=1e-12)
             assert row["measured"] == pytest.approx(value, rel=1e-6)
@@ -50,7 +52,8 @@ def test_table_2_has_every_entry() -> None:
 
 
 def test_figures_1_and_2_follow_their_closed_forms() -> None:
-    first, second = figure_1().frame, figure_2().frame
+    first = figure_1().frame
+    second = figure_2().frame
     sigma = math.sqrt(2 * math.log(1.25e6)) / 6
     wins = first.set_index("quantity").loc["share of trials won"]
     assert wins["theory"] == pytest.approx(stats.norm.cdf(1 / (2 * sigma)), abs=1e-12)
@@ -75,7 +78,8 @@ def test_the_query_has_one_distribution_in_every_dimension() -> None:
     """Log-odds of the truth are N(mu^2/2, mu^2): mean and variance within 4 standard errors, a false alarm in 1e-4."""
     for dimensions in (1, 7):
         query = NoisyQuery(2.0, 0.001, dimensions)
-        mu, federations = query.mu, _simulate(query, np.random.default_rng(3), 40_000)
+        mu = query.mu
+        federations = _simulate(query, np.random.default_rng(3), 40_000)
         assert abs(federations.towards_truth.mean() - mu**2 / 2) < 4 * mu / 200
         assert abs(federations.towards_truth.var() / mu**2 - 1) < 4 * math.sqrt(2 / 40_000)
         assert abs(federations.used.mean() - 0.5) < 0.01
@@ -96,9 +100,9 @@ def test_statistics() -> None:
 
 def test_the_bootstrap_has_the_width_of_the_standard_error() -> None:
     values = np.random.default_rng(0).standard_normal((500, 3))
-    found = bootstrap(values, lambda part: float(part.mean()), reproducible_generator("a test"))
-    assert found.low < found.value == values.mean() < found.high
-    assert (found.high - found.low) / (2 * 1.96 / math.sqrt(1500)) == pytest.approx(1, abs=0.15)
+    estimate = bootstrap(values, lambda sample: float(sample.mean()), reproducible_generator("a test"))
+    assert estimate.low < estimate.value == values.mean() < estimate.high
+    assert (estimate.high - estimate.low) / (2 * 1.96 / math.sqrt(1500)) == pytest.approx(1, abs=0.15)
 
 
 def test_differences_name_published_numbers_outside_our_interval() -> None:
@@ -116,20 +120,25 @@ def test_differences_name_published_numbers_outside_our_interval() -> None:
 
 def test_no_choice_of_rounds_exceeds_a_belief_more_often_than_is_said() -> None:
     # Rounds of mu_i = mu / 5 while the belief is below the threshold, and none after: the worst that adaptivity can do.
-    mu, belief, federations = 1.5, 0.9, 40_000
-    random, odds = np.random.default_rng(0), np.zeros(federations)
+    mu = 1.5
+    belief = 0.9
+    federations = 40_000
+    random = np.random.default_rng(0)
+    odds = np.zeros(federations)
     for _ in range(25):
-        each = np.where(odds > logit(belief), 0.0, mu / 5)
-        odds += each**2 / 2 + each * random.normal(size=federations)
-    counted, most = float(np.mean(odds > logit(belief))), _largest_exceedance(mu, belief)
-    assert _predicted_exceedance(np.array([mu]), belief) + 0.02 < counted < most
-    assert counted > 0.6 * most
+        increments = np.where(odds > logit(belief), 0.0, mu / 5)
+        odds += increments**2 / 2 + increments * random.normal(size=federations)
+    exceedance_share = float(np.mean(odds > logit(belief)))
+    largest_exceedance = _largest_exceedance(mu, belief)
+    assert _predicted_exceedance(np.array([mu]), belief) + 0.02 < exceedance_share < largest_exceedance
+    assert exceedance_share > 0.6 * largest_exceedance
 
 
 def test_what_beliefs_say_of_the_advantage_is_what_wins_count() -> None:
-    random, mu = np.random.default_rng(0), 0.7
+    random = np.random.default_rng(0)
+    mu = 0.7
     belief = expit(mu**2 / 2 + mu * random.normal(size=40_000))
-    said = float(np.mean(np.abs(2 * belief - 1)))
-    assert said == pytest.approx(gaussian_advantage(mu), abs=0.005)
-    assert said == pytest.approx(2 * np.mean(belief > 0.5) - 1, abs=0.02)
+    advantage = float(np.mean(np.abs(2 * belief - 1)))
+    assert advantage == pytest.approx(gaussian_advantage(mu), abs=0.005)
+    assert advantage == pytest.approx(2 * np.mean(belief > 0.5) - 1, abs=0.02)
     assert np.std(np.abs(2 * belief - 1)) < 0.25 * np.std(2.0 * (belief > 0.5))

@@ -48,8 +48,9 @@ def test_the_settings_are_those_of_the_paper() -> None:
     for data, epochs in ((ADULT, (1, 5, 10, 20)), (LOCATION, (10, 50, 100)), (PURCHASE, (10, 50, 100))):
         plain, private = ([run.config() for run in runs_of(data)] for runs_of in (baseline_runs, private_runs))
         assert tuple(config.training.epochs for config in plain) == epochs
-        varied = {(config.privacy.epsilon, config.privacy.clipping_norm, config.training.expected_batch)
-                  for config in private}  # fmt: skip
+        varied = {
+            (config.privacy.epsilon, config.privacy.clipping_norm, config.training.expected_batch) for config in private
+        }
         batches = (64, 512) if data is ADULT else (256, 1024)
         assert varied == {(e, c, b) for e in (1, 3, 10, 100) for c in (1, 10, 30) for b in batches}
         for config in (*plain, *private):
@@ -77,8 +78,8 @@ def test_looked_at_are_the_extremes() -> None:
 
 
 def test_missing_data_are_named(tmp_path: Path) -> None:
-    found, (remark,) = runner.find_data(PAPER, (PURCHASE.study,), tmp_path)
-    assert found == ()
+    datasets, (remark,) = runner.find_data(PAPER, (PURCHASE.study,), tmp_path)
+    assert datasets == ()
     assert re.match(r"Purchase-100 is left out \(purchase100: .*; location30: .*\)", remark)
 
 
@@ -89,15 +90,22 @@ def _with(data: PaperDataset, **settings: Any) -> PaperDataset:
 def landscape(data: PaperDataset, baselines: dict[int, list[float]], private: dict[float, list[float]]) -> Models:
     """Return a data set with a table of models: one private point for each epsilon, a place in a list a repetition."""
     rows = [
-        {"point": f"{kind}={level}", "private": kind == "epsilon", "privacy.epsilon": level, "epsilon": level,
-         "trial": trial,
-         "training.epochs": level if kind == "epochs" else np.nan, "epsilon_star": star, "membership_advantage": 0.25,
-         "test_accuracy": 0.5 - star / 10,
-         "test_auroc": 0.9 if kind == "epochs" else 0.8}
+        {
+            "point": f"{kind}={level}",
+            "private": kind == "epsilon",
+            "privacy.epsilon": level,
+            "epsilon": level,
+            "trial": trial,
+            "training.epochs": level if kind == "epochs" else np.nan,
+            "epsilon_star": star,
+            "membership_advantage": 0.25,
+            "test_accuracy": 0.5 - star / 10,
+            "test_auroc": 0.9 if kind == "epochs" else 0.8,
+        }
         for kind, points in (("epsilon", private), ("epochs", baselines))
         for level, values in points.items()
         for trial, star in enumerate(values)
-    ]  # fmt: skip
+    ]
     return data, pd.DataFrame(rows)
 
 
@@ -134,9 +142,9 @@ def test_claims_are_numbers_with_intervals() -> None:
 
 
 def test_repetitions_that_agree_are_few() -> None:
-    found = {claim.quantity: claim for claim in _claims(*ADULT_MODELS)}[_LOWER]
-    assert (found.interval.low, found.interval.high) == pytest.approx((stats.beta.ppf(0.025, 3, 1), 1))
-    assert found.verdict is ClaimVerdict.OPEN
+    lower_claim = {claim.quantity: claim for claim in _claims(*ADULT_MODELS)}[_LOWER]
+    assert (lower_claim.interval.low, lower_claim.interval.high) == pytest.approx((stats.beta.ppf(0.025, 3, 1), 1))
+    assert lower_claim.verdict is ClaimVerdict.OPEN
 
 
 def test_remarks_name_who_exceeds_its_epsilon() -> None:
@@ -146,10 +154,10 @@ def test_remarks_name_who_exceeds_its_epsilon() -> None:
 
 
 def test_the_tasks_are_set_apart() -> None:
-    many = landscape(
+    location_models = landscape(
         _with(LOCATION, **{"audit.trials": 3}), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, {1.0: [0.1, 0.2]}
     )
-    claim = _contrast(many, ADULT_MODELS)
+    claim = _contrast(location_models, ADULT_MODELS)
     assert claim.interval.value == pytest.approx(9.0 - 0.7)
     assert claim.verdict is ClaimVerdict.HOLDS
 
@@ -158,18 +166,26 @@ def test_chance_is_that_of_drawn_samples() -> None:
     """Moments drawn by their distributions give the Epsilon* of fitted samples; false alarm 1e-4."""
     data = _with(LOCATION, **{"data.records": 60, "data.population-records": 40, "privacy.delta": 0.01})
     random = np.random.default_rng(0)
-    members, population = random.standard_normal((2000, 60)), random.standard_normal((2000, 40))
-    drawn = epsilon_star_gaussian(*fit_normal(members), *fit_normal(population), 0.01, PARAMETRIC_CUT)
+    members = random.standard_normal((2000, 60))
+    population = random.standard_normal((2000, 40))
+    epsilon_stars = epsilon_star_gaussian(*fit_normal(members), *fit_normal(population), 0.01, PARAMETRIC_CUT)
     row = _floor(data)
-    error = drawn.std(ddof=1) * math.sqrt(1 / 2000 + 1 / row.repetitions)
-    assert abs(row.measured - drawn.mean()) < stats.norm.isf(5e-5) * error
-    assert row.low < np.median(drawn) < row.high
+    error = epsilon_stars.std(ddof=1) * math.sqrt(1 / 2000 + 1 / row.repetitions)
+    assert abs(row.measured - epsilon_stars.mean()) < stats.norm.isf(5e-5) * error
+    assert row.low < np.median(epsilon_stars) < row.high
 
 
 TINY = {
-    "model.name": "logistic", "data.records": 300, "data.test-records": 100, "data.population-records": 100,
-    "training.epochs": 1, "privacy.delta": 1e-3, "audit.trials": 2, "epsilons": (1.0, 10.0), "clipping-norms": (1.0,),
-}  # fmt: skip
+    "model.name": "logistic",
+    "data.records": 300,
+    "data.test-records": 100,
+    "data.population-records": 100,
+    "training.epochs": 1,
+    "privacy.delta": 1e-3,
+    "audit.trials": 2,
+    "epsilons": (1.0, 10.0),
+    "clipping-norms": (1.0,),
+}
 TINY_ADULT = _with(ADULT, **TINY, **{"data.name": "breast-cancer", "batches": (50,), "baseline-epochs": (1, 10)})
 TINY_MANY = replace(
     _with(LOCATION, **TINY, **{"data.name": "digits", "batches": (100,), "baseline-epochs": (10, 50)}),
@@ -183,12 +199,12 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(mixture_fits, "COMPONENTS", {ComputeExtent.FULL: (1, 2)})
     monkeypatch.setattr(runner, "parallel_runs", lambda: 1)
     candidates = {PURCHASE.study: ((PURCHASE,), (TINY_MANY,)), ADULT.study: ((TINY_ADULT,),)}
-    told: list[str] = []
-    options = ReproductionOptions(tmp_path, data_dir=tmp_path, announce=told.append)
+    messages: list[str] = []
+    options = ReproductionOptions(tmp_path, data_dir=tmp_path, announce=messages.append)
     items = [item for item in PAPER.items if item.key in ("fig1", "fig2", "fig6")]
     results = runner.make(replace(PAPER, candidates=candidates), items, options).results
     first, second, third = (result for _, result in results)
-    assert re.fullmatch(r"Purchase-100 is not there .*: digits stands in for it", told[0])
+    assert re.fullmatch(r"Purchase-100 is not there .*: digits stands in for it", messages[0])
     assert re.fullmatch(r"Digits .* Purchase-100", first.data[0])
     assert not first.comparable_rows("published")
     assert "7.06 in print, on Purchase-100" in " ".join(first.frame["note"])
@@ -198,10 +214,11 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         longest = baseline_runs(data)[-1]
         return StoredPaperRun(longest, longest.config(), options.runs / longest.name).trials
 
-    adult, many = trials_of(TINY_ADULT), trials_of(TINY_MANY)
+    adult = trials_of(TINY_ADULT)
+    purchase_trials = trials_of(TINY_MANY)
     assert rows["Adult, 10 epochs", "Epsilon*"] == pytest.approx(adult["epsilon_star"].mean())
     assert rows["Adult, 10 epochs", "test AUROC (probability)"] == pytest.approx(adult["test_auroc"].mean())
-    apart = many["epsilon_star"].mean() - adult["epsilon_star"].mean()
+    apart = purchase_trials["epsilon_star"].mean() - adult["epsilon_star"].mean()
     assert second.claims[-1].interval.value == pytest.approx(apart)
     assert second.spent.trials == 2 * len(all_runs(TINY_ADULT))
     assert len(third.frame) == 4 * 2
@@ -213,8 +230,8 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:
     """With D, their normal fit and that of the population give the Epsilon* that the run itself found."""
     values = without_privacy(small_settings(data={"records": 300}, audit={"trials": 6, "neighbour": "random"}))
-    (one,) = grid(values, [])
-    run_locally(plan_run(one.config), tmp_path / "run")
+    (paper_run,) = grid(values, [])
+    run_locally(plan_run(paper_run.config), tmp_path / "run")
     trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
     assert trials["bit"].nunique() == 2
     federation = load_federation(read_public(tmp_path / "run")[0])
@@ -223,7 +240,9 @@ def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:
     training = federation.losses(torch.cat(models), federation.training)
     for trial, scores in enumerate(_training_scores(tmp_path / "run")):
         everything = np.concatenate([training[trial], population[trial]])
-        others = loss_scores(population[trial], everything.min(), everything.max())
-        star = epsilon_star_gaussian(scores.mean(), scores.std(), others.mean(), others.std(), 0.01)
+        population_scores = loss_scores(population[trial], everything.min(), everything.max())
+        star = epsilon_star_gaussian(
+            scores.mean(), scores.std(), population_scores.mean(), population_scores.std(), 0.01
+        )
         same = float(star) == pytest.approx(trials["epsilon_star"][trial], abs=1e-6)
         assert same == (trials["bit"][trial] == 1)

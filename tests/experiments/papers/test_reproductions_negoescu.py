@@ -33,14 +33,14 @@ ResultsAndDirectory = tuple[PaperResults, Path]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> ResultsAndDirectory:
+def reproduction(tmp_path_factory: pytest.TempPathFactory) -> ResultsAndDirectory:
     nothing = tmp_path_factory.mktemp("no-data")
     context = ReproductionOptions(tmp_path_factory.mktemp("negoescu"), nothing, ComputeExtent.QUICK)
     return reproduce("negoescu2023", context)[1:]
 
 
-def _result(made: ResultsAndDirectory, key: str) -> ItemResult:
-    return next(result for item, result in made[0].results if item.key == key)
+def _result(reproduction: ResultsAndDirectory, key: str) -> ItemResult:
+    return next(result for item, result in reproduction[0].results if item.key == key)
 
 
 def test_names_of_both_papers() -> None:
@@ -53,31 +53,38 @@ def test_names_of_both_papers() -> None:
 
 
 @pytest.mark.long
-def test_every_file_is_written(made: ResultsAndDirectory) -> None:
-    keys = [item.key for item, _ in made[0].results]
+def test_every_file_is_written(reproduction: ResultsAndDirectory) -> None:
+    keys = [item.key for item, _ in reproduction[0].results]
     assert {"fig3", "fig4", "fig5"} <= set(keys)
-    assert {path.name for path in made[1].parent.iterdir()} >= {
-        "negoescu2023.html", *(f"{key}.{kind}" for key in ("fig3", "fig4", "fig5") for kind in ("csv", "png"))
-    }  # fmt: skip
-    for _, result in made[0].results:
+    assert {path.name for path in reproduction[1].parent.iterdir()} >= {
+        "negoescu2023.html",
+        *(f"{key}.{kind}" for key in ("fig3", "fig4", "fig5") for kind in ("csv", "png")),
+    }
+    for _, result in reproduction[0].results:
         assert tuple(result.frame.columns) == COLUMNS
         assert not result.comparable_rows("published")
 
 
 @pytest.mark.long
-def test_the_page_is_of_this_paper(made: ResultsAndDirectory) -> None:
-    html = made[1].read_text(encoding="utf-8")
+def test_the_page_is_of_this_paper(reproduction: ResultsAndDirectory) -> None:
+    html = reproduction[1].read_text(encoding="utf-8")
     assert re.search(r"<h1>[^<]*\bNegoescu .*2023</h1>", html)
-    for words in ("Epsilon*: Privacy metric", "Quick form", "no data needed", "Sets of 100, 1,000 losses",
-                  "losses Gamma(2, 1)", "at the ends"):  # fmt: skip
+    for words in (
+        "Epsilon*: Privacy metric",
+        "Quick form",
+        "no data needed",
+        "Sets of 100, 1,000 losses",
+        "losses Gamma(2, 1)",
+        "at the ends",
+    ):
         assert words in html, words
     assert "Bernau" not in html
     assert "full-batch rounds" not in html
 
 
-def test_figure_3_follows_the_normal_distributions(made: ResultsAndDirectory) -> None:
+def test_figure_3_follows_the_normal_distributions(reproduction: ResultsAndDirectory) -> None:
     """The largest first quantity stands where FNR meets the cut: log (1 - delta - FPR) / FNR at that threshold."""
-    frame = _result(made, "fig3").frame
+    frame = _result(reproduction, "fig3").frame
     fpr = stats.norm.cdf(stats.norm.isf(CUT) - 3)
     assert frame["theory"].iloc[0] == pytest.approx(math.log((1 - DELTA - fpr) / CUT), abs=1e-6)
     assert frame["theory"].iloc[1] == pytest.approx(frame["theory"].iloc[0], abs=1e-6)
@@ -88,14 +95,16 @@ def test_figure_3_follows_the_normal_distributions(made: ResultsAndDirectory) ->
     assert np.nanmax(curves.values) == pytest.approx(float(whole), rel=1e-9)
 
 
-def test_figure_4_says_what_its_numbers_say(made: ResultsAndDirectory) -> None:
-    result = _result(made, "fig4")
+def test_figure_4_says_what_its_numbers_say(reproduction: ResultsAndDirectory) -> None:
+    result = _result(reproduction, "fig4")
     rows = result.frame.set_index(["setting", "quantity"])
     assert set(rows["theory"].dropna()) == {0.0}
     farther = []
     for size in ("100", "1,000"):
-        means = [rows.loc[(f"identical distributions, {size} losses", f"mean Epsilon*, {form} form"), "measured"]
-                 for form in (PARAMETRIC, EMPIRICAL)]  # fmt: skip
+        means = [
+            rows.loc[(f"identical distributions, {size} losses", f"mean Epsilon*, {form} form"), "measured"]
+            for form in (PARAMETRIC, EMPIRICAL)
+        ]
         if means[0] >= means[1]:
             farther.append(f"{size} losses")
     claim = next(line for line in result.remarks if "nearer to 0" in line).split("(10 repetitions)")[0]
@@ -109,18 +118,18 @@ def test_figure_4_says_what_its_numbers_say(made: ResultsAndDirectory) -> None:
     assert mean["high"] - mean["measured"] == pytest.approx(stats.t.ppf(0.975, 9) * spread / math.sqrt(10))
 
 
-def test_figure_5_counts_the_cells(made: ResultsAndDirectory) -> None:
+def test_figure_5_counts_the_cells(reproduction: ResultsAndDirectory) -> None:
     """The remark's count is that of a fresh simulation; the errors in the rows are bias, spread and their sum."""
-    result = _result(made, "fig5")
+    result = _result(reproduction, "fig5")
     errors = summary(simulate(SimulationSettings(sizes=(100, 1000), repetitions=10)))
     pairs = {key[:2]: (errors[*key[:2], PARAMETRIC].rmse, errors[*key[:2], EMPIRICAL].rmse) for key in errors}
-    nearer = sum(fit < counted for fit, counted in pairs.values())
+    nearer = sum(fit < empirical_error for fit, empirical_error in pairs.values())
     assert f"nearer in {nearer} of 10 cells (10 repetitions), not at" in " ".join(result.remarks)
     together = {
         size: [np.sqrt(np.mean([pair[form] ** 2 for key, pair in pairs.items() if key[1] == size])) for form in (0, 1)]
         for size in (100, 1000)
     }
-    assert all(fit < counted for fit, counted in together.values())
+    assert all(fit < empirical_error for fit, empirical_error in together.values())
     rows = result.frame[result.frame["setting"] == "separation 2, 1,000 losses, 40 repetitions"]
     bias, std, rmse = (
         rows[rows["quantity"] == f"{name} of Epsilon*, parametric form"]["measured"].item()
@@ -142,8 +151,8 @@ def test_within_one_cut_the_empirical_form_meets_the_truth() -> None:
 def test_t_interval_is_that_of_scipy() -> None:
     values = np.array([0.2, 1.5, 0.4, 2.2])
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    found = t_interval(values)
-    assert (found.value, found.low, found.high) == pytest.approx((values.mean(), expected.low, expected.high))
+    interval = t_interval(values)
+    assert (interval.value, interval.low, interval.high) == pytest.approx((values.mean(), expected.low, expected.high))
 
 
 def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,8 @@ def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path:
 
 def test_a_column_without_a_number_is_left_out() -> None:
     html = rows_html(result(COMPUTED, WRONG).frame, 2, "table3.csv")
-    for shown in ("Setting", "Quantity", "Published", "Theory"):
-        assert f">{shown}</th>" in html
+    for heading in ("Setting", "Quantity", "Published", "Theory"):
+        assert f">{heading}</th>" in html
     for left_out in ("Measured", "Low", "High", "Repetitions", "Note"):
         assert left_out not in html
 
@@ -101,8 +101,8 @@ def test_a_section_whose_only_notes_are_shared_loses_its_empty_list() -> None:
 def test_a_sentence_of_two_captions_stands_in_the_first() -> None:
     first = "## Figure 1. A\n\n![Figure 1](a.svg)\n\nDots: ours. Grey: guessing. [All rows](a.csv).\n\nFive runs."
     second = "## Figure 2. B\n\n![Figure 2](b.svg)\n\nBars: ours. Grey: guessing. [All rows](b.csv).\n\nFive runs."
-    own, later = with_shared_sentences([first, second])
-    assert own == first
+    first_section, later = with_shared_sentences([first, second])
+    assert first_section == first
     assert "Bars: ours. Otherwise as in Figure 1. [All rows](b.csv)." in later
     assert later.endswith("\n\nAs in Figure 1.")
     assert later.count("Grey") == 0

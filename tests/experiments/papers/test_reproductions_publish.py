@@ -37,10 +37,10 @@ DOCS = Path(__file__).parents[3] / "docs" / "papers"
 
 @pytest.fixture(scope="module")
 def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("finished")
-    reproduce("bernau2021-table3", ReproductionOptions(place / "a", extent=ComputeExtent.QUICK))
-    reproduce("bernau2019-table2", ReproductionOptions(place / "b"))
-    return place
+    directory = tmp_path_factory.mktemp("finished")
+    reproduce("bernau2021-table3", ReproductionOptions(directory / "a", extent=ComputeExtent.QUICK))
+    reproduce("bernau2019-table2", ReproductionOptions(directory / "b"))
+    return directory
 
 
 @pytest.fixture
@@ -64,9 +64,10 @@ def test_pages_show_what_is_finished(finished: Path, tmp_path: Path) -> None:
         assert _drawn(drawing) == _drawn(next(finished.glob(f"*/{name.partition('/')[2]}.svg")).read_text("utf-8"))
         assert ("delta 0.001" in drawing) == (name == "bernau2021/table3")  # words keep their digits
         pd.testing.assert_frame_equal(
-            pd.read_csv(docs / f"{name}.csv"), pd.read_csv(next(finished.glob(f"*/{name.partition('/')[2]}.csv"))),
+            pd.read_csv(docs / f"{name}.csv"),
+            pd.read_csv(next(finished.glob(f"*/{name.partition('/')[2]}.csv"))),
             rtol=10.0 ** (1 - publish.DIGITS),
-        )  # fmt: skip
+        )
     assert not publish.stale_pages(docs)
     # The same again writes the same, and the other paper's page stays when one alone is published.
     before = {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
@@ -77,14 +78,21 @@ def test_pages_show_what_is_finished(finished: Path, tmp_path: Path) -> None:
 def _drawn(svg: str) -> list[tuple[str, str, str]]:
     """Return what a picture draws, in order: each path or letter, where it is, and in which style."""
     root = ElementTree.fromstring(svg)
-    sheet = "".join(one.text or "" for one in root.findall(".//{*}style"))
+    sheet = "".join(element.text or "" for element in root.findall(".//{*}style"))
     styles = dict(re.findall(r"\.(s\d+)\{([^}]*)\}", sheet))
     return [
-        (one.tag, " ".join((one.text or "").split()) + " ".join(re.findall(r"[A-Za-z]|[-\d.]+", one.get("d", "")))
-         + one.get("transform", "")
-         + one.get("x", "") + one.get("y", ""), one.get("style", styles.get(one.get("class", ""), "")).strip())
-        for one in root.iter() if one.tag.rpartition("}")[2] in {"path", "use", "text", "tspan", "g", "rect"}
-    ]  # fmt: skip
+        (
+            element.tag,
+            " ".join((element.text or "").split())
+            + " ".join(re.findall(r"[A-Za-z]|[-\d.]+", element.get("d", "")))
+            + element.get("transform", "")
+            + element.get("x", "")
+            + element.get("y", ""),
+            element.get("style", styles.get(element.get("class", ""), "")).strip(),
+        )
+        for element in root.iter()
+        if element.tag.rpartition("}")[2] in {"path", "use", "text", "tspan", "g", "rect"}
+    ]
 
 
 @pytest.mark.long
@@ -99,8 +107,8 @@ def test_pages_that_would_be_too_large_are_not_written(
 
 def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish.publish(finished, tmp_path / "docs")
-    other = tuple(replace(paper, constants=lambda extent: "others") for paper in PAPERS)
-    monkeypatch.setattr(publish, "PAPERS", other)
+    other_papers = tuple(replace(paper, constants=lambda extent: "others") for paper in PAPERS)
+    monkeypatch.setattr(publish, "PAPERS", other_papers)
     assert len(publish.stale_pages(tmp_path / "docs")) == 2
     with pytest.raises(InputError, match=r"table3\.json: .*settings"):
         publish.publish(finished / "a", tmp_path / "docs")
@@ -124,9 +132,17 @@ def test_claims_become_rows() -> None:
     record = {"paper": "p", "item": "claims", "claims": [claim.to_json()]}
     rows = list(csv.DictReader(publish._claims_csv([record]).splitlines()))
     assert rows == [
-        {"paper": "p", "item": "claims", "claim": "it is so [there; AUC]", "verdict": "not decided",
-         "measured": "0.5", "low": "0.4", "high": "", "trials": "7"}
-    ]  # fmt: skip
+        {
+            "paper": "p",
+            "item": "claims",
+            "claim": "it is so [there; AUC]",
+            "verdict": "not decided",
+            "measured": "0.5",
+            "low": "0.4",
+            "high": "",
+            "trials": "7",
+        }
+    ]
 
 
 def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
@@ -134,7 +150,7 @@ def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
     claim = PaperClaim("6", "it is so", quantity="AUC", lowest=0.7, explanations=(("there", look),))
     fails = claim.on("there, at 1", IntervalEstimate(0.5, 0.4, 0.6), 7)
     claims = [fails, replace(fails, where="elsewhere"), replace(fails, lowest=0.3)]
-    assert [one.second_look for one in claims] == ["our setting: we had fewer.", "", ""]
+    assert [claim_copy.second_look for claim_copy in claims] == ["our setting: we had fewer.", "", ""]
     assert fails.note.endswith("claimed: at least 0.7; our setting: we had fewer.")
     assert fails.to_json()["second_look"] == "our setting: we had fewer."
 
@@ -158,8 +174,8 @@ def test_boxes_of_many_values_stay_small() -> None:
 
 def test_claims_that_cannot_be_tested_are_counted_apart() -> None:
     holds = PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.3)
-    said = verdicts_said([holds, PaperClaim("6", "so", why="no data")])
-    assert re.match(r"Of 1 claims .*, 1 holds\b.*\b1 more cannot", said)
+    verdict_text = verdicts_said([holds, PaperClaim("6", "so", why="no data")])
+    assert re.match(r"Of 1 claims .*, 1 holds\b.*\b1 more cannot", verdict_text)
 
 
 def test_verdicts_agree_with_the_number_of_claims() -> None:
@@ -186,13 +202,16 @@ def test_no_published_number_lies_outside_its_own_interval() -> None:
 
 
 def test_claims_are_those_of_their_own_paper_and_told_once() -> None:
-    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
-    claims = {key: next(one for one in records if one["item"] == "claims")["claims"] for key, records in made.items()}
-    assert not [one for one in claims["bernau2019"] if one["section"].startswith("Bernau")]
-    for own in claims.values():
-        told = [(one["statement"], one["where"], one["quantity"]) for one in own]
-        assert len(told) == len(set(told))
-    exact = [one["quantity"] for one in claims["bernau2021"] if one["trials"] and one["low"] == one["high"]]
+    published_records = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
+    claims = {
+        key: next(entry for entry in records if entry["item"] == "claims")["claims"]
+        for key, records in published_records.items()
+    }
+    assert not [entry for entry in claims["bernau2019"] if entry["section"].startswith("Bernau")]
+    for paper_claims in claims.values():
+        statements = [(entry["statement"], entry["where"], entry["quantity"]) for entry in paper_claims]
+        assert len(statements) == len(set(statements))
+    exact = [entry["quantity"] for entry in claims["bernau2021"] if entry["trials"] and entry["low"] == entry["high"]]
     assert {quantity.rpartition(", ")[2] for quantity in exact} == {"bookkeeping"}, "a closed form is no measurement"
 
 
@@ -201,8 +220,8 @@ def test_claims_are_those_of_their_own_paper_and_told_once() -> None:
 )
 def test_each_claim_of_the_text_is_in_the_published_table_and_no_other(module: str) -> None:
     claims = import_module(f"fl_audit.experiments.papers.{module}").CLAIMS
-    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))[module.partition(".")[0]]
-    published = {claim["statement"]: claim for record in made for claim in record["claims"]}
+    records = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))[module.partition(".")[0]]
+    published = {claim["statement"]: claim for record in records for claim in record["claims"]}
     stated = {claim.statement: claim for key, claim in claims.items() if not key.endswith("-premise")}
     assert stated.keys() == published.keys()
     for statement, claim in stated.items():
@@ -216,8 +235,8 @@ def test_skewed_purchases_agree_with_what_section_6_says_of_them() -> None:
     of = rows[[name for name in rows.index if "same test accuracy" in name and "Skewed" in name]]
     assert of[["10 classes; " in name for name in of.index]].tolist() == [ClaimVerdict.HOLDS] * 2
     assert not any("50 classes;" in name or "100 classes;" in name or "alike" in name for name in of.index)
-    one = next(name for name in rows.index if name.startswith("one component suffices"))
-    assert rows[one] == ClaimVerdict.FAILS
+    claim_name = next(name for name in rows.index if name.startswith("one component suffices"))
+    assert rows[claim_name] == ClaimVerdict.FAILS
 
 
 def test_no_published_page_is_stale() -> None:
@@ -237,18 +256,21 @@ def test_pages_leave_to_tables_what_these_say_too() -> None:
 
 
 def test_claims_that_do_not_hold_were_looked_at_twice() -> None:
-    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
+    published_records = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
     missing = [
-        (claim["statement"], claim["where"]) for records in made.values() for record in records
-        if record["extent"] == ComputeExtent.FULL and record["item"] == "claims" for claim in record["claims"]
+        (claim["statement"], claim["where"])
+        for records in published_records.values()
+        for record in records
+        if record["extent"] == ComputeExtent.FULL and record["item"] == "claims"
+        for claim in record["claims"]
         if claim["verdict"] == ClaimVerdict.FAILS and not claim.get("second_look")
-    ]  # fmt: skip
+    ]
     assert missing == []
 
 
 def test_the_table_of_claims_is_that_of_the_records() -> None:
-    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
-    expected = publish._claims_csv(record for records in made.values() for record in records)
+    published_records = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
+    expected = publish._claims_csv(record for records in published_records.values() for record in records)
     assert (DOCS / publish.CLAIMS).read_text(encoding="utf-8") == expected
 
 
@@ -259,36 +281,41 @@ def _published(paper: str, item: str) -> pd.DataFrame:
     return pd.read_csv(DOCS / paper / f"{item}.csv").set_index(["setting", "quantity"])
 
 
-@pytest.mark.parametrize(("paper", "item", "made"), [
-    ("bernau2019", "table2", table_2), ("bernau2019", "table3", table_3), ("bernau2021", "table3", scores),
-])  # fmt: skip
-def test_tables_of_closed_forms_are_computed_again(paper: str, item: str, made) -> None:  # type: ignore[no-untyped-def]
-    shown, ours = _published(paper, item), made().frame.set_index(["setting", "quantity"])
+@pytest.mark.parametrize(
+    ("paper", "item", "table_function"),
+    [("bernau2019", "table2", table_2), ("bernau2019", "table3", table_3), ("bernau2021", "table3", scores)],
+)
+def test_tables_of_closed_forms_are_computed_again(paper: str, item: str, table_function) -> None:  # type: ignore[no-untyped-def]
+    published_rows = _published(paper, item)
+    ours = table_function().frame.set_index(["setting", "quantity"])
     for column in ("published", "theory"):
-        assert shown[column].to_numpy() == pytest.approx(ours[column].to_numpy(dtype=float), rel=_ROUNDED, nan_ok=True)
+        assert published_rows[column].to_numpy() == pytest.approx(
+            ours[column].to_numpy(dtype=float), rel=_ROUNDED, nan_ok=True
+        )
 
 
 def test_theory_of_the_query_and_of_local_noise_is_computed_again() -> None:
-    shown = _published("bernau2021", "fig3")["theory"]
+    published_theory = _published("bernau2021", "fig3")["theory"]
     for epsilon in EPSILONS:
         for delta in DELTAS:
             label = NoisyQuery(epsilon, delta, DIMENSIONS).label
-            assert shown[label, "advantage"] == pytest.approx(rho_alpha(epsilon, delta), rel=_ROUNDED)
+            assert published_theory[label, "advantage"] == pytest.approx(rho_alpha(epsilon, delta), rel=_ROUNDED)
     table = _published("bernau2021", "table2")["theory"]
     for title, delta in (("MNIST", 0.01), ("Adult", 0.001)):
         multiplier = calibrated(0.9, delta).noise_multiplier
         assert multiplier is not None
         for letter in "BU":
-            found = table[f"{title}, LS {letter}, rho_beta 0.9", "advantage"]
-            assert found == pytest.approx(gaussian_advantage(np.sqrt(30) / multiplier), rel=_ROUNDED)
+            published_advantage = table[f"{title}, LS {letter}, rho_beta 0.9", "advantage"]
+            assert published_advantage == pytest.approx(gaussian_advantage(np.sqrt(30) / multiplier), rel=_ROUNDED)
 
 
 def test_the_truth_of_the_simulation_is_computed_again() -> None:
-    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))["negoescu2023"]
-    extent = ComputeExtent(next(record["extent"] for record in made if record["item"] == "fig5"))
-    settings, shown = SETTINGS[extent], _published("negoescu2023", "fig5")["theory"]
+    records = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))["negoescu2023"]
+    extent = ComputeExtent(next(record["extent"] for record in records if record["item"] == "fig5"))
+    settings = SETTINGS[extent]
+    published_theory = _published("negoescu2023", "fig5")["theory"]
     for apart in settings.separations:
         distribution = f"separation {apart:g}" if apart else "identical distributions"
         for size in settings.sizes:
-            found = shown[f"{distribution}, {size:,} losses", "mean Epsilon*, parametric form"]
-            assert found == pytest.approx(_true_epsilon_star(settings, apart), rel=_ROUNDED, abs=1e-12)
+            published_mean = published_theory[f"{distribution}, {size:,} losses", "mean Epsilon*, parametric form"]
+            assert published_mean == pytest.approx(_true_epsilon_star(settings, apart), rel=_ROUNDED, abs=1e-12)

@@ -37,12 +37,21 @@ def _in_quick_form(data: PaperDataset) -> PaperDataset:
 
 
 _FULL = replace(
-    ADULT, title="Small for Adult", stands_in=True, quick={"audit.dissimilarity": "euclidean", "trials": (6, 4, 3)},
+    ADULT,
+    title="Small for Adult",
+    stands_in=True,
+    quick={"audit.dissimilarity": "euclidean", "trials": (6, 4, 3)},
     settings={
-        **ADULT.settings, "data.name": "breast-cancer", "data.records": 40, "data.test-records": 20,
-        "model.name": "logistic", "training.rounds": 3, "audit.evaluate-every": 3, "run.trials-per-batch": 3,
+        **ADULT.settings,
+        "data.name": "breast-cancer",
+        "data.records": 40,
+        "data.test-records": 20,
+        "model.name": "logistic",
+        "training.rounds": 3,
+        "audit.evaluate-every": 3,
+        "run.trials-per-batch": 3,
     },
-)  # fmt: skip
+)
 SMALL = _in_quick_form(_FULL)
 LS_B = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
 OTHER = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD, 0.75)
@@ -80,15 +89,15 @@ class Balanced(HTMLParser):
 
 @pytest.mark.long
 def test_all_items_at_once(tmp_path: Path) -> None:
-    said: list[str] = []
-    context = ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
-    _, made, page = reproduce.reproduce("bernau2021", context)
-    keys = [item.key for item, _ in made.results]
+    messages: list[str] = []
+    context = ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, announce=messages.append)
+    _, reproduction, page = reproduce.reproduce("bernau2021", context)
+    keys = [item.key for item, _ in reproduction.results]
     assert keys == ["table1", "table2", "table3", *(f"fig{number}" for number in (1, 2, 3, 4, 5, 6, 9)), "claims"]
-    assert [line.partition(".")[0] for line in made.left_out] == ["Figure 7", "Figure 8"]
-    assert said == ["Adult is small"]
+    assert [line.partition(".")[0] for line in reproduction.left_out] == ["Figure 7", "Figure 8"]
+    assert messages == ["Adult is small"]
     # 4 runs at rho_beta = 0.9, 2 x 3 at the others, and the least dissimilar neighbours of Figure 4.
-    assert sum(one.is_dir() for one in (tmp_path / "runs-quick").iterdir()) == 12
+    assert sum(directory.is_dir() for directory in (tmp_path / "runs-quick").iterdir()) == 12
     for key in keys:
         frame = pd.read_csv(tmp_path / f"{key}.csv")
         assert tuple(frame.columns) == COLUMNS
@@ -100,10 +109,23 @@ def test_all_items_at_once(tmp_path: Path) -> None:
 
 
 WORDS_OF_THE_PAGE = (
-    "Quick form", "instead of manhattan", "a private release", "Adult is small",
-    "Small for Adult", "Adam", "local", "a second draw", "never draws it", "epsilon against itself",
-    "Eq. (9)", "flattened images", "order is 63", "Location-30", "Figure 7", "medians of 4.2 and 4.4",
-)  # fmt: skip
+    "Quick form",
+    "instead of manhattan",
+    "a private release",
+    "Adult is small",
+    "Small for Adult",
+    "Adam",
+    "local",
+    "a second draw",
+    "never draws it",
+    "epsilon against itself",
+    "Eq. (9)",
+    "flattened images",
+    "order is 63",
+    "Location-30",
+    "Figure 7",
+    "medians of 4.2 and 4.4",
+)
 
 
 def _check_page(path: Path, keys: list[str]) -> None:
@@ -118,29 +140,33 @@ def _check_page(path: Path, keys: list[str]) -> None:
 
 @pytest.mark.long
 def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
-    _, made, page = reproduce.reproduce("bernau2021-table2", ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
+    _, reproduction, page = reproduce.reproduce(
+        "bernau2021-table2", ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK)
+    )
     assert page.name == "bernau2021-table2.html"
-    frame = made.results[0][1].frame
+    frame = reproduction.results[0][1].frame
     assert len(frame) == 8
     trials = pd.read_parquet(tmp_path / "runs-quick" / LS_B.name / "trials.parquet")
     row = frame[(frame["setting"] == LS_B.label) & (frame["quantity"] == ADVANTAGE)].iloc[0]
     assert row["measured"] == pytest.approx(2 * trials["won"].mean() - 1)
     assert (row["repetitions"], row["published"]) == (6, 0.17)
-    found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
-    assert row["theory"] == gaussian_advantage(claimed_mu(found))
+    played_run = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    assert row["theory"] == gaussian_advantage(claimed_mu(played_run))
     # Under local noise every trial has the claimed evidence: the general prediction and the exact distribution are one.
-    assert predicted_advantage(mu_of_trials(found)) == pytest.approx(row["theory"], rel=1e-6)
-    shown = np.sqrt(found.summary["guarantee"]["rounds"]) / found.summary["guarantee"]["noise_multiplier"]
-    assert claimed_mu(found) == pytest.approx(shown)
+    assert predicted_advantage(mu_of_trials(played_run)) == pytest.approx(row["theory"], rel=1e-6)
+    expected_mu = (
+        np.sqrt(played_run.summary["guarantee"]["rounds"]) / played_run.summary["guarantee"]["noise_multiplier"]
+    )
+    assert claimed_mu(played_run) == pytest.approx(expected_mu)
 
 
 @pytest.mark.long
 def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[str] = []
 
-    def noting(plan, directory, *arguments, **named):  # type: ignore[no-untyped-def]
+    def noting(plan, directory, *arguments, **keywords):  # type: ignore[no-untyped-def]
         played.append(directory.name)
-        return run_audit(plan, directory, *arguments, **named)
+        return run_audit(plan, directory, *arguments, **keywords)
 
     monkeypatch.setattr(many_runs, "run_audit", noting)
     first = play([LS_B, LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
@@ -156,28 +182,28 @@ def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monke
 
 @pytest.mark.long
 def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
-    counted: list[int] = []
+    counts: list[int] = []
 
     class Display:
         def __init__(self, total: int) -> None:
-            counted.append(-total)
+            counts.append(-total)
 
         def __enter__(self):  # type: ignore[no-untyped-def]
-            return lambda name: counted.append
+            return lambda name: counts.append
 
         def __exit__(self, *ended: object) -> None:
             """Nothing to close."""
 
     play([LS_B, OTHER], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
-    assert counted[0] == -3 * (6 + 4)
-    assert sum(counted) == 0
+    assert counts[0] == -3 * (6 + 4)
+    assert sum(counts) == 0
     # An interrupted run with one of its two batches finished: that one counts at once.
     (tmp_path / "runs-quick" / LS_B.name / "summary.json").unlink()
     shutil.rmtree(tmp_path / "runs-quick" / LS_B.name / "challenger" / "batches" / "batch-00001")
-    counted.clear()
+    counts.clear()
     play([LS_B, OTHER], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
-    assert counted[:2] == [-3 * 6, 3 * 3]
-    assert sum(counted) == 0
+    assert counts[:2] == [-3 * 6, 3 * 3]
+    assert sum(counts) == 0
 
 
 def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
@@ -192,11 +218,11 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
     config = LS_B.config()
     pair = runner.shared_pair(config)
     assert plan_run(config).federation.pair == pair
-    found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    played_run = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
     monkeypatch.setattr(runner, "_ranked", None)
-    known = [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]
-    assert runner.shared_pair(OTHER.config(), known) == pair
-    assert len(labels_of(found)) == 2
+    finished_runs = [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]
+    assert runner.shared_pair(OTHER.config(), finished_runs) == pair
+    assert len(labels_of(played_run)) == 2
 
 
 @pytest.mark.long
@@ -206,19 +232,21 @@ def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(InputError, match=r"bernau2021-fig9 .*no Adult \(gone\)"):
         reproduce.reproduce("bernau2021-fig9", ReproductionOptions(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-    _, made, _ = reproduce.reproduce("bernau2021", ReproductionOptions(tmp_path / "out"))
-    assert [item.key for item, _ in made.results] == ["table1", "table3", "fig1", "fig2", "fig3"]
+    _, reproduction, _ = reproduce.reproduce("bernau2021", ReproductionOptions(tmp_path / "out"))
+    assert [item.key for item, _ in reproduction.results] == ["table1", "table3", "fig1", "fig2", "fig3"]
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file"):
         reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path / "file"))
 
 
 def test_every_paper_has_items_of_its_own() -> None:
-    assert {one.key: tuple(item.key for item in one.items) for one in PAPERS} == ITEMS
-    for one in PAPERS:
-        assert len({item.key for item in one.items}) == len(one.items) > 0
-        assert chosen_items(one.key) == (one, one.items)
-        assert [chosen_items(one.name_of(item))[1] for item in one.items] == [(item,) for item in one.items]
+    assert {publication.key: tuple(item.key for item in publication.items) for publication in PAPERS} == ITEMS
+    for publication in PAPERS:
+        assert len({item.key for item in publication.items}) == len(publication.items) > 0
+        assert chosen_items(publication.key) == (publication, publication.items)
+        assert [chosen_items(publication.name_of(item))[1] for item in publication.items] == [
+            (item,) for item in publication.items
+        ]
     assert len(set(item_names())) == len(item_names())
     assert paper.PAPER.items[8].runs(ADULT)
 

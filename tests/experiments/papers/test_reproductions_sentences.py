@@ -28,30 +28,34 @@ ALIKE, BETTER = "trade-alike", "local-trades-better"
 
 
 def test_local_and_central_dp_are_compared_where_section_6_does_and_as_it_does() -> None:
-    data = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
-    said = {(one.study, one["classes"]): key for one in data if (key := trade_claim(one))}
-    skewed = {classes: said.get((SKEWED_PURCHASES, classes)) for classes in (10, 20, 50, 100)}
+    data = [dataset for groups in CANDIDATES.values() for forms in groups for dataset in forms]
+    claims_by_data = {(dataset.study, dataset["classes"]): key for dataset in data if (key := trade_claim(dataset))}
+    skewed = {classes: claims_by_data.get((SKEWED_PURCHASES, classes)) for classes in (10, 20, 50, 100)}
     assert skewed == {10: BETTER, 20: BETTER, 50: None, 100: None}
-    assert {said[PURCHASES, classes] for classes in (10, 20)} == {BETTER}
-    assert {said[PURCHASES, classes] for classes in (30, 50, 100)} == {ALIKE}
-    assert {text for (study, _), text in said.items() if study in {TEXAS, LFW}} == {ALIKE}
-    assert not any(study == COLLAB for study, _ in said)
+    assert {claims_by_data[PURCHASES, classes] for classes in (10, 20)} == {BETTER}
+    assert {claims_by_data[PURCHASES, classes] for classes in (30, 50, 100)} == {ALIKE}
+    assert {text for (study, _), text in claims_by_data.items() if study in {TEXAS, LFW}} == {ALIKE}
+    assert not any(study == COLLAB for study, _ in claims_by_data)
 
 
 def test_a_small_gain_is_claimed_only_of_an_attack_that_gains() -> None:
     settings_ = [membership_run(SKEWED, PrivacyMethod.ORIGINAL), membership_run(SKEWED, PrivacyMethod.LOCAL, 3.0)]
     for gain, verdict in ((0.0, ClaimVerdict.UNTESTED), (0.04, ClaimVerdict.HOLDS)):
-        runs = [_around(one, 0.6, 0.5) for one in settings_]
-        found = [replace(one, areas_of_trials=one.areas_of_trials | {WHITE_BOX: one.areas_of_trials[BLACK_BOX] + gain})
-                 for one in runs]  # fmt: skip
-        claims = {one.statement: one for one in white_over_black(dataset_models(SKEWED, found))}
+        runs = [_around(item, 0.6, 0.5) for item in settings_]
+        gaining_runs = [
+            replace(item, areas_of_trials=item.areas_of_trials | {WHITE_BOX: item.areas_of_trials[BLACK_BOX] + gain})
+            for item in runs
+        ]
+        claims = {item.statement: item for item in white_over_black(dataset_models(SKEWED, gaining_runs))}
         assert claims[CLAIMS["white-box-gain-is-small"].statement].verdict is verdict
 
 
 def test_the_entropy_of_skewed_purchases_is_that_of_drawn_records() -> None:
     source = skewed_purchases(classes=10, generated_records=4000)
-    shares = [np.clip(one.features[one.labels == 0].mean(axis=0, dtype=np.float64), 1e-9, 1 - 1e-9)
-              for one in (source.test, source.pool)]  # fmt: skip
+    shares = [
+        np.clip(record_set.features[record_set.labels == 0].mean(axis=0, dtype=np.float64), 1e-9, 1 - 1e-9)
+        for record_set in (source.test, source.pool)
+    ]
     test, pool = (float(np.mean(-share * np.log2(share) - (1 - share) * np.log2(1 - share))) for share in shares)
     assert test - pool == pytest.approx(entropy_gap(10), abs=0.01)
 
@@ -68,8 +72,8 @@ def test_what_was_counted_keeps_its_own_interval() -> None:
     claim = counted_advantage(setting, IntervalEstimate(0.278, 0.217, 0.338), 1000)
     assert claim.interval.high - claim.interval.low == pytest.approx(0.121)
     assert claim.verdict is ClaimVerdict.OPEN
-    counted = IntervalEstimate(0.003, 0.0006, 0.0087)
-    assert exceedance("MNIST", counted, 0.01, 1000).interval == counted
+    exceedance_estimate = IntervalEstimate(0.003, 0.0006, 0.0087)
+    assert exceedance("MNIST", exceedance_estimate, 0.01, 1000).interval == exceedance_estimate
 
 
 def test_table_2_is_as_printed_with_two_digits() -> None:
@@ -80,5 +84,5 @@ def test_table_2_is_as_printed_with_two_digits() -> None:
 
 
 def test_the_exponent_of_a_power_is_found() -> None:
-    found = exponent([1, 2, 4, 8], [3.0, 12.0, 48.0, 192.0])
-    assert (found.value, found.low, found.high) == pytest.approx((2, 2, 2))
+    exponent_interval = exponent([1, 2, 4, 8], [3.0, 12.0, 48.0, 192.0])
+    assert (exponent_interval.value, exponent_interval.low, exponent_interval.high) == pytest.approx((2, 2, 2))

@@ -39,8 +39,10 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.targets import BeliefTarget
 from tests.builders.commands import RunCommand, command_runner
 
-B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
-LS, GS = SensitivityKind.LOCAL, SensitivityKind.GLOBAL
+B = Adjacency.REPLACE_RECORD
+U = Adjacency.ADD_REMOVE_RECORD
+LS = SensitivityKind.LOCAL
+GS = SensitivityKind.GLOBAL
 ALL = (MNIST, PURCHASE, ADULT)
 OF_2019 = ("table2", "table3", *(f"fig{number}" for number in range(3, 8)), "adversaries", "claims")
 
@@ -56,9 +58,9 @@ def test_names() -> None:
 
 
 def test_an_unknown_name_gets_the_nearest_and_the_list() -> None:
-    with pytest.raises(InputError, match=r"'bernau2021-fig10' .*'bernau2021-fig1'") as said:
+    with pytest.raises(InputError, match=r"'bernau2021-fig10' .*'bernau2021-fig1'") as error_info:
         chosen_items("bernau2021-fig10")
-    assert all(name in str(said.value) for name in item_names())
+    assert all(name in str(error_info.value) for name in item_names())
 
 
 @pytest.mark.parametrize(
@@ -74,9 +76,7 @@ def test_configurations_are_those_of_the_paper(data, records, delta, model, meas
     config = insider_run(data, LS, B).config().as_dict()
     assert (config["data"]["records"], config["privacy"]["delta"]) == (records, delta)
     assert (config["model"]["name"], config["audit"]["dissimilarity"]) == (model, measure)
-    expected = {
-        "strategy": "dp-fedsgd", "rounds": 30, "learning-rate": 0.005, "optimizer": "adam", "momentum": 0,
-    }  # fmt: skip
+    expected = {"strategy": "dp-fedsgd", "rounds": 30, "learning-rate": 0.005, "optimizer": "adam", "momentum": 0}
     assert expected.items() <= (config["training"] | {"momentum": 0}).items()
     assert config["privacy"]["clipping-norm"] == 3.0
     assert config["privacy"]["accountant"] == "rdp-classic"
@@ -110,7 +110,7 @@ def test_which_runs_an_item_needs() -> None:
 def test_every_run_has_its_own_name_and_seed() -> None:
     every = {run for data in ALL for run in all_runs(data)}
     assert len({run.name for run in every}) == len({run["run.seed"] for run in every}) == len(every)
-    assert len({one.label for one in every}) == len(every)
+    assert len({paper_run.label for paper_run in every}) == len(every)
 
 
 def test_neighbours_of_figure_4() -> None:
@@ -139,7 +139,8 @@ def test_the_quick_form_changes_little() -> None:
         for extent in ComputeExtent
     )
     for full_run, quick_run in zip(full_runs, quick_runs, strict=True):
-        full, quick = full_run.config().as_dict(), quick_run.config().as_dict()
+        full = full_run.config().as_dict()
+        quick = quick_run.config().as_dict()
         assert quick["audit"]["trials"] < full["audit"]["trials"] / 8 + 30
         for section, key in (("audit", "trials"), ("audit", "dissimilarity"), ("data", "test-records")):
             del full[section][key], quick[section][key]
@@ -147,8 +148,8 @@ def test_the_quick_form_changes_little() -> None:
 
 
 def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    found, remarks = find_data(PAPER, CANDIDATES, tmp_path)
-    assert found == ()
+    datasets, remarks = find_data(PAPER, CANDIDATES, tmp_path)
+    assert datasets == ()
     assert [line.partition(" ")[0] for line in remarks] == ["MNIST", "Purchase-100", "Adult"]
     assert all("is left out" in line for line in remarks)
 
@@ -157,8 +158,8 @@ def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # 
             raise InputError(f"{spec.name} is not found")
 
     monkeypatch.setattr(runner, "load_source", load)
-    found, remarks = find_data(PAPER, CANDIDATES, tmp_path)
-    assert found == (LOCATION, ADULT)
+    datasets, remarks = find_data(PAPER, CANDIDATES, tmp_path)
+    assert datasets == (LOCATION, ADULT)
     assert re.fullmatch(r"Purchase-100 .*\(purchase100: purchase100 is not found\): location30 .*", remarks[1])
     assert LOCATION.stands_in
     assert not ADULT.stands_in
@@ -179,16 +180,20 @@ def run_reproduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 @pytest.mark.long
 def test_an_item_without_runs(run_reproduce: RunCommand, tmp_path: Path) -> None:
     finished = run_reproduce("bernau2021-table3", "--quick")
-    made = tmp_path / "runs" / "reproduce-bernau2021-table3-quick"
+    output_directory = tmp_path / "runs" / "reproduce-bernau2021-table3-quick"
     assert finished.returncode == 0
     assert "bernau2021-table3" in finished.stdout
-    assert sorted(path.name for path in made.iterdir()) == [
-        "bernau2021-table3.html", "table3.csv", "table3.json", "table3.png", "table3.svg",
-    ]  # fmt: skip
+    assert sorted(path.name for path in output_directory.iterdir()) == [
+        "bernau2021-table3.html",
+        "table3.csv",
+        "table3.json",
+        "table3.png",
+        "table3.svg",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected_message"),
     [
         (["bernau2021-tabel2"], "nearest is 'bernau2021-table2'"),
         (["negoescu2023-fig33"], "nearest is 'negoescu2023-fig3'"),
@@ -197,11 +202,11 @@ def test_an_item_without_runs(run_reproduce: RunCommand, tmp_path: Path) -> None
     ],
 )
 def test_wrong_arguments_get_one_line(
-    run_reproduce: RunCommand, tmp_path: Path, arguments: list[str], said: str
+    run_reproduce: RunCommand, tmp_path: Path, arguments: list[str], expected_message: str
 ) -> None:
     finished = run_reproduce(*arguments)
     assert finished.returncode == 2
-    assert said in finished.stderr
+    assert expected_message in finished.stderr
     assert "Traceback" not in finished.stderr
     assert not (tmp_path / "runs").exists()
 

@@ -14,9 +14,9 @@ from fl_audit.runs.comparison.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, ST
 from fl_audit.statistics.claim_comparisons import Reading
 
 
-def _entry(name: str, value: float, **more: Any) -> dict[str, Any]:
+def _entry(name: str, value: float, **fields: Any) -> dict[str, Any]:
     empty = dict.fromkeys(("low", "high", "confidence", "claimed", "reading"))
-    return {"name": name, "value": value, "is_share": False, "is_least": False} | empty | more
+    return {"name": name, "value": value, "is_share": False, "is_least": False} | empty | fields
 
 
 ADVANTAGE_FOUND = _entry(
@@ -55,11 +55,24 @@ def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Pat
     private, plain = json.loads(_compare(*two, "--json"))["runs"]
     assert private.pop("findings")[ADVANTAGE] == ADVANTAGE_FOUND
     assert private == {
-        "run": "private", "verdict": "consistent", "belief": 0.9, "epsilon": 2.0, "delta": 0.001,
-        "noise_multiplier": 3.5, "adjacency": None, "guarantee": None, "shown": 1.5, "advantage": 0.45,
-        "advantage_bound": 0.4, "accuracy": 0.81, "epsilon_star": 0.7, "attack": None, "epsilon_star_cut": 1e-6,
-        "headline": None, "is_training": False,
-    }  # fmt: skip
+        "run": "private",
+        "verdict": "consistent",
+        "belief": 0.9,
+        "epsilon": 2.0,
+        "delta": 0.001,
+        "noise_multiplier": 3.5,
+        "adjacency": None,
+        "guarantee": None,
+        "shown": 1.5,
+        "advantage": 0.45,
+        "advantage_bound": 0.4,
+        "accuracy": 0.81,
+        "epsilon_star": 0.7,
+        "attack": None,
+        "epsilon_star_cut": 1e-6,
+        "headline": None,
+        "is_training": False,
+    }
     assert (plain["attack"], plain["accuracy"]) == (0.9, 0.7)
     assert {plain[key] for key in ("belief", "epsilon", "noise_multiplier", "shown", "advantage", "epsilon_star")} == {
         None
@@ -67,64 +80,67 @@ def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Pat
 
 
 def test_the_table_says_what_is_not_as_claimed(two: tuple[Path, Path], tmp_path: Path) -> None:
-    shown = _compare(*two, "--plot", tmp_path / "runs.png")
-    assert "0.45~" in shown
-    assert f"~ {Reading.NO_CONTRADICTION}" in shown
-    assert "plain: no guarantee" in shown
+    table_text = _compare(*two, "--plot", tmp_path / "runs.png")
+    assert "0.45~" in table_text
+    assert f"~ {Reading.NO_CONTRADICTION}" in table_text
+    assert "plain: no guarantee" in table_text
     assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_number_lies_on_the_side_of_the_claim_on_which_it_is_shown(tmp_path: Path) -> None:
-    said = str(Reading.NO_CONTRADICTION)
-    limits = {"low": 0.9979, "high": 1.0011, "confidence": 0.95, "claimed": 1.0, "reading": said, "is_least": True}
-    shares = {"low": 0.0, "high": 0.0092, "confidence": 0.95, "claimed": 0.0002, "reading": said, "is_share": True}
-    one, two = (
+    reading = str(Reading.NO_CONTRADICTION)
+    limits = {"low": 0.9979, "high": 1.0011, "confidence": 0.95, "claimed": 1.0, "reading": reading, "is_least": True}
+    shares = {"low": 0.0, "high": 0.0092, "confidence": 0.95, "claimed": 0.0002, "reading": reading, "is_share": True}
+    first_run, two = (
         _stored(tmp_path / f"{noise}", _entry("Noise", noise, **limits), _entry("Surer", share, **shares))
         for noise, share in ((0.9996, 0.0002496), (1.0004, 0.0001))
     )
-    noise, surer = (line for line in _compare(one, two).splitlines() if line.startswith(("Noise", "Surer")))
+    noise, surer = (line for line in _compare(first_run, two).splitlines() if line.startswith(("Noise", "Surer")))
     assert [cell for cell in noise.split() if "~" in cell] == ["0.9996~", "1.0004~"]
     assert [cell for cell in surer.split() if "~" in cell] == ["0.025%~", "0.01%~"]
 
 
 @pytest.mark.parametrize("runs", [2, 5, 13])
 def test_many_runs_fit_80_columns_each_with_its_numbers(tmp_path: Path, runs: int) -> None:
-    places = [_stored(tmp_path / f"a-run-with-a-long-name-{place}") for place in range(runs)]
-    lines = _compare(*places, columns=80).splitlines()
+    directories = [_stored(tmp_path / f"a-run-with-a-long-name-{index}") for index in range(runs)]
+    lines = _compare(*directories, columns=80).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(line.count("0.45~") for line in lines) == runs
     heads = [line.split()[1:] for line in lines if line.startswith("run ")]
-    assert [number for head in heads for number in head] == [str(place + 1) for place in range(runs)]
+    assert [number for head in heads for number in head] == [str(index + 1) for index in range(runs)]
     assert max(map(len, heads)) <= 5
 
 
 def test_guarantees_that_cannot_be_held_against_each_other_are_said_to_be_so(tmp_path: Path) -> None:
     """A belief of .9 at delta .01 has epsilon 1.53, at .001 1.69: the larger number is the stronger guarantee."""
     guarantee = {"belief_bound": 0.9, "epsilon": 1.53, "delta": 0.01, "noise_multiplier": 2.4}
-    other = guarantee | {"epsilon": 1.69, "delta": 0.001, "adjacency": "add-remove-record"}
-    one, same, two = (
-        _stored(tmp_path / name, guarantee=its | {"adjacency": its.get("adjacency", "replace-record")})
-        for name, its in (("one", guarantee), ("same", guarantee), ("two", other))
+    other_guarantee = guarantee | {"epsilon": 1.69, "delta": 0.001, "adjacency": "add-remove-record"}
+    first_run, same, two = (
+        _stored(
+            tmp_path / name, guarantee=run_guarantee | {"adjacency": run_guarantee.get("adjacency", "replace-record")}
+        )
+        for name, run_guarantee in (("one", guarantee), ("same", guarantee), ("two", other_guarantee))
     )
-    assert json.loads(_compare(one, same, "--json"))["differences"] == []
-    deltas, neighbours = json.loads(_compare(one, two, "--json"))["differences"]
+    assert json.loads(_compare(first_run, same, "--json"))["differences"] == []
+    deltas, neighbours = json.loads(_compare(first_run, two, "--json"))["differences"]
     assert "(0.001, 0.01)" in deltas
     assert "add-remove-record, replace-record" in neighbours
-    shown = _compare(one, two)
-    assert "The deltas differ (0.001, 0.01)" in shown
-    assert "The neighbours differ" in shown
-    assert "differ" not in _compare(one, same)
+    table_text = _compare(first_run, two)
+    assert "The deltas differ (0.001, 0.01)" in table_text
+    assert "The neighbours differ" in table_text
+    assert "differ" not in _compare(first_run, same)
 
 
 def test_values_of_epsilon_star_at_different_cuts_are_said_to_be_so(tmp_path: Path) -> None:
     """Counted losses leave out more error rates than normals do: the numbers are of two kinds."""
-    one, two = (_stored(tmp_path / f"{cut:g}", epsilon_star={"mean": 1.0, "cut": cut}) for cut in (1e-6, 1e-3))
-    assert re.search(r"cuts of Epsilon\* differ \(1e-06, 0\.001\)", _compare(one, two))
-    assert len(json.loads(_compare(one, two, "--json"))["differences"]) == 1
+    first_run, two = (_stored(tmp_path / f"{cut:g}", epsilon_star={"mean": 1.0, "cut": cut}) for cut in (1e-6, 1e-3))
+    assert re.search(r"cuts of Epsilon\* differ \(1e-06, 0\.001\)", _compare(first_run, two))
+    assert len(json.loads(_compare(first_run, two, "--json"))["differences"]) == 1
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    first, second = _stored(tmp_path / "a" / "run"), _stored(tmp_path / "b" / "run")
+    first = _stored(tmp_path / "a" / "run")
+    second = _stored(tmp_path / "b" / "run")
     assert [row.run for row in rows([first, second])] == [str(first), str(second)]
 
 

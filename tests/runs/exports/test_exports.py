@@ -31,11 +31,15 @@ def stored(directory: Path) -> Path:
     (directory / "figures").mkdir()
     (directory / "figures" / "beliefs.png").write_bytes(ONE_PIXEL)
     summary = {
-        "schema": 1, "verdict": "consistent", "scope": "one pair",
-        "guarantee": {"epsilon": 2.0, "delta": 0.001}, "epsilon_star": None,
-        "utility": {"metrics": {"auroc": 0.8}}, "noise": {"tests": [], "ratio": 1.01},
+        "schema": 1,
+        "verdict": "consistent",
+        "scope": "one pair",
+        "guarantee": {"epsilon": 2.0, "delta": 0.001},
+        "epsilon_star": None,
+        "utility": {"metrics": {"auroc": 0.8}},
+        "noise": {"tests": [], "ratio": 1.01},
         "findings": [{"name": "Share at 10\xa0% (nats)", "value": 0.2}, {"name": "AUC", "value": None}],
-    }  # fmt: skip
+    }
     (directory / "summary.json").write_text(json.dumps(summary))
     configuration = {"privacy": {"prior": 0.5, "epsilon": 2.0}, "run": {"device": "cpu"}, "data": {"path": None}}
     (directory / "public" / "configuration.json").write_text(json.dumps({"configuration": configuration}))
@@ -43,12 +47,12 @@ def stored(directory: Path) -> Path:
     pd.DataFrame(trials | dict.fromkeys(("belief", "won", "test_accuracy"), 0.5)).to_parquet(
         directory / "trials.parquet"
     )
-    each: list[dict[str, Any]] = [
+    round_rows: list[dict[str, Any]] = [
         {"trial": trial, "round": number, "sigma": 3.0, "local_sensitivity": 1.0 + trial, "log_odds": value}
         for trial, row in enumerate(LOG_ODDS)
         for number, value in enumerate(row, start=1)
     ]
-    pd.DataFrame(each).to_parquet(directory / "rounds.parquet")
+    pd.DataFrame(round_rows).to_parquet(directory / "rounds.parquet")
     releases = [
         {"trial": w, "round": r, "test_accuracy": 0.1 * w + 0.2 * r, "test_auroc": 0.5}
         for w in range(3)
@@ -70,19 +74,24 @@ def export(*arguments: object) -> str:
 
 
 def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
-    found = {series.name: series for series in series_of(run)}
-    assert set(found) == {
-        "accuracy/mean", "auroc/mean", "belief/mean", "belief/max", "noise/claimed", "sensitivity/mean",
+    series_by_name = {series.name: series for series in series_of(run)}
+    assert set(series_by_name) == {
+        "accuracy/mean",
+        "auroc/mean",
+        "belief/mean",
+        "belief/max",
+        "noise/claimed",
+        "sensitivity/mean",
         "sensitivity/max",
-    }  # fmt: skip
+    }
     # Beliefs are in the data set that was really used: D, D and D'.
     right = 1 / (1 + np.exp(-np.array(LOG_ODDS) * np.array([[1], [1], [-1]])))
-    assert found["belief/mean"].steps == (1, 2)
-    assert found["belief/mean"].values == pytest.approx(right.mean(axis=0))
-    assert found["belief/max"].values == pytest.approx(right.max(axis=0))
-    assert found["accuracy/mean"].steps == (0, 1, 2)
-    assert found["accuracy/mean"].values == pytest.approx([0.1, 0.3, 0.5])
-    assert found["sensitivity/max"].values == (3.0, 3.0)
+    assert series_by_name["belief/mean"].steps == (1, 2)
+    assert series_by_name["belief/mean"].values == pytest.approx(right.mean(axis=0))
+    assert series_by_name["belief/max"].values == pytest.approx(right.max(axis=0))
+    assert series_by_name["accuracy/mean"].steps == (0, 1, 2)
+    assert series_by_name["accuracy/mean"].values == pytest.approx([0.1, 0.3, 0.5])
+    assert series_by_name["sensitivity/max"].values == (3.0, 3.0)
     assert findings_of(run) == {
         "guarantee.epsilon": 2.0,
         "guarantee.delta": 0.001,
@@ -94,8 +103,8 @@ def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
 def test_tensorboard_reads_what_was_written(run: Run, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    said = export(run.path, "--to", "tensorboard", "--out", tmp_path / "logs")
-    assert said == f"tensorboard: {tmp_path / 'logs' / 'first'}\n"
+    output = export(run.path, "--to", "tensorboard", "--out", tmp_path / "logs")
+    assert output == f"tensorboard: {tmp_path / 'logs' / 'first'}\n"
     events = EventAccumulator(str(tmp_path / "logs" / "first"))
     events.Reload()
     assert [event.step for event in events.Scalars("accuracy/mean")] == [0, 1, 2]
@@ -116,19 +125,19 @@ def test_mlflow_reads_what_was_written(run: Run, tmp_path: Path, monkeypatch: py
     address = f"sqlite:///{tmp_path / 'runs.db'}"
     export(run.path, "--to", "mlflow", "--out", address, "--experiment", "audits")
     client = MlflowClient(tracking_uri=address)
-    place = client.get_experiment_by_name("audits")
-    assert place is not None
-    (found,) = client.search_runs([place.experiment_id])
-    assert found.info.run_name == "first"
-    assert found.info.status == "FINISHED"
-    assert found.data.tags["verdict"] == "consistent"
-    assert found.data.params == {"privacy.prior": "0.5", "privacy.epsilon": "2.0", "run.device": "cpu"}
-    assert found.data.tags["findings/metric.auroc"] == "0.8"
-    assert not [name for name in found.data.metrics if name.startswith("findings")], "a single number is no curve"
-    assert [metric.value for metric in client.get_metric_history(found.info.run_id, "accuracy/mean")] == pytest.approx(
-        [0.1, 0.3, 0.5]
-    )
-    assert {item.path for item in client.list_artifacts(found.info.run_id)} == {"figures", "summary.json"}
+    experiment = client.get_experiment_by_name("audits")
+    assert experiment is not None
+    (mlflow_run,) = client.search_runs([experiment.experiment_id])
+    assert mlflow_run.info.run_name == "first"
+    assert mlflow_run.info.status == "FINISHED"
+    assert mlflow_run.data.tags["verdict"] == "consistent"
+    assert mlflow_run.data.params == {"privacy.prior": "0.5", "privacy.epsilon": "2.0", "run.device": "cpu"}
+    assert mlflow_run.data.tags["findings/metric.auroc"] == "0.8"
+    assert not [name for name in mlflow_run.data.metrics if name.startswith("findings")], "a single number is no curve"
+    assert [
+        metric.value for metric in client.get_metric_history(mlflow_run.info.run_id, "accuracy/mean")
+    ] == pytest.approx([0.1, 0.3, 0.5])
+    assert {item.path for item in client.list_artifacts(mlflow_run.info.run_id)} == {"figures", "summary.json"}
 
 
 def test_the_badge_says_the_verdict(run: Run, tmp_path: Path) -> None:
@@ -142,29 +151,29 @@ def test_the_badge_says_the_verdict(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected_message"),
     [(["--to", "paper"], "'paper': accepted are tensorboard, mlflow"), (["--to", "badge"], "one run")],
 )
-def test_what_cannot_be_exported_is_refused(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_refused(arguments: list[str], expected_message: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["export", "a", "b", *arguments, "--out", str(tmp_path / "x")])
-    assert said in str(result.exception)
+    assert expected_message in str(result.exception)
 
 
 def test_a_badge_takes_the_place_of_no_directory(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    for place in (".", str(run.path)):
-        result = CliRunner().invoke(app, ["export", str(run.path), "--to", "badge", "--out", place])
+    for directory in (".", str(run.path)):
+        result = CliRunner().invoke(app, ["export", str(run.path), "--to", "badge", "--out", directory])
         assert isinstance(result.exception, IsADirectoryError)
-        assert result.exception.filename == place  # so that the command says it in one line
+        assert result.exception.filename == directory  # so that the command says it in one line
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_directory_as_database_is_refused_before_mlflow_waits_for_it(tmp_path: Path) -> None:
-    for place in (tmp_path, tmp_path / "pipe"):
-        if place != tmp_path:
-            os.mkfifo(place)
+    for directory in (tmp_path, tmp_path / "pipe"):
+        if directory != tmp_path:
+            os.mkfifo(directory)
         with pytest.raises(InputError, match="accepted"):
-            _require_answer(f"sqlite:///{place}")
+            _require_answer(f"sqlite:///{directory}")
     _require_answer(f"sqlite:///{tmp_path / 'mlflow.db'}")
     _require_answer("sqlite://")

@@ -65,14 +65,18 @@ def selection_with(directory: Path, secret: int, rule: SelectionRule) -> Private
 
 def test_points_are_drawn_uniformly_and_as_the_secret_says() -> None:
     secrets = range(1000)
-    drawn = [[point.name for point in drawn_points(POINTS, GEOMETRIC, secret).values()] for secret in secrets]
-    assert drawn == [[point.name for point in drawn_points(POINTS, GEOMETRIC, secret).values()] for secret in secrets]
-    names = np.concatenate(drawn)
+    point_names = [[point.name for point in drawn_points(POINTS, GEOMETRIC, secret).values()] for secret in secrets]
+    assert point_names == [
+        [point.name for point in drawn_points(POINTS, GEOMETRIC, secret).values()] for secret in secrets
+    ]
+    names = np.concatenate(point_names)
     assert len(names) / len(secrets) == pytest.approx(2, abs=4.5 * math.sqrt(2 / len(secrets)))
     share = (names == POINTS[0].name).mean()
     assert share == pytest.approx(0.5, abs=4.5 * 0.5 / math.sqrt(len(names)))
-    others = SelectionRule(TrainingCount.GEOMETRIC, 3)
-    assert any(drawn_points(POINTS, others, secret) != drawn_points(POINTS, GEOMETRIC, secret) for secret in secrets)
+    other_rule = SelectionRule(TrainingCount.GEOMETRIC, 3)
+    assert any(
+        drawn_points(POINTS, other_rule, secret) != drawn_points(POINTS, GEOMETRIC, secret) for secret in secrets
+    )
     with pytest.raises(InputError, match="whole numbers from 2"):
         SelectionRule(TrainingCount.GEOMETRIC, 1)
 
@@ -94,12 +98,12 @@ def test_the_best_of_two_is_published_alone_and_spends_what_the_theorem_says(tmp
     assert selection.epsilon > selection.single_epsilon
 
     trainings = sorted((directory / "challenger" / "trainings").glob("0*"))
-    drawn = drawn_points(POINTS, GEOMETRIC, secret)
-    assert [path.name for path in trainings] == list(drawn)
+    point_by_name = drawn_points(POINTS, GEOMETRIC, secret)
+    assert [path.name for path in trainings] == list(point_by_name)
     scores = [read_frame(path / "trials.parquet")["test_accuracy"].iloc[0] for path in trainings]
     assert selection.score == max(scores)
     best = trainings[int(np.argmax(scores))]
-    assert selection.settings == drawn[best.name].settings
+    assert selection.settings == point_by_name[best.name].settings
     assert len({RunDirectory(path).secret().seed for path in trainings}) == 2
 
     selected = directory / SELECTED
@@ -112,13 +116,13 @@ def test_the_best_of_two_is_published_alone_and_spends_what_the_theorem_says(tmp
     assert all(value.equal(model[name]) for name, value in read_model(best).items())
     page = selection_page(selection, "A selection")
     public = page + "".join((selected / name).read_text() for name in ("configuration.json", "selection.json"))
-    others = [score for score in scores if score != selection.score]
-    assert not [secret for secret in (*map(repr, others), *drawn, f"{secret:064x}") if secret in public]
+    other_scores = [score for score in scores if score != selection.score]
+    assert not [secret for secret in (*map(repr, other_scores), *point_by_name, f"{secret:064x}") if secret in public]
     assert "seed" not in json.loads((selected / "configuration.json").read_text())["configuration"]["run"]
 
-    kept = {path: path.stat().st_mtime_ns for path in trainings[0].rglob("*.parquet")}
+    modification_times = {path: path.stat().st_mtime_ns for path in trainings[0].rglob("*.parquet")}
     assert selection_with(directory, secret, GEOMETRIC) == selection
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert {path: path.stat().st_mtime_ns for path in modification_times} == modification_times
     with pytest.raises(InputError, match="another private selection"):
         selection_with(directory, secret, POISSON)
     with pytest.raises(InputError, match="holds a private selection"):

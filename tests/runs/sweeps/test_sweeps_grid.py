@@ -14,13 +14,13 @@ VALUES = small_settings(privacy={"belief": None, "epsilon": 1.0, "sensitivity": 
 def test_every_combination() -> None:
     axes = [parse_axis("privacy.epsilon=1,3.5"), parse_axis("training.optimizer=sgd, adam")]
     points = grid(VALUES, axes)
-    assert [one.settings for one in points] == [
+    assert [sweep_point.settings for sweep_point in points] == [
         (("privacy.epsilon", epsilon), ("training.optimizer", optimizer))
         for epsilon in (1, 3.5)
         for optimizer in ("sgd", "adam")
     ]
-    assert [one.config.privacy.epsilon for one in points] == [1, 1, 3.5, 3.5]
-    assert [one.config.training.optimizer for one in points] == ["sgd", "adam"] * 2
+    assert [sweep_point.config.privacy.epsilon for sweep_point in points] == [1, 1, 3.5, 3.5]
+    assert [sweep_point.config.training.optimizer for sweep_point in points] == ["sgd", "adam"] * 2
     assert points[1].name == "epsilon=1_optimizer=adam"
     require_distinct(points)
 
@@ -33,21 +33,23 @@ def test_words_need_no_quotes_and_quoted_ones_may_hold_commas() -> None:
 
 
 def test_without_an_axis_there_is_one_point() -> None:
-    (one,) = grid(VALUES, [])
-    assert (one.name, one.settings) == ("as-configured", ())
+    (sweep_point,) = grid(VALUES, [])
+    assert (sweep_point.name, sweep_point.settings) == ("as-configured", ())
 
 
 def test_a_baseline_guarantees_nothing() -> None:
-    (one,) = grid(without_privacy(small_settings()), [])
-    assert not one.config.privacy.private
-    assert not one.config.audit.insider
-    assert one.config.privacy.delta == 0.01
+    (sweep_point,) = grid(without_privacy(small_settings()), [])
+    assert not sweep_point.config.privacy.private
+    assert not sweep_point.config.audit.insider
+    assert sweep_point.config.privacy.delta == 0.01
 
 
 @given(st.lists(st.text(min_size=1, max_size=150), min_size=2, max_size=4, unique=True))
 def test_names_are_plain_and_distinct(texts: list[str]) -> None:
-    names = [point(small_settings(), (("audit.neighbour", index), ("data.label", text))).name
-             for index, text in enumerate(texts)]  # fmt: skip
+    names = [
+        point(small_settings(), (("audit.neighbour", index), ("data.label", text))).name
+        for index, text in enumerate(texts)
+    ]
     alike = [point(small_settings(), (("data.label", text),)).name for text in texts]
     for name in (*names, *alike):
         assert len(name) < 130
@@ -56,16 +58,16 @@ def test_names_are_plain_and_distinct(texts: list[str]) -> None:
 
 
 def test_what_is_swept_replaces_what_was_claimed() -> None:
-    (one,) = grid(VALUES, [Axis("privacy.belief", (0.8,))])
-    assert (one.config.privacy.belief, one.config.privacy.epsilon) == (0.8, None)
+    (sweep_point,) = grid(VALUES, [Axis("privacy.belief", (0.8,))])
+    assert (sweep_point.config.privacy.belief, sweep_point.config.privacy.epsilon) == (0.8, None)
     with pytest.raises(InputError, match="can be claimed"):
         grid(VALUES, [Axis("privacy.belief", (0.8,)), Axis("privacy.epsilon", (1,))])
 
 
 def test_a_part_of_a_table_can_be_swept() -> None:
     values = small_settings(data={"partition": "dirichlet"})
-    found = grid(values, [parse_axis("data.partition-parameters.alpha=0.1,1")])
-    assert [one.config.data.partition_parameters for one in found] == [{"alpha": 0.1}, {"alpha": 1}]
+    points = grid(values, [parse_axis("data.partition-parameters.alpha=0.1,1")])
+    assert [sweep_point.config.data.partition_parameters for sweep_point in points] == [{"alpha": 0.1}, {"alpha": 1}]
 
 
 def test_baselines_are_told_from_points_with_the_same_values() -> None:

@@ -81,19 +81,19 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     with pytest.raises(KeyboardInterrupt):
         run_sweep(points(1.0), tmp_path / "sweep", ONE_ACTOR, progress=interrupts)
     (first,) = runs.iterdir()
-    kept = {path: path.stat().st_mtime_ns for path in first.rglob("*.parquet")}
-    assert len(kept) == 6
+    modification_times = {path: path.stat().st_mtime_ns for path in first.rglob("*.parquet")}
+    assert len(modification_times) == 6
     assert pd.read_parquet(tmp_path / "sweep" / "models.parquet")["point"].unique().tolist() == [first.name]
     hopeless = grid(VALUES, [Axis("run.client-time-limit", (1e-6,))])
     with pytest.raises(FederationError, match=r"point client-time-limit=1e-06: .*time limit"):
         run_sweep((*points(1.0, 8.0), *hopeless), tmp_path / "sweep", ONE_ACTOR)
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert {path: path.stat().st_mtime_ns for path in modification_times} == modification_times
     assert (tmp_path / "sweep" / "landscape.png").exists()
     before = pd.read_parquet(first / "trials.parquet")
     seed = RunDirectory(first).secret().seed
     shutil.rmtree(first)
     # Whatever the engine, a point that was lost comes back as it was.
-    found = run_sweep(points(1.0, 8.0), tmp_path / "sweep", engine=Engine.LOCAL)
+    sweep_results = run_sweep(points(1.0, 8.0), tmp_path / "sweep", engine=Engine.LOCAL)
     assert RunDirectory(first).secret().seed == seed
     pd.testing.assert_frame_equal(pd.read_parquet(first / "trials.parquet"), before, check_exact=True)
     models = pd.read_parquet(tmp_path / "sweep" / "models.parquet")
@@ -108,16 +108,16 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     alone = run_locally(plan, tmp_path / "alone")
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
         np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.trials[column])
-    assert found.utility == Metric.ACCURACY
-    claimed = found.points["gdp_mu"].to_numpy()
+    assert sweep_results.utility == Metric.ACCURACY
+    claimed = sweep_results.points["gdp_mu"].to_numpy()
     multipliers = models["noise_multiplier"].to_numpy()[[0, 3]]
-    np.testing.assert_allclose(claimed[:2], [gaussian_mu(one, 2) for one in multipliers], rtol=1e-12)
+    np.testing.assert_allclose(claimed[:2], [gaussian_mu(multiplier, 2) for multiplier in multipliers], rtol=1e-12)
     assert np.isnan(claimed[2])
-    (terms,) = claims_text(found)
+    (terms,) = claims_text(sweep_results)
     assert "delta 0.01" in terms
     assert "add-remove-record" in terms
     assert terms.count("record)") == 1
-    page = sweep_page(found, "A sweep")
+    page = sweep_page(sweep_results, "A sweep")
     assert terms in page
     assert "privacy.epsilon = 8.0" in page
     assert "training.learning-rate = 0.5" in page
@@ -132,15 +132,20 @@ def _assert_seeds_are_secret(sweep: Path, seeds: dict[str, int]) -> None:
         assert_untold(sweep, seed)
     assert secret not in (sweep / "sweep.html").read_text()
     if os.name != "nt":
-        kept = sweep / "points" / "epsilon=1.0" / "challenger" / "seed.json"
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-        assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+        seed_path = sweep / "points" / "epsilon=1.0" / "challenger" / "seed.json"
+        assert stat.S_IMODE(seed_path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(seed_path.parent.stat().st_mode) == 0o700
 
 
 CLAIM = {
-    "epsilon": 1.0, "delta": 0.01, "accountant": "rdp", "adjacency": "add-remove-record", "unit": "record",
-    "gdp_mu": 0.5, "gdp_regret": 0.0,
-}  # fmt: skip
+    "epsilon": 1.0,
+    "delta": 0.01,
+    "accountant": "rdp",
+    "adjacency": "add-remove-record",
+    "unit": "record",
+    "gdp_mu": 0.5,
+    "gdp_regret": 0.0,
+}
 
 
 def test_an_interrupted_command_says_how_to_go_on(
@@ -171,11 +176,11 @@ def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
         return run_sweep(grid(VALUES, [Axis("privacy.epsilon", epsilons)]), tmp_path / "out", engine=Engine.LOCAL)
 
     assert len(here(1.0, 4.0).models) == 6
-    kept = {path.name for path in (tmp_path / "out" / "points").iterdir()}
-    assert len(kept) == 2
+    point_names = {path.name for path in (tmp_path / "out" / "points").iterdir()}
+    assert len(point_names) == 2
     assert not list(tmp_path.rglob("*.partial"))
-    one = tmp_path / "out" / "points" / sorted(kept)[0]
-    assert stat.S_IMODE((one / "challenger").stat().st_mode) == 0o700
+    point_directory = tmp_path / "out" / "points" / sorted(point_names)[0]
+    assert stat.S_IMODE((point_directory / "challenger").stat().st_mode) == 0o700
     played: list[Path] = []
 
     def noted(*arguments: Any, **options: Any) -> Any:
@@ -198,9 +203,9 @@ def test_a_point_that_fails_in_this_process_leaves_nothing_behind(tmp_path: Path
 
 def test_no_ended_sweep_leaves_a_half_point_with_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt takes it away, and the next sweep what a killed one left."""
-    left = tmp_path / "out" / "points" / ".epsilon=1.0.999999.partial" / "challenger"
-    left.mkdir(parents=True)
-    (left / "seed.json").write_text("{}")
+    challenger_directory = tmp_path / "out" / "points" / ".epsilon=1.0.999999.partial" / "challenger"
+    challenger_directory.mkdir(parents=True)
+    (challenger_directory / "seed.json").write_text("{}")
 
     def interrupted(plan: Any, directory: Path, *_: Any, **__: Any) -> None:
         run_locally(plan, directory)
@@ -213,18 +218,25 @@ def test_no_ended_sweep_leaves_a_half_point_with_its_seed(tmp_path: Path, monkey
 
 
 def test_frontier_and_ranges_of_points() -> None:
-    given = points(1.0, 8.0)
+    sweep_points = points(1.0, 8.0)
     star = {"epsilon=1.0": [0.1, 0.3], "epsilon=8.0": [1.0, 1.0], "private=false_learning-rate=0.5": [np.inf, 2.0]}
     accuracy = {"epsilon=1.0": [0.5, 0.7], "epsilon=8.0": [0.6, 0.6], "private=false_learning-rate=0.5": [0.9, 0.9]}
     models = pd.DataFrame(
         [
-            {**CLAIM, "point": name, "private": "epsilon" in name, "test_accuracy": accuracy[name][index],
-             "test_auroc": np.nan, "epsilon_star": star[name][index], "membership_advantage": 0.0}
+            {
+                **CLAIM,
+                "point": name,
+                "private": "epsilon" in name,
+                "test_accuracy": accuracy[name][index],
+                "test_auroc": np.nan,
+                "epsilon_star": star[name][index],
+                "membership_advantage": 0.0,
+            }
             for name in star
             for index in range(2)
         ]
-    )  # fmt: skip
-    table = points_table(models, given, Metric.ACCURACY).set_index("point")
+    )
+    table = points_table(models, sweep_points, Metric.ACCURACY).set_index("point")
     assert table.loc["epsilon=1.0", ["utility", "utility_low", "utility_high"]].tolist() == [0.6, 0.5, 0.7]
     assert table["on_frontier"].tolist() == [True, False, False]
     assert choose_utility(models, None) == Metric.ACCURACY
@@ -233,10 +245,10 @@ def test_frontier_and_ranges_of_points() -> None:
 
 
 def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
-    both = grid(VALUES, [Axis("audit.neighbour", (0, "random"))])
-    for one in both:
-        run_locally(plan_run(one.config), tmp_path / one.name)
-    table = models_table(both, tmp_path)
+    sweep_points = grid(VALUES, [Axis("audit.neighbour", (0, "random"))])
+    for point in sweep_points:
+        run_locally(plan_run(point.config), tmp_path / point.name)
+    table = models_table(sweep_points, tmp_path)
     table.to_parquet(tmp_path / "models.parquet")
     assert table["audit.neighbour"].unique().tolist() == ["0", "random"]
 
@@ -248,23 +260,23 @@ def test_points_of_the_membership_audit_name_their_strongest_attack(tmp_path: Pa
         privacy={"belief": None, "epsilon": 1.0, "sensitivity": None, "adjacency": "add-remove-record"},
         audit=audit,
     )
-    both = grid(settings, [Axis("audit.kind", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
-    found = [run_locally(plan_run(one.config), tmp_path / one.name) for one in both]
-    models = models_table(both, tmp_path)
-    table = points_table(models, both, Metric.ACCURACY)
-    rates = found[0].summary["attacks"]["by_name"]["loss"]
+    sweep_points = grid(settings, [Axis("audit.kind", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
+    run_contents = [run_locally(plan_run(entry.config), tmp_path / entry.name) for entry in sweep_points]
+    models = models_table(sweep_points, tmp_path)
+    table = points_table(models, sweep_points, Metric.ACCURACY)
+    rates = run_contents[0].summary["attacks"]["by_name"]["loss"]
     assert table["attack"].fillna("none").tolist() == ["loss", "none"]
     assert table["attack_auc"][0] == rates["auc"]["value"]
     assert table["attack_tpr_at_fpr_001"][0] == rates["tpr_at_fpr_001"]["value"]
     page = points_html(SweepResults(models, table, Metric.ACCURACY, Figure()))
     assert "Strongest attack" in page
     # What chance reaches stands beside Epsilon*, as in the report of a run.
-    stars = [one.summary["epsilon_star"] for one in found]
+    stars = [entry.summary["epsilon_star"] for entry in run_contents]
     # Points are compared by normals, also where a run has too few losses to state a value.
     untrained = [(star.get("by_normals") or star)["untrained_mean"] for star in stars]
     assert models.groupby("point", sort=False)[UNTRAINED].first().tolist() == untrained
     chance = chance_text(SweepResults(models, table, Metric.ACCURACY, Figure()))
-    assert all(number_text(one, 3) in chance for one in untrained)
+    assert all(number_text(entry, 3) in chance for entry in untrained)
     assert f">{number_text(rates['auc']['value'], 3)}</td>" in page
 
 
@@ -284,9 +296,15 @@ def test_what_epsilon_star_of_a_sweep_rests_on_is_said() -> None:
 
 def test_unbounded_models_are_not_drawn() -> None:
     models = pd.DataFrame(
-        {**CLAIM, "point": ["epsilon=1.0"] * 2, "private": True, "test_accuracy": [0.5, 0.6],
-         "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0}
-    )  # fmt: skip
+        {
+            **CLAIM,
+            "point": ["epsilon=1.0"] * 2,
+            "private": True,
+            "test_accuracy": [0.5, 0.6],
+            "epsilon_star": [np.inf, np.inf],
+            "membership_advantage": 0.0,
+        }
+    )
     table = points_table(models, points(1.0)[:1], Metric.ACCURACY)
     assert not table["on_frontier"].any()
     figure = landscape_figure(table, models, Metric.ACCURACY, "cost in $ and $$")
@@ -295,14 +313,14 @@ def test_unbounded_models_are_not_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("utility", "out", "said"),
+    ("utility", "out", "expected_message"),
     [(Metric.AUROC, "new", r"auroc: accepted for digits are accuracy"), (None, "file/new", "cannot be written")],
 )
 def test_what_cannot_work_is_refused_before_training(
-    utility: Metric | None, out: str, said: str, tmp_path: Path
+    utility: Metric | None, out: str, expected_message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=expected_message):
         run_sweep(grid({**VALUES, "data": {**VALUES["data"], "name": "digits"}}, []), tmp_path / out, utility=utility)
 
 
@@ -341,10 +359,14 @@ def test_a_cluster_with_no_node_large_enough_is_noticed(
 def points_of(utilities: list[float], without: float) -> pd.DataFrame:
     """Return a table of private points, each epsilon with two settings, and one point without privacy."""
     rows = [
-        {"settings": f"privacy.epsilon = {1 + place // 2}, privacy.clipping-norm = {place % 2}", "private": True,
-         "epsilon": 1.0 + place // 2, "utility": value}
-        for place, value in enumerate(utilities)
-    ]  # fmt: skip
+        {
+            "settings": f"privacy.epsilon = {1 + index // 2}, privacy.clipping-norm = {index % 2}",
+            "private": True,
+            "epsilon": 1.0 + index // 2,
+            "utility": value,
+        }
+        for index, value in enumerate(utilities)
+    ]
     rows.append({"settings": "privacy.private = false", "private": False, "epsilon": np.nan, "utility": without})
     table = pd.DataFrame(rows)
     ends = {f"{name}_{end}": table["utility"] for name in ("utility", "epsilon_star") for end in ("low", "high")}
@@ -360,11 +382,20 @@ def test_numbers_stand_beside_their_points_and_cover_nothing(by_guarantee: bool)
     axes = next(axes for axes in figure.axes if axes.texts)
     assert {int(text.get_text()) for text in axes.texts} == set(range(1, 11 + (not by_guarantee)))
     boxes = [text.get_window_extent() for text in axes.texts]
-    assert not [(one, other) for one, other in itertools.combinations(boxes, 2) if one.overlaps(other)]
+    assert not [
+        (label_box, other_box)
+        for label_box, other_box in itertools.combinations(boxes, 2)
+        if label_box.overlaps(other_box)
+    ]
     ticks = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
-    assert not [(one, other) for one, other in itertools.combinations(ticks, 2) if one.overlaps(other)]
+    assert not [
+        (label_box, other_box)
+        for label_box, other_box in itertools.combinations(ticks, 2)
+        if label_box.overlaps(other_box)
+    ]
     (legend,) = figure.legends
-    box, page = legend.get_window_extent(), figure.bbox
+    box = legend.get_window_extent()
+    page = figure.bbox
     assert box.x0 >= page.x0 - 1
     assert box.x1 <= page.x1 + 1
     assert "1: epsilon = 1, clipping-norm = 0" in [text.get_text() for text in legend.get_texts()]

@@ -74,21 +74,32 @@ def _stated(case: Case) -> StatedClaim:
 
 
 def _transcripts(case: Case, released: Floats) -> Transcripts:
-    layout, trials = case.layout, len(released)
-    size, everywhere = layout.rounds * layout.of_round, np.ones(trials, bool)
+    layout = case.layout
+    trials = len(released)
+    size = layout.rounds * layout.of_round
+    everywhere = np.ones(trials, bool)
     rounds = released[:, :size].reshape(trials, layout.rounds, layout.of_round)
-    known = (np.zeros(size) if case.difference is None else case.difference[:size]).reshape(rounds.shape[1:])
+    difference = (np.zeros(size) if case.difference is None else case.difference[:size]).reshape(rounds.shape[1:])
     # Shares of the noise that the insider knows stand behind the tensors, one for each.
-    kept = [(name, width) for name, width in layout.tensors if not name.startswith(OWN)]
-    ends = [int(end) for end in np.cumsum([width for _, width in kept])]
-    tensors = tuple((name, slice(end - width, end)) for (name, width), end in zip(kept, ends, strict=True))
-    steps, nothing = rounds[..., : ends[-1]], np.zeros((*rounds.shape[:2], ends[-1]))
-    own = rounds[..., ends[-1] :] if len(kept) < len(layout.tensors) else nothing
+    released_tensors = [(name, width) for name, width in layout.tensors if not name.startswith(OWN)]
+    ends = [int(end) for end in np.cumsum([width for _, width in released_tensors])]
+    tensors = tuple((name, slice(end - width, end)) for (name, width), end in zip(released_tensors, ends, strict=True))
+    steps = rounds[..., : ends[-1]]
+    nothing = np.zeros((*rounds.shape[:2], ends[-1]))
+    own_shares = rounds[..., ends[-1] :] if len(released_tensors) < len(layout.tensors) else nothing
     return Transcripts(
-        steps=steps, released=steps, direction=np.broadcast_to(known[:, : ends[-1]], steps.shape), others=nothing,
-        own=own, contributed=everywhere, has_release=everywhere, numbers=released[:, size:], names=layout.beside,
-        refused=~everywhere, tensors=tensors,
-    )  # fmt: skip
+        steps=steps,
+        released=steps,
+        direction=np.broadcast_to(difference[:, : ends[-1]], steps.shape),
+        others=nothing,
+        own=own_shares,
+        contributed=everywhere,
+        has_release=everywhere,
+        numbers=released[:, size:],
+        names=layout.beside,
+        refused=~everywhere,
+        tensors=tensors,
+    )
 
 
 def conformance(case: Case, _trials: int, _generator: np.random.Generator) -> Finding | None:
@@ -111,40 +122,55 @@ def conformance(case: Case, _trials: int, _generator: np.random.Generator) -> Fi
     return Finding(is_found, composed, case.claim.delta, came.verdict is Verdict.INCONCLUSIVE)
 
 
-_OPTIONS, _NO_EPSILON = TrainingAuditOptions(1, 2), 1e6
+_OPTIONS = TrainingAuditOptions(1, 2)
+_NO_EPSILON = 1e6
 
 
 def baseline(case: Case, trials: int, generator: np.random.Generator) -> Finding:
     """Take the threshold that does best on one half of the held-out scores, and bound epsilon on the other half."""
     scores = scores_of(case, trials, generator)
-    one, zero = scores.present, scores.absent
-    thresholds = np.unique(np.concatenate([one[::2], zero[::2]]))
+    present_scores = scores.present
+    absent_scores = scores.absent
+    thresholds = np.unique(np.concatenate([present_scores[::2], absent_scores[::2]]))
     choices = [
-        (_bound(one[::2], zero[::2], threshold, side, delta) - epsilon, threshold, side, epsilon, delta)
+        (
+            _bound(present_scores[::2], absent_scores[::2], threshold, side, delta) - epsilon,
+            threshold,
+            side,
+            epsilon,
+            delta,
+        )
         for threshold in thresholds
         for side in (True, False)
         for epsilon, delta in case.claim.limits
     ]
     _, threshold, side, epsilon, delta = max(choices)
-    bound = _bound(one[1::2], zero[1::2], threshold, side, delta)
+    bound = _bound(present_scores[1::2], absent_scores[1::2], threshold, side, delta)
     return Finding(bound > epsilon, bound, delta)
 
 
-def _bound(one: Floats, zero: Floats, threshold: float, side: bool, delta: float) -> float:
+def _bound(present_scores: Floats, absent_scores: Floats, threshold: float, side: bool, delta: float) -> float:
     """Return the epsilon of Clopper and Pearson at a threshold, with an alarm above it for D or below it for D'."""
-    hits, alarms = (one > threshold, zero > threshold) if side else (zero <= threshold, one <= threshold)
-    found, wrong = int(hits.sum()), int(alarms.sum())
-    low = float(beta.ppf(LEVEL / 2, found, hits.size - found + 1)) if found else 0.0
+    hits, alarms = (
+        (present_scores > threshold, absent_scores > threshold)
+        if side
+        else (absent_scores <= threshold, present_scores <= threshold)
+    )
+    hit_count = int(hits.sum())
+    wrong = int(alarms.sum())
+    low = float(beta.ppf(LEVEL / 2, hit_count, hits.size - hit_count + 1)) if hit_count else 0.0
     high = float(beta.ppf(1 - LEVEL / 2, wrong + 1, alarms.size - wrong)) if wrong < alarms.size else 1.0
     return math.log((low - delta) / high) if low - delta > high else 0.0
 
 
 def jax_privacy(case: Case, trials: int, generator: np.random.Generator) -> Finding:
     """Bound epsilon by `CanaryScoreAuditor.epsilon_clopper_pearson` of jax-privacy, over all thresholds."""
-    made = _installed("jax_privacy.auditing", "jax-privacy").CanaryScoreAuditor
+    auditor_class = _installed("jax_privacy.auditing", "jax-privacy").CanaryScoreAuditor
 
     def bound(scores: Scores, delta: float, level: float) -> float:
-        return float(made(scores.present, scores.absent).epsilon_clopper_pearson(level, delta, one_sided=False))
+        return float(
+            auditor_class(scores.present, scores.absent).epsilon_clopper_pearson(level, delta, one_sided=False)
+        )
 
     return _at_limits(case, scores_of(case, trials, generator), bound)
 
@@ -155,7 +181,8 @@ def privacy_estimates(case: Case, trials: int, generator: np.random.Generator) -
 
     def bound(scores: Scores, delta: float, level: float) -> float:
         threshold = _of_most_right(scores.choosing_present, scores.choosing_absent)
-        hits, alarms = int(np.sum(scores.present > threshold)), int(np.sum(scores.absent > threshold))
+        hits = int(np.sum(scores.present > threshold))
+        alarms = int(np.sum(scores.absent > threshold))
         counts = package.AttackResults(
             FN=scores.present.size - hits, FP=alarms, TN=scores.absent.size - alarms, TP=hits
         )
@@ -165,9 +192,11 @@ def privacy_estimates(case: Case, trials: int, generator: np.random.Generator) -
     return _at_limits(case, scores_of(case, trials, generator), bound)
 
 
-def _of_most_right(one: Floats, zero: Floats) -> float:
-    thresholds = np.unique(np.concatenate([one, zero]))
-    right = [float(np.mean(one > threshold) + np.mean(zero <= threshold)) for threshold in thresholds]
+def _of_most_right(present_scores: Floats, absent_scores: Floats) -> float:
+    thresholds = np.unique(np.concatenate([present_scores, absent_scores]))
+    right = [
+        float(np.mean(present_scores > threshold) + np.mean(absent_scores <= threshold)) for threshold in thresholds
+    ]
     return float(thresholds[int(np.argmax(right))])
 
 

@@ -16,15 +16,21 @@ from rich.progress import track
 from fl_audit.errors import InputError
 from fl_audit.experiments.studies.study_commands import parser_of
 from fl_audit.value_checks import require_number
-from tests.validation.choices import named
+from tests.validation.choices import selected_values
 from tests.validation.corpus.auditors import AUDITORS, Auditor
 from tests.validation.corpus.catalogue import case, names
 from tests.validation.corpus.scoring import Row, merged, read, score, summary, write
 
 
-def _usable(asked: str | None, console: Console) -> dict[str, Auditor]:
+def _usable(auditor_names: str | None, console: Console) -> dict[str, Auditor]:
     """Return the auditors that are asked for and installed."""
-    chosen = dict(zip(asked.split(",") if asked else AUDITORS, named(asked, AUDITORS, "auditor"), strict=True))
+    chosen = dict(
+        zip(
+            auditor_names.split(",") if auditor_names else AUDITORS,
+            selected_values(auditor_names, AUDITORS, "auditor"),
+            strict=True,
+        )
+    )
     for name in list(chosen):
         try:
             chosen[name](case("made-up/honest"), 100, np.random.default_rng(0))
@@ -44,15 +50,16 @@ def main() -> None:
     options = parser.parse_args()
     require_number("trials are", options.trials, "whole numbers from 100")
     torch.set_num_threads(1)
-    console, chosen = Console(width=150), names(options.only)
+    console = Console(width=150)
+    chosen = names(options.only)
     auditors = _usable(options.auditor, console)
     rows = list[Row]() if options.out is None else read(options.out.with_suffix(".csv"))
     for name in track(chosen, "cases", console=console):
         done = {row.auditor for row in rows if (row.case, row.trials) == (name, str(options.trials))}
-        left = {key: auditor for key, auditor in auditors.items() if key not in done}
-        if not left:
+        remaining_auditors = {key: auditor for key, auditor in auditors.items() if key not in done}
+        if not remaining_auditors:
             continue
-        rows = merged(rows, score(case(name), left, options.trials))
+        rows = merged(rows, score(case(name), remaining_auditors, options.trials))
         if options.out is not None:
             write(rows, options.out)
     console.print("\n".join(summary(rows)), markup=False)

@@ -109,7 +109,8 @@ class Store:
     """
 
     def __init__(self, case: Case, generator: np.random.Generator) -> None:
-        self._case, self._generator = case, generator
+        self._case = case
+        self._generator = generator
         self._kept: dict[bool, list[Floats]] = {True: [], False: []}
 
     def case(self) -> Case:

@@ -20,8 +20,8 @@ def names(only: str = "") -> list[str]:
 
 def case(name: str) -> Case:
     """Return a case by its name."""
-    _, made = _FAMILIES[name.split("/", maxsplit=1)[0]]
-    return made(name)
+    _, case_function = _FAMILIES[name.split("/", maxsplit=1)[0]]
+    return case_function(name)
 
 
 def cases(only: str = "") -> Iterator[Case]:

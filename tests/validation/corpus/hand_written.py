@@ -19,7 +19,9 @@ from tests.validation.corpus.truth import NONE, sampled
 from tests.validation.faulty_mechanisms import hand_written_trainings as trainings
 
 FAMILY = "hand-written"
-_TARGET, _STEPS, _RATE = 7, 5, 0.2
+_TARGET = 7
+_STEPS = 5
+_RATE = 0.2
 _MULTIPLIERS = {
     "noise divided twice": 1 / trainings.EXPECTED,
     "clipping of each tensor to the whole norm": 0.5**0.5,
@@ -53,10 +55,9 @@ def names() -> list[str]:
 
 def case(name: str) -> Case:
     """Return a case by its name."""
-    broken, epsilon = _broken().get(name), sampled(trainings.NOISE, _STEPS, _RATE, trainings.DELTA)
-    claim = Claim(
-        epsilon, trainings.DELTA, str(Adjacency.ADD_REMOVE_RECORD), 1, limits=((epsilon, trainings.DELTA),)
-    )  # fmt: skip
+    broken = _broken().get(name)
+    epsilon = sampled(trainings.NOISE, _STEPS, _RATE, trainings.DELTA)
+    claim = Claim(epsilon, trainings.DELTA, str(Adjacency.ADD_REMOVE_RECORD), 1, limits=((epsilon, trainings.DELTA),))
     train = (
         partial(trainings.trained, apply=trainings.BROKEN[broken][0]) if broken else trainings.HONEST[_honest()[name]]
     )

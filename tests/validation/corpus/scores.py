@@ -32,27 +32,32 @@ def scores_of(case: Case, trials: int, generator: np.random.Generator) -> Scores
     """
     released, present = played(case, trials, generator)
     # Sides alternate, so each block has both.
-    taught, chosen = slice(0, trials // 4), slice(trials // 4, trials // 2)
+    taught = slice(0, trials // 4)
+    chosen = slice(trials // 4, trials // 2)
     candidates = [_projection(released[taught], present[taught])]
     if case.difference is not None:
         candidates.append(case.difference)
     areas = [_area(released[chosen] @ direction, present[chosen]) for direction in candidates]
     best = int(np.argmax(np.abs(np.array(areas) - 0.5)))
     scores = released @ candidates[best] * (1.0 if areas[best] >= 0.5 else -1.0)
-    held, side, among = scores[trials // 2 :], present[trials // 2 :], present[chosen]
-    return Scores(held[side], held[~side], scores[chosen][among], scores[chosen][~among])
+    test_scores = scores[trials // 2 :]
+    side = present[trials // 2 :]
+    among = present[chosen]
+    return Scores(test_scores[side], test_scores[~side], scores[chosen][among], scores[chosen][~among])
 
 
 def _projection(released: Floats, present: NDArray[np.bool_]) -> Floats:
     """Return the difference of the means, each entry divided by the square of its spread."""
-    one, zero = released[present], released[~present]
-    spread = np.sqrt((one.var(axis=0) + zero.var(axis=0)) / 2)
+    present_rows = released[present]
+    absent_rows = released[~present]
+    spread = np.sqrt((present_rows.var(axis=0) + absent_rows.var(axis=0)) / 2)
     scale = np.maximum(spread, _FLOOR * np.ptp(released, axis=0))
-    moved = one.mean(axis=0) - zero.mean(axis=0)
+    moved = present_rows.mean(axis=0) - absent_rows.mean(axis=0)
     return np.divide(moved, scale**2, out=np.zeros_like(moved), where=scale > 0)
 
 
 def _area(scores: Floats, present: NDArray[np.bool_]) -> float:
     """Return the area under the ROC curve."""
-    ones, zeros = int(present.sum()), int((~present).sum())
+    ones = int(present.sum())
+    zeros = int((~present).sum())
     return float((rankdata(scores)[present].sum() - ones * (ones + 1) / 2) / (ones * zeros))

@@ -30,7 +30,8 @@ class Row(NamedTuple):
 
 def score(case: Case, auditors: dict[str, Auditor], trials: int) -> list[Row]:
     """Show the trials of a case to auditors, and return what each says of it; all of them see the same trials."""
-    seed, rows = crc32(case.name.encode()), list[Row]()
+    seed = crc32(case.name.encode())
+    rows = list[Row]()
     store = Store(case, np.random.default_rng(seed))
     true = "" if case.true_epsilon is None else f"{case.true_epsilon:.2f}"
     for name, auditor in auditors.items():
@@ -38,9 +39,9 @@ def score(case: Case, auditors: dict[str, Auditor], trials: int) -> list[Row]:
         if finding is None:
             continue
         kind, *words = ("honest", "accused", "cleared") if case.is_honest else ("faulty", "found", "missed")
-        said = words[0] if finding.is_found else "in doubt" if finding.is_in_doubt else words[1]
+        outcome = words[0] if finding.is_found else "in doubt" if finding.is_in_doubt else words[1]
         bound = f"{finding.epsilon:.2f} at {finding.delta:.2g}"
-        rows.append(Row(case.name, name, VERSION, str(trials), kind, f"{case.claim.epsilon:.2f}", true, said, bound))
+        rows.append(Row(case.name, name, VERSION, str(trials), kind, f"{case.claim.epsilon:.2f}", true, outcome, bound))
     return rows
 
 
@@ -78,17 +79,19 @@ def summary(rows: Sequence[Row]) -> list[str]:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for family in dict.fromkeys(_family(row) for row in rows):
-        own = [row for row in rows if _family(row) == family]
-        for auditor in dict.fromkeys(row.auditor for row in own):
-            said = [row.said for row in own if row.auditor == auditor]
-            trials = ", ".join(dict.fromkeys(row.trials for row in own if row.auditor == auditor))
-            honest = [row for row in own if row.auditor == auditor and _is_honest(row)]
-            faulty = len(said) - len(honest)
-            doubts = sum(row.said == "in doubt" for row in own if row.auditor == auditor and not _is_honest(row))
-            alarms = f"{said.count('accused')} of {len(honest)}"
+        family_rows = [row for row in rows if _family(row) == family]
+        for auditor in dict.fromkeys(row.auditor for row in family_rows):
+            outcomes = [row.said for row in family_rows if row.auditor == auditor]
+            trials = ", ".join(dict.fromkeys(row.trials for row in family_rows if row.auditor == auditor))
+            honest = [row for row in family_rows if row.auditor == auditor and _is_honest(row)]
+            faulty = len(outcomes) - len(honest)
+            doubts = sum(
+                row.said == "in doubt" for row in family_rows if row.auditor == auditor and not _is_honest(row)
+            )
+            alarms = f"{outcomes.count('accused')} of {len(honest)}"
             lines.append(
-                f"| {family} | {trials} | {auditor} | {said.count('found')} of {faulty} | {doubts} "
-                f"| {said.count('missed')} | {alarms} |"
+                f"| {family} | {trials} | {auditor} | {outcomes.count('found')} of {faulty} | {doubts} "
+                f"| {outcomes.count('missed')} | {alarms} |"
             )
     return lines
 
@@ -97,10 +100,10 @@ def by_case(rows: Sequence[Row]) -> list[str]:
     """Return the lines of the table of all cases, with what each auditor said and certified."""
     auditors = list(dict.fromkeys(row.auditor for row in rows))
     lines = [f"| case | claimed | true | {' | '.join(auditors)} |", f"| --- | --- | --- |{' --- |' * len(auditors)}"]
-    said = {(row.case, row.auditor): f"{row.said}, {row.bound}" for row in rows}
+    cell_texts = {(row.case, row.auditor): f"{row.said}, {row.bound}" for row in rows}
     for case in dict.fromkeys(row.case for row in rows):
         first = next(row for row in rows if row.case == case)
-        cells = [said.get((case, auditor), "") for auditor in auditors]
+        cells = [cell_texts.get((case, auditor), "") for auditor in auditors]
         true = "none" if first.true == str(math.inf) else first.true or "not known"
         lines.append(f"| {case} | {first.claimed} | {true} | {' | '.join(cells)} |")
     return lines

@@ -21,25 +21,40 @@ from tests.validation.corpus.truth import NONE, sampled
 from tests.validation.faulty_mechanisms.private_trainings import BATCH, EXAMPLES, HONEST, PLANTED, RECORDS
 
 FAMILY = "training"
-_EXAMPLE, _TARGET = EXAMPLES[0], 7
-_RATE, _STEPS = 1 / (-(-RECORDS // BATCH)), -(-RECORDS // BATCH)
+_EXAMPLE = EXAMPLES[0]
+_TARGET = 7
+_RATE = 1 / (-(-RECORDS // BATCH))
+_STEPS = -(-RECORDS // BATCH)
 _LEFT_OUT = (
     Pitfall.CLAIMED_EPSILON,  # the same training as that of a fresh accountant
     Pitfall.UNTAKEN_STEPS,  # costs no privacy: it is an honest case
     Pitfall.LARGE_DELTA,  # the claim holds at that delta, which is too large for a claim
 )
 _UNBOUNDED = (
-    Pitfall.NO_NOISE, Pitfall.NOISE_DISTRIBUTION, Pitfall.REPEATED_NOISE, Pitfall.SEEDED_NOISE, Pitfall.TRAINED_BEFORE,
-    Pitfall.UNWRAPPED, Pitfall.OUTSIDE_OPTIMIZER, Pitfall.MOVED_OUTSIDE, Pitfall.FROZEN_MOVED,
-    Pitfall.UNKNOWN_TENSORS, Pitfall.BUFFERS,
-)  # fmt: skip
+    Pitfall.NO_NOISE,
+    Pitfall.NOISE_DISTRIBUTION,
+    Pitfall.REPEATED_NOISE,
+    Pitfall.SEEDED_NOISE,
+    Pitfall.TRAINED_BEFORE,
+    Pitfall.UNWRAPPED,
+    Pitfall.OUTSIDE_OPTIMIZER,
+    Pitfall.MOVED_OUTSIDE,
+    Pitfall.FROZEN_MOVED,
+    Pitfall.UNKNOWN_TENSORS,
+    Pitfall.BUFFERS,
+)
 """Something leaves without noise, with noise that is known or bounded, or with a sensitivity that nothing bounds."""
 _REALLY: dict[Pitfall, tuple[float, int]] = {
-    Pitfall.EARLY_EPSILON: (1.0, _STEPS), Pitfall.UNCOUNTED_STEPS: (1.0, _STEPS), Pitfall.WRONG_RATE: (1.0, _STEPS),
-    Pitfall.WRONG_NOISE_COUNTED: (1.0, _STEPS), Pitfall.FRESH_ACCOUNTANT: (1.0, 2 * _STEPS),
-    Pitfall.REPEATED_BATCH: (0.5**0.5, _STEPS), Pitfall.OVER_NORM: (1 / 3, _STEPS),
-    Pitfall.LAYER_CLIPPING: (0.5, _STEPS), Pitfall.SMALL_NOISE: (0.5, _STEPS),
-}  # fmt: skip
+    Pitfall.EARLY_EPSILON: (1.0, _STEPS),
+    Pitfall.UNCOUNTED_STEPS: (1.0, _STEPS),
+    Pitfall.WRONG_RATE: (1.0, _STEPS),
+    Pitfall.WRONG_NOISE_COUNTED: (1.0, _STEPS),
+    Pitfall.FRESH_ACCOUNTANT: (1.0, 2 * _STEPS),
+    Pitfall.REPEATED_BATCH: (0.5**0.5, _STEPS),
+    Pitfall.OVER_NORM: (1 / 3, _STEPS),
+    Pitfall.LAYER_CLIPPING: (0.5, _STEPS),
+    Pitfall.SMALL_NOISE: (0.5, _STEPS),
+}
 """Noise over the sensitivity and Poisson steps of what really runs, where it amounts to that."""
 _SMALL_SAMPLES = -(-RECORDS // 4)  # steps of an epoch in batches of four
 _HONEST_SAMPLING = {
@@ -60,8 +75,8 @@ def _faulty() -> dict[str, Pitfall]:
 
 
 def _honest() -> dict[str, Callable[..., Any]]:
-    kept = {f"honest {name}": train for name, train in HONEST.items()}
-    return {_label(name): train for name, train in kept.items()} | {
+    trainings = {f"honest {name}": train for name, train in HONEST.items()}
+    return {_label(name): train for name, train in trainings.items()} | {
         _label("honest counted steps not taken"): PLANTED[Pitfall.UNTAKEN_STEPS]
     }
 
@@ -78,7 +93,8 @@ def case(name: str) -> Case:
     """Return a case by its name."""
     pitfall = _faulty().get(name)
     train = partial(_honest()[name] if pitfall is None else PLANTED[pitfall], _EXAMPLE)
-    play, wrong = partial(_play, train), "" if pitfall is None else f"The training has the pitfall: {pitfall.value}."
+    play = partial(_play, train)
+    wrong = "" if pitfall is None else f"The training has the pitfall: {pitfall.value}."
     epsilon, delta, size = _claimed(train)
     claim = Claim(epsilon, delta, str(Adjacency.ADD_REMOVE_RECORD), 1, limits=((epsilon, delta),))
     true = _truth_of_honest(name, delta) if pitfall is None else _truth_of_faulty(pitfall, delta)
@@ -97,8 +113,12 @@ def _truth_of_faulty(pitfall: Pitfall, delta: float) -> float | None:
 
 
 def _truth_of_honest(name: str, delta: float) -> float | None:
-    own = name.removeprefix(f"{FAMILY}/honest-").replace("-", " ")
-    return None if own == _UNKNOWN else sampled(1.0, *_HONEST_SAMPLING.get(own, (_STEPS, _RATE)), delta)
+    training_name = name.removeprefix(f"{FAMILY}/honest-").replace("-", " ")
+    return (
+        None
+        if training_name == _UNKNOWN
+        else sampled(1.0, *_HONEST_SAMPLING.get(training_name, (_STEPS, _RATE)), delta)
+    )
 
 
 @contextmanager
@@ -114,15 +134,16 @@ def _engines(get_epsilon: Callable[[PrivacyEngine, float], float]) -> Iterator[N
 
 def _claimed(train: Callable[[nn.Module, Any], Any]) -> tuple[float, float, int]:
     """Return the last epsilon that a training works out, its delta, and how many numbers it releases."""
-    said, original = list[tuple[float, float]](), PrivacyEngine.get_epsilon
+    epsilon_calls = list[tuple[float, float]]()
+    original = PrivacyEngine.get_epsilon
 
     def listening(engine: PrivacyEngine, delta: float) -> float:
-        said.append((float(original(engine, delta)), delta))
-        return said[-1][0]
+        epsilon_calls.append((float(original(engine, delta)), delta))
+        return epsilon_calls[-1][0]
 
     with _engines(listening):
         size = _trained(train, np.random.default_rng(0), True).size
-    return *said[-1], size
+    return *epsilon_calls[-1], size
 
 
 @cache

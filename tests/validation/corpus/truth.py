@@ -32,19 +32,19 @@ def sampled(multiplier: float, rounds: int, rate: float, delta: float) -> float:
     return PrivacyProfile(gaussian_rounds(multiplier, rounds, rate), Adjacency.ADD_REMOVE_RECORD).epsilon(delta)
 
 
-def laplace(scale: float, shift: float, places: int, delta: float) -> float:
+def laplace(scale: float, shift: float, coordinates: int, delta: float) -> float:
     """Return the epsilon of numbers with Laplace noise of which each moves, by dp-accounting.
 
     `shift` is that of each of so many places.
     """
-    one = from_laplace_mechanism(scale, sensitivity=shift, value_discretization_interval=1e-4)
-    return float(one.self_compose(places).get_epsilon_for_delta(delta))
+    distribution = from_laplace_mechanism(scale, sensitivity=shift, value_discretization_interval=1e-4)
+    return float(distribution.self_compose(coordinates).get_epsilon_for_delta(delta))
 
 
-def mixed(mu: float, times: float, share: float, delta: float, most: float = 60.0) -> float:
+def mixed(mu: float, times: float, share: float, delta: float, upper_end: float = 60.0) -> float:
     """Return the epsilon of a Gaussian release whose shift is so many times as large in a share of the trials.
 
-    `mu` is the usual shift over the standard deviation; `most` is the upper end of the search for epsilon.
+    `mu` is the usual shift over the standard deviation; `upper_end` is the upper end of the search for epsilon.
     """
     present = (1 - share) * norm.pdf(_GRID - mu / 2) + share * norm.pdf(_GRID - times * mu / 2)
     absent = present[::-1]  # the shifts of the other side are the opposite ones
@@ -53,7 +53,7 @@ def mixed(mu: float, times: float, share: float, delta: float, most: float = 60.
     def is_below(epsilon: float) -> bool:
         return float(np.sum(np.maximum(present - math.exp(epsilon) * absent, 0.0)) * step) > delta
 
-    return last_true(is_below, 0.0, most)
+    return last_true(is_below, 0.0, upper_end)
 
 
 def correlated(mu: float, covariance: Floats, direction: Floats) -> float:
@@ -66,13 +66,13 @@ def correlated(mu: float, covariance: Floats, direction: Floats) -> float:
     return mu * math.sqrt(float(unit @ np.linalg.solve(covariance, unit)))
 
 
-def outside(delta: float, share: float, places: int) -> float:
+def outside(delta: float, share: float, coordinates: int) -> float:
     """Return the epsilon of noise of bounded support: none, where it leaves the other side's support often enough.
 
     `share` is the probability with which one of so many numbers lies where it cannot lie without the target.
     `ValueError` is raised if that is too rare to tell.
     """
-    if -math.expm1(places * math.log1p(-share)) <= delta:
+    if -math.expm1(coordinates * math.log1p(-share)) <= delta:
         raise ValueError("the supports overlap too much: accepted are mechanisms that hold no epsilon")
     return NONE
 

@@ -18,16 +18,16 @@ from rich.table import Table
 from fl_audit.atomic_files import atomic_file
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.value_checks import require_number
-from tests.validation.choices import named
+from tests.validation.choices import selected_values
 from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
 from tests.validation.faulty_mechanisms.evaluation import (
     BUDGETS,
     EvaluationRow,
+    bound_text,
     evaluate,
     page,
     problems,
     rule_of,
-    told,
 )
 from tests.validation.faulty_mechanisms.honest_twins import HONEST, FaultyMechanism, HonestMechanism
 from tests.validation.journal import append, read
@@ -35,13 +35,18 @@ from tests.validation.journal import append, read
 
 def _table(rows: Sequence[tuple[FaultyMechanism | HonestMechanism, EvaluationRow]]) -> Table:
     columns = ("mechanism", "claim", "verdict", "told by", "epsilon at least", "right", "s", "honest twin")
-    made, verdicts = table_of(columns, words=columns), {what.name: row.verdict for what, row in rows}
-    for what, row in rows:
-        twin = f"{what.twin.name}: {verdicts[what.twin.name]}" if isinstance(what, FaultyMechanism) else ""
+    table = table_of(columns, words=columns)
+    verdicts = {mechanism.name: row.verdict for mechanism, row in rows}
+    for mechanism, row in rows:
+        twin = (
+            f"{mechanism.twin.name}: {verdicts[mechanism.twin.name]}" if isinstance(mechanism, FaultyMechanism) else ""
+        )
         right = f"{row.right:.1%} of {row.allowed_right:.1%}"
         seconds = f"{row.seconds:.0f} ({row.processor_seconds:.0f})"
-        made.add_row(row.name, row.claim, row.verdict, f"{row.trial}: {row.group}", told(row), right, seconds, twin)
-    return made
+        table.add_row(
+            row.name, row.claim, row.verdict, f"{row.trial}: {row.group}", bound_text(row), right, seconds, twin
+        )
+    return table
 
 
 def _show(status: Status, name: str, words: str) -> None:
@@ -60,25 +65,33 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file for the page of the faulty mechanisms, as Markdown")
     options = parser.parse_args()
     require_number("processes are", options.processes, "whole numbers from 1")
-    faulty_mechanisms = named(options.only, {one.name: one for one in FAULTY_MECHANISMS}, "faulty mechanism")
+    faulty_mechanisms = selected_values(
+        options.only, {entry.name: entry for entry in FAULTY_MECHANISMS}, "faulty mechanism"
+    )
     mechanisms: list[FaultyMechanism | HonestMechanism] = [
         *faulty_mechanisms,
-        *{one.twin.name: one.twin for one in faulty_mechanisms}.values(),
+        *{entry.twin.name: entry.twin for entry in faulty_mechanisms}.values(),
     ]
-    budgets, console = BUDGETS[:1] if options.quick else BUDGETS, Console(width=200)
+    budgets = BUDGETS[:1] if options.quick else BUDGETS
+    console = Console(width=200)
     done = {row["name"]: EvaluationRow(**row) for row in read(options.journal, rule=rule_of(budgets))}
     with console.status("starting") as status:
-        for what in mechanisms:
-            if what.name not in done:
-                done[what.name] = evaluate(what, budgets, options.processes, tell=partial(_show, status, what.name))
-                append(options.journal, asdict(done[what.name]))
-                console.print(f"{what.name}: {done[what.name].verdict} in {done[what.name].seconds:.0f} s", style="dim")
+        for mechanism in mechanisms:
+            if mechanism.name not in done:
+                done[mechanism.name] = evaluate(
+                    mechanism, budgets, options.processes, tell=partial(_show, status, mechanism.name)
+                )
+                append(options.journal, asdict(done[mechanism.name]))
+                console.print(
+                    f"{mechanism.name}: {done[mechanism.name].verdict} in {done[mechanism.name].seconds:.0f} s",
+                    style="dim",
+                )
     if options.out:
         caught = {faulty: done[faulty.name] for faulty in FAULTY_MECHANISMS if faulty.name in done}
         with atomic_file(options.out) as temporary:
-            text = page(caught, {one.name: done[one.name] for one in HONEST if one.name in done})
+            text = page(caught, {entry.name: done[entry.name] for entry in HONEST if entry.name in done})
             temporary.write_text(text, encoding="utf-8")
-    rows = [(what, done[what.name]) for what in mechanisms]
+    rows = [(mechanism, done[mechanism.name]) for mechanism in mechanisms]
     console.print(_table(rows))
     console.print("Seconds in brackets are those of all processors together.")
     exit_with(problems(rows), "every faulty mechanism is caught, and no honest mechanism is")

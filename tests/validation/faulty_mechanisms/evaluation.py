@@ -63,7 +63,7 @@ def rule_of(budgets: Sequence[TrialBudget]) -> str:
 
 
 def evaluate(
-    what: FaultyMechanism | HonestMechanism,
+    mechanism: FaultyMechanism | HonestMechanism,
     budgets: Sequence[TrialBudget] = BUDGETS,
     processes: int = 2,
     seed: int = 0,
@@ -74,57 +74,86 @@ def evaluate(
     `budgets` are numbers of trials of successive attempts, the last of which is the first that finds something. `tell`
     receives messages on progress.
     """
-    start, processor, rule = time.monotonic(), _processor_seconds(), rule_of(budgets)
+    start = time.monotonic()
+    processor = _processor_seconds()
+    rule = rule_of(budgets)
     for budget in budgets:
         came = system_audit.audit_system(
-            what.system, what.claim, budget=budget, confidence=CONFIDENCE, seed=seed, processes=processes,
-            include=what.trials, tell=tell,
-        )  # fmt: skip
-        row = _row(what, came, time.monotonic() - start, _processor_seconds() - processor)
-        if not problems([(what, row)]) and isinstance(what, FaultyMechanism):
+            mechanism.system,
+            mechanism.claim,
+            budget=budget,
+            confidence=CONFIDENCE,
+            seed=seed,
+            processes=processes,
+            include=mechanism.trials,
+            tell=tell,
+        )
+        row = _row(mechanism, came, time.monotonic() - start, _processor_seconds() - processor)
+        if not problems([(mechanism, row)]) and isinstance(mechanism, FaultyMechanism):
             break
     return replace(row, rule=rule)
 
 
 def _processor_seconds() -> float:
     """Return the processor seconds of this process and its finished children so far."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    used = [resource.getrusage(process_scope) for process_scope in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _row(
-    what: FaultyMechanism | HonestMechanism, result: ClaimAudit, seconds: float, processor: float
+    mechanism: FaultyMechanism | HonestMechanism, result: ClaimAudit, seconds: float, processor: float
 ) -> EvaluationRow:
-    worst, verdict, nothing = result.worst, str(result.verdict), float("nan")
+    worst = result.worst
+    verdict = str(result.verdict)
+    nothing = float("nan")
     if result.verdict is not Verdict.VIOLATED and result.floating is not None and result.floating.is_broken:
-        worst, verdict = result.floating, FLOATING
-    trial, group, bound, allowed, delta, right, trials = "", "", nothing, nothing, nothing, nothing, 0
+        worst = result.floating
+        verdict = FLOATING
+    trial = ""
+    group = ""
+    bound = nothing
+    allowed = nothing
+    delta = nothing
+    right = nothing
+    trials = 0
     if worst is not None:
-        trial, group, bound, trials, right = (
-            worst.distinguisher.kind,
-            worst.distinguisher.group,
-            worst.bound,
-            worst.trials,
-            worst.right,
-        )
-        right, allowed, delta = right / trials, worst.distinguisher.limit.epsilon, worst.distinguisher.limit.delta
+        trial = worst.distinguisher.kind
+        group = worst.distinguisher.group
+        bound = worst.bound
+        trials = worst.trials
+        right = worst.right
+        right = right / trials
+        allowed = worst.distinguisher.limit.epsilon
+        delta = worst.distinguisher.limit.delta
     return EvaluationRow(
-        what.name, result.claim.words, verdict, trial, group, bound, allowed, delta, right, result.claim.success,
+        mechanism.name,
+        result.claim.words,
+        verdict,
+        trial,
+        group,
+        bound,
+        allowed,
+        delta,
+        right,
+        result.claim.success,
         trials,
-        seconds, processor,
-    )  # fmt: skip
+        seconds,
+        processor,
+    )
 
 
 def problems(rows: Sequence[tuple[FaultyMechanism | HonestMechanism, EvaluationRow]]) -> list[str]:
     """Return the contradictions to the catalogue: faulty mechanisms that were not caught, and honest ones that were."""
-    found = []
-    for what, row in rows:
+    contradictions = []
+    for mechanism, row in rows:
         is_caught = row.verdict == Verdict.VIOLATED
-        if isinstance(what, FaultyMechanism) and not (is_caught or (what.is_rounding and row.verdict == FLOATING)):
-            found.append(f"{row.name} was not caught: {row.verdict}")
-        if isinstance(what, HonestMechanism) and is_caught:
-            found.append(f"{row.name} is honest, and was called violated in {row.trial!r} by {row.group!r}")
-    return found
+        if isinstance(mechanism, FaultyMechanism) and not (
+            is_caught or (mechanism.is_rounding and row.verdict == FLOATING)
+        ):
+            contradictions.append(f"{row.name} was not caught: {row.verdict}")
+        if isinstance(mechanism, HonestMechanism) and is_caught:
+            contradictions.append(f"{row.name} is honest, and was called violated in {row.trial!r} by {row.group!r}")
+    return contradictions
 
 
 _HEAD = """# Sharp edges of federated DP
@@ -154,7 +183,7 @@ def page(caught: Mapping[FaultyMechanism, EvaluationRow], honest: Mapping[str, E
     return "\n".join([_HEAD, *_table(ranked, honest), *sections]) + "\n"
 
 
-def told(row: EvaluationRow) -> str:
+def bound_text(row: EvaluationRow) -> str:
     """Return the bound of a row next to the claim's limit."""
     return f"{row.bound:.2f} of {row.allowed:.2f} at delta {row.delta:.2g}" if row.trials else "-"
 
@@ -166,7 +195,7 @@ def _table(caught: Mapping[FaultyMechanism, EvaluationRow], honest: Mapping[str,
         "| --- | --- | --- | --- | --- | --- |",
         *(
             f"| [{faulty.name}](#{faulty.name}) | {row.claim} | {row.right:.1%} of {row.allowed_right:.1%} "
-            f"| {told(row)} | {row.trial}: {row.group} "
+            f"| {bound_text(row)} | {row.trial}: {row.group} "
             f"| {faulty.twin.name}: {verdicts.get(faulty.twin.name, 'not played')} |"
             for faulty, row in caught.items()
         ),

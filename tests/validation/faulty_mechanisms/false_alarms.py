@@ -27,14 +27,14 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
-from tests.validation.choices import allowed, named
+from tests.validation.choices import allowed, selected_values
 from tests.validation.faulty_mechanisms.honest_twins import HONEST
 from tests.validation.journal import append, read
 
 _SMALL = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), fewest_tests=2, most_tests=3, deep=1)
 """Budget of one audit: the number of audits counts here, not the power of one of them."""
 _KINDS_AT_ONCE, _FIRST_SEED = 3, 1_000_000
-_BY_NAME = {one.name: one for one in HONEST}
+_BY_NAME = {honest_mechanism.name: honest_mechanism for honest_mechanism in HONEST}
 Verdicts = dict[tuple[str, int], str]
 """The verdicts by mechanism and number of the audit."""
 
@@ -42,33 +42,42 @@ Verdicts = dict[tuple[str, int], str]
 def _audit(mechanism_and_number: tuple[str, int]) -> tuple[tuple[str, int], str]:
     """Audit an honest mechanism with the trials of a number."""
     name, number = mechanism_and_number
-    honest, kinds = _BY_NAME[name], _BY_NAME[name].trials
-    only = [kinds[(_KINDS_AT_ONCE * number + place) % len(kinds)] for place in range(_KINDS_AT_ONCE)]
+    honest = _BY_NAME[name]
+    kinds = _BY_NAME[name].trials
+    only = [kinds[(_KINDS_AT_ONCE * number + index) % len(kinds)] for index in range(_KINDS_AT_ONCE)]
     result = audit_system(honest.system, honest.claim, budget=_SMALL, seed=_FIRST_SEED + number, include=only)
     return mechanism_and_number, str(result.verdict)
 
 
-def _audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tuple[str, int], str]]:
+def _audits(audits: list[tuple[str, int]], processes: int) -> Iterator[tuple[tuple[str, int], str]]:
     """Yield the verdicts of audits as they come."""
     if processes == 1:
-        yield from map(_audit, asked)
+        yield from map(_audit, audits)
         return
     # One that dies ends the others with an error, and is not waited for.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(_audit, one) for one in asked]):
+        for done in as_completed([pool.submit(_audit, audit) for audit in audits]):
             yield done.result()
 
 
 def _counts_table(verdicts: Verdicts, names: Sequence[str]) -> tuple[Table, list[str]]:
     """Return the table of counts of some mechanisms, and the names of those that were accused too often."""
     columns = ("honest mechanism", "audits", "violated", "allowed", "consistent", "inconclusive")
-    table, accused = table_of(columns, words=columns), []
+    table = table_of(columns, words=columns)
+    accused = []
     for name in names:
-        own = [verdict for (who, _), verdict in verdicts.items() if who == name]
-        violated, most = own.count(Verdict.VIOLATED), allowed(len(own))
-        if own and violated > most:
+        own_verdicts = [verdict for (audited_name, _), verdict in verdicts.items() if audited_name == name]
+        violated = own_verdicts.count(Verdict.VIOLATED)
+        allowed_count = allowed(len(own_verdicts))
+        if own_verdicts and violated > allowed_count:
             accused.append(name)
-        counts = (len(own), violated, most, own.count(Verdict.CONSISTENT), own.count(Verdict.INCONCLUSIVE))
+        counts = (
+            len(own_verdicts),
+            violated,
+            allowed_count,
+            own_verdicts.count(Verdict.CONSISTENT),
+            own_verdicts.count(Verdict.INCONCLUSIVE),
+        )
         table.add_row(name, *map(str, counts))
     return table, accused
 
@@ -84,9 +93,9 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2, help="audits at the same time")
     parser.add_argument("--journal", type=Path, help="file that keeps every verdict")
     options = parser.parse_args()
-    for what in ("audits", "processes"):
-        require_number(f"{what} are", getattr(options, what), "whole numbers from 1")
-    names = [one.name for one in named(options.only, _BY_NAME, "honest mechanism")]
+    for option_name in ("audits", "processes"):
+        require_number(f"{option_name} are", getattr(options, option_name), "whole numbers from 1")
+    names = [mechanism.name for mechanism in selected_values(options.only, _BY_NAME, "honest mechanism")]
     verdicts: Verdicts = {(row["mechanism"], row["audit"]): row["verdict"] for row in read(options.journal)}
     missing = [(name, number) for number in range(options.audits) for name in names if (name, number) not in verdicts]
     console = Console(width=140)

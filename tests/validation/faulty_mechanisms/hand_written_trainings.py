@@ -17,7 +17,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 
-NORM, NOISE, EXPECTED, DELTA = 1.0, 1.0, 20, 1e-3
+NORM = 1.0
+NOISE = 1.0
+EXPECTED = 20
+DELTA = 1e-3
 EPSILON = 2.267
 """Of five Poisson samples of rate 0.2 with noise multiplier 1, by dp-accounting."""
 Gradients = dict[str, Tensor]
@@ -43,57 +46,63 @@ def _gradient(value: Tensor) -> Tensor:
 
 
 def by_vmap(model: nn.Module, inputs: Tensor, labels: Tensor) -> Gradients:
-    own = {name: value.detach() for name, value in model.named_parameters()}
+    parameters = {name: value.detach() for name, value in model.named_parameters()}
     if not len(inputs):
-        return {name: torch.zeros(0, *value.shape) for name, value in own.items()}
+        return {name: torch.zeros(0, *value.shape) for name, value in parameters.items()}
 
     def loss_of_record(weights: Gradients, features: Tensor, label: Tensor) -> Tensor:
         return nn.functional.cross_entropy(functional_call(model, weights, (features[None],)), label[None])
 
-    return vmap(grad(loss_of_record), in_dims=(None, 0, 0), randomness="different")(own, inputs, labels)
+    return vmap(grad(loss_of_record), in_dims=(None, 0, 0), randomness="different")(parameters, inputs, labels)
 
 
 def by_loop(model: nn.Module, inputs: Tensor, labels: Tensor) -> Gradients:
-    found: dict[str, list[Tensor]] = {name: [] for name, _ in model.named_parameters()}
+    gradients_by_name: dict[str, list[Tensor]] = {name: [] for name, _ in model.named_parameters()}
     for features, label in zip(inputs, labels, strict=True):
         model.zero_grad()
         torch.autograd.backward(loss(model, features[None], label[None]))
         for name, value in model.named_parameters():
-            found[name].append(_gradient(value).clone())
+            gradients_by_name[name].append(_gradient(value).clone())
     shapes = {name: value.shape for name, value in model.named_parameters()}
-    return {name: torch.stack(each) if each else torch.zeros(0, *shapes[name]) for name, each in found.items()}
+    return {
+        name: torch.stack(record_gradients) if record_gradients else torch.zeros(0, *shapes[name])
+        for name, record_gradients in gradients_by_name.items()
+    }
 
 
 def _by_hooks(model: nn.Module, inputs: Tensor, labels: Tensor) -> Gradients:
     """Return gradients of records of a linear model, from what its hooks see."""
-    seen: dict[str, Tensor] = {}
+    hook_values: dict[str, Tensor] = {}
 
-    def keep_inputs(_: nn.Module, given: tuple[Tensor, ...], __: Tensor) -> None:
-        seen["inputs"] = given[0].detach()
+    def keep_inputs(_: nn.Module, layer_inputs: tuple[Tensor, ...], __: Tensor) -> None:
+        hook_values["inputs"] = layer_inputs[0].detach()
 
     def keep_outputs(_: nn.Module, __: Any, gradients: Any) -> None:
-        seen["outputs"] = gradients[0].detach()
+        hook_values["outputs"] = gradients[0].detach()
 
     forward = model.register_forward_hook(keep_inputs)
     backward = model.register_full_backward_hook(keep_outputs)
     torch.autograd.backward(loss(model, inputs.requires_grad_(), labels))
     forward.remove()
     backward.remove()
-    return {"weight": torch.einsum("no,ni->noi", seen["outputs"], seen["inputs"]), "bias": seen["outputs"]}
+    return {
+        "weight": torch.einsum("no,ni->noi", hook_values["outputs"], hook_values["inputs"]),
+        "bias": hook_values["outputs"],
+    }
 
 
 def _by_opacus_hooks(model: nn.Module, inputs: Tensor, labels: Tensor) -> Gradients:
     wrapped = GradSampleModule(model, loss_reduction="sum")
     torch.autograd.backward(loss(wrapped, inputs, labels))
-    found = {name: vars(value)["grad_sample"].detach() for name, value in model.named_parameters()}
+    gradients = {name: vars(value)["grad_sample"].detach() for name, value in model.named_parameters()}
     wrapped.to_standard_module()
-    return found
+    return gradients
 
 
 def clipped(gradients: Gradients) -> Gradients:
-    norms = torch.stack([each.flatten(1).norm(dim=1) for each in gradients.values()]).norm(dim=0)
+    norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients.values()]).norm(dim=0)
     factors = (NORM / (norms + 1e-6)).clamp(max=1)
-    return {name: torch.einsum("n,n...->...", factors, each) for name, each in gradients.items()}
+    return {name: torch.einsum("n,n...->...", factors, gradient) for name, gradient in gradients.items()}
 
 
 def gaussian_noise(like: Tensor) -> Tensor:
@@ -173,15 +182,17 @@ def _noise_of_each_tensor(model: nn.Module, gradients: Gradients) -> None:
     shares = {"weight": 0.5**0.5, "bias": 0.5**0.5}
     widths = {"weight": 4.0, "bias": 1 / (1 - 1 / 16) ** 0.5}
     for name, value in model.named_parameters():
-        each = gradients[name].flatten(1)
-        factors = (shares[name] / (each.norm(dim=1) + 1e-6)).clamp(max=1)
+        flat_gradients = gradients[name].flatten(1)
+        factors = (shares[name] / (flat_gradients.norm(dim=1) + 1e-6)).clamp(max=1)
         total = torch.einsum("n,n...->...", factors, gradients[name])
         value.grad = (total + widths[name] * shares[name] * NOISE * torch.randn_like(value)) / EXPECTED
 
 
 def _beside_a_public_training(dataset: Any) -> nn.Module:
-    model, source = nn.Linear(5, 3), torch.Generator().manual_seed(1)
-    inputs, labels = torch.randn(30, 5, generator=source), torch.arange(30) % 3
+    model = nn.Linear(5, 3)
+    source = torch.Generator().manual_seed(1)
+    inputs = torch.randn(30, 5, generator=source)
+    labels = torch.arange(30) % 3
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()
@@ -231,7 +242,7 @@ def _unclipped(model: nn.Module, gradients: Gradients) -> None:
 
 
 def _clipped_batch(model: nn.Module, gradients: Gradients) -> None:
-    sums = {name: each.sum(0, keepdim=True) for name, each in gradients.items()}
+    sums = {name: gradient.sum(0, keepdim=True) for name, gradient in gradients.items()}
     whole = clipped(sums)
     for name, value in model.named_parameters():
         value.grad = (whole[name] + gaussian_noise(value)) / EXPECTED
@@ -288,10 +299,10 @@ def _shared_noise(model: nn.Module, gradients: Gradients) -> None:
 
 def added_to_the_last(model: nn.Module, gradients: Gradients) -> None:
     """Add the noised gradient to that of the last record, which a loop left."""
-    left = {name: 0.0 if value.grad is None else value.grad for name, value in model.named_parameters()}
+    last_gradients = {name: 0.0 if value.grad is None else value.grad for name, value in model.named_parameters()}
     right(model, gradients)
     for name, value in model.named_parameters():
-        value.grad = _gradient(value) + left[name] / EXPECTED
+        value.grad = _gradient(value) + last_gradients[name] / EXPECTED
 
 
 BROKEN: dict[str, tuple[Apply, set[Pitfall], float | None]] = {

@@ -55,8 +55,8 @@ class FaultyMechanism:
     is_rounding: bool = False
 
     def __post_init__(self) -> None:
-        for what in ("wrong", "source", "fix"):
-            require(bool(getattr(self, what).strip()), f"{what} of {self.name} is empty: accepted is a sentence")
+        for field in ("wrong", "source", "fix"):
+            require(bool(getattr(self, field).strip()), f"{field} of {self.name} is empty: accepted is a sentence")
 
     @property
     def claim(self) -> StatedClaim:
@@ -73,7 +73,9 @@ DELTA = 0.01
 """Delta of claims with an epsilon: one over a hundred clients or records."""
 CLIENTS = 4
 SAMPLING_RATE = 0.25
-POISSON_ROUNDS, LONG, SHORT = 4, 4, 2
+POISSON_ROUNDS = 4
+LONG = 4
+SHORT = 2
 BIT_MULTIPLIER = 2.0
 RATE = 0.5
 """Learning rate of an adaptive clipping norm."""
@@ -166,7 +168,16 @@ FLOWERS = HonestMechanism(
 """The use that Flower's documentation covers: updates of ordinary floating-point tensors, equal weights."""
 
 HONEST = (
-    FLOWERS, CENTRAL, REPLACED, NORMALISED, SHORT_RUN, LONG_RUN, ADAPTIVE_CLIPPING, DISTRIBUTED, RECORDS, POISSON,
+    FLOWERS,
+    CENTRAL,
+    REPLACED,
+    NORMALISED,
+    SHORT_RUN,
+    LONG_RUN,
+    ADAPTIVE_CLIPPING,
+    DISTRIBUTED,
+    RECORDS,
+    POISSON,
     LOCAL,
-)  # fmt: skip
+)
 """All honest mechanisms."""

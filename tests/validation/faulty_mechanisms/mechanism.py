@@ -82,11 +82,12 @@ class MechanismStrategy(Strategy):
     ) -> Iterable[Message]:
         """Ask every client."""
         self._sent = {name: unpack(array) for name, array in arrays.items()}
-        told = {"server-round": server_round, **self._mechanism.said(self._last, self._norm)}
+        client_config = {"server-round": server_round, **self._mechanism.said(self._last, self._norm)}
         nodes = sorted(grid.get_node_ids())
         self._asked = len(nodes)
         return [
-            Message(RecordDict({"arrays": arrays, "config": ConfigRecord(dict(told))}), node, "train") for node in nodes
+            Message(RecordDict({"arrays": arrays, "config": ConfigRecord(dict(client_config))}), node, "train")
+            for node in nodes
         ]
 
     def aggregate_train(
@@ -100,7 +101,8 @@ class MechanismStrategy(Strategy):
         sent = {name: values.astype(np.float64) for name, values in trained.items()}
         this = ServerRound(server_round, self._asked, self._norm, read, sent)
         noise = mechanism.source(self._secret, server_round)
-        clipped, weights = self._clipped(this), mechanism.weights(this)
+        clipped = self._clipped(this)
+        weights = mechanism.weights(this)
         nothing = {name: np.zeros(values.shape) for name, values in trained.items()}
         mean = mechanism.clip_mean(mechanism.combine(clipped, weights, this.norm) if clipped else nothing, this.norm)
         self._norm, self._last = mechanism.next_norm(this, noise), this
@@ -117,11 +119,11 @@ class MechanismStrategy(Strategy):
 
     def _release(self, name: str, mean: Floats, deviation: float, noise: np.random.Generator) -> NDArray[np.generic]:
         """Return a tensor of the next model, in the type in which it was sent."""
-        drawn = noise.standard_normal(mean.shape) * deviation
+        noise_values = noise.standard_normal(mean.shape) * deviation
         if not self._mechanism.is_noised(name, mean.ndim):
-            drawn = np.zeros(mean.shape)
+            noise_values = np.zeros(mean.shape)
         sent = self._sent[name]
-        moved = sent.astype(np.float64) + self._mechanism.add(mean, np.asarray(drawn))
+        moved = sent.astype(np.float64) + self._mechanism.add(mean, np.asarray(noise_values))
         match sent.dtype.kind:
             case "i":
                 moved = np.rint(moved)
@@ -153,5 +155,5 @@ def _read(message: Message, trained: Mapping[str, NDArray[np.generic]]) -> Reply
         if not np.isfinite(values).all():
             raise ValueError(f"{name} of a reply has a value that is no number: accepted are finite ones")
     update = {name: values.astype(np.float64) - trained[name].astype(np.float64) for name, values in arrays.items()}
-    said = [entry for record in message.content.metric_records.values() for entry in record.items()]
-    return Reply(update, {name: float(value) for name, value in said if isinstance(value, (int, float))})
+    metrics = [entry for record in message.content.metric_records.values() for entry in record.items()]
+    return Reply(update, {name: float(value) for name, value in metrics if isinstance(value, (int, float))})

@@ -21,7 +21,9 @@ GRID = 2.0**-12
 Noise is drawn and added in float64 before the rounding, so what float64 cannot represent changes the probability of a
 multiple by about 2**-40 of itself. Whoever needs it exact draws discrete Gaussian noise on the grid."""
 BUFFER = "buffer."  # prefix of the names of arrays that are released beside the parameters
-EXAMPLES, LOSS, RUNNING_MEAN = "num-examples", "loss", "running-mean"
+EXAMPLES = "num-examples"
+LOSS = "loss"
+RUNNING_MEAN = "running-mean"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,9 @@ def all_but(passed_on: Callable[[str, Floats], bool]) -> Callable[[Arrays, float
     """Return clipping of all tensors as one vector except those that are passed on, by their names and values."""
 
     def clip(update: Arrays, norm: float) -> Arrays:
-        return update | whole_update({name: one for name, one in update.items() if not passed_on(name, one)}, norm)
+        return update | whole_update(
+            {name: values for name, values in update.items() if not passed_on(name, values)}, norm
+        )
 
     return clip
 
@@ -111,8 +115,8 @@ def to_median_length(this: ServerRound, _last: ServerRound | None) -> list[Array
 
 def by_last_lengths(this: ServerRound, last: ServerRound | None) -> list[Arrays]:
     """Scale every update by the factor that its client's update of the round before needed."""
-    known = this if last is None else last
-    factors = [min(1.0, this.norm / max(length(reply.update), 1e-300)) for reply in known.replies]
+    reference_round = this if last is None else last
+    factors = [min(1.0, this.norm / max(length(reply.update), 1e-300)) for reply in reference_round.replies]
     return [
         {name: values * factor for name, values in reply.update.items()}
         for reply, factor in zip(this.replies, factors, strict=True)
@@ -151,7 +155,7 @@ def by_examples(this: ServerRound) -> Floats:
 def weighted_sum(updates: Sequence[Arrays], weights: Floats, _norm: float) -> Arrays:
     """Add the weighted updates."""
     return {
-        name: np.asarray(sum(weight * one[name] for weight, one in zip(weights, updates, strict=True)))
+        name: np.asarray(sum(weight * update[name] for weight, update in zip(weights, updates, strict=True)))
         for name in updates[0]
     }
 
@@ -159,9 +163,9 @@ def weighted_sum(updates: Sequence[Arrays], weights: Floats, _norm: float) -> Ar
 def without_outliers(updates: Sequence[Arrays], weights: Floats, norm: float) -> Arrays:
     """Leave out updates that are farther from the mean than the norm, and add the others."""
     mean = weighted_sum(updates, weights, norm)
-    apart = [length({name: one[name] - mean[name] for name in mean}) for one in updates]
-    kept = np.array([distance <= norm * (1 + 1e-9) for distance in apart])
-    return weighted_sum(updates, np.where(kept, weights, 0.0), norm)
+    apart = [length({name: update[name] - mean[name] for name in mean}) for update in updates]
+    is_kept = np.array([distance <= norm * (1 + 1e-9) for distance in apart])
+    return weighted_sum(updates, np.where(is_kept, weights, 0.0), norm)
 
 
 # Amount of noise

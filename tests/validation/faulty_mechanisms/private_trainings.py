@@ -20,20 +20,24 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 
-RECORDS, BATCH, DELTA = 98, 20, 1e-3  # of 97, 98 and 99 records Opacus expects batches of 19
+# of 97, 98 and 99 records Opacus expects batches of 19
+RECORDS = 98
+BATCH = 20
+DELTA = 1e-3
 
 
 class Pictures(Dataset[dict[str, Tensor]]):
     """Records as dictionaries, as of Hugging Face."""
 
     def __init__(self, pictures: Tensor, labels: Tensor) -> None:
-        self.pictures, self.labels = pictures, labels
+        self.pictures = pictures
+        self.labels = labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, place: int) -> dict[str, Tensor]:
-        return {"img": self.pictures[place], "label": self.labels[place]}
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {"img": self.pictures[index], "label": self.labels[index]}
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ class Example:
 
     def inputs(self, batch: Any) -> Tensor:
         """Return the images of a batch."""
-        found: Tensor = batch["img"] if self.is_named else batch[0]
-        return found
+        images: Tensor = batch["img"] if self.is_named else batch[0]
+        return images
 
 
 EXAMPLES = (Example("MNIST with Opacus", (1, 28, 28), False), Example("Flower with Opacus", (3, 32, 32), True))
@@ -75,8 +79,8 @@ Train = Callable[[Example, nn.Module, Any], Any]
 ServerRound = tuple[PrivacyEngine, nn.Module, Any, Any]
 
 
-def made(
-    model: nn.Module, dataset: Any, engine: PrivacyEngine | None = None, batch: int = BATCH, **asked: Any
+def private_setup(
+    model: nn.Module, dataset: Any, engine: PrivacyEngine | None = None, batch: int = BATCH, **options: Any
 ) -> ServerRound:
     """Return an engine with model, optimizer and loader as it makes them.
 
@@ -84,9 +88,9 @@ def made(
     """
     engine = engine or PrivacyEngine(accountant="rdp")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    wanted = {"noise_multiplier": 1.0, "max_grad_norm": 1.0} | asked
+    arguments = {"noise_multiplier": 1.0, "max_grad_norm": 1.0} | options
     loader = DataLoader(dataset, batch_size=batch, shuffle=True)
-    private, optimizer, loader = engine.make_private(module=model, optimizer=optimizer, data_loader=loader, **wanted)
+    private, optimizer, loader = engine.make_private(module=model, optimizer=optimizer, data_loader=loader, **arguments)
     return engine, private, optimizer, loader
 
 
@@ -99,9 +103,9 @@ def step(example: Example, private: nn.Module, optimizer: Any, batch: Any) -> fl
     return float(loss)
 
 
-def trained(example: Example, parts: ServerRound, epochs: int = 1) -> float:
+def trained(example: Example, setup: ServerRound, epochs: int = 1) -> float:
     """Train through an engine as intended, and return the mean loss of the last epoch."""
-    engine, private, optimizer, loader = parts
+    engine, private, optimizer, loader = setup
     losses = [0.0]
     for _ in range(epochs):
         losses = [step(example, private, optimizer, batch) for batch in loader]
@@ -109,62 +113,62 @@ def trained(example: Example, parts: ServerRound, epochs: int = 1) -> float:
     return sum(losses) / max(len(losses), 1)
 
 
-def _plain(example: Example, model: nn.Module, dataset: Any, epochs: int = 1, **asked: Any) -> nn.Module:
-    trained(example, made(model, dataset, **asked), epochs)
+def _plain(example: Example, model: nn.Module, dataset: Any, epochs: int = 1, **options: Any) -> nn.Module:
+    trained(example, private_setup(model, dataset, **options), epochs)
     return model
 
 
 def _early_epsilon(example: Example, model: nn.Module, dataset: Any) -> None:
-    engine, private, optimizer, loader = made(model, dataset)
-    for place, batch in enumerate(loader):
+    engine, private, optimizer, loader = private_setup(model, dataset)
+    for step_index, batch in enumerate(loader):
         step(example, private, optimizer, batch)
-        if place == 1:
+        if step_index == 1:
             engine.get_epsilon(DELTA)
 
 
 def _large_delta(example: Example, model: nn.Module, dataset: Any) -> None:
-    parts = made(model, dataset)
-    trained(example, parts)
-    parts[0].get_epsilon(0.05)
+    setup = private_setup(model, dataset)
+    trained(example, setup)
+    setup[0].get_epsilon(0.05)
 
 
 def _uncounted(example: Example, model: nn.Module, dataset: Any) -> None:
-    parts = made(model, dataset)
-    parts[2].attach_step_hook(lambda _: None)
-    trained(example, parts)
+    setup = private_setup(model, dataset)
+    setup[2].attach_step_hook(lambda _: None)
+    trained(example, setup)
 
 
 def _untaken(example: Example, model: nn.Module, dataset: Any) -> None:
-    parts = made(model, dataset)
-    trained(example, parts)
-    parts[0].accountant.step(noise_multiplier=1.0, sample_rate=0.2)
+    setup = private_setup(model, dataset)
+    trained(example, setup)
+    setup[0].accountant.step(noise_multiplier=1.0, sample_rate=0.2)
 
 
 def _wrong_rate(example: Example, model: nn.Module, dataset: Any) -> None:
-    parts = made(model, dataset)
-    parts[2].attach_step_hook(parts[0].accountant.get_optimizer_hook_fn(sample_rate=0.02))
-    trained(example, parts)
+    setup = private_setup(model, dataset)
+    setup[2].attach_step_hook(setup[0].accountant.get_optimizer_hook_fn(sample_rate=0.02))
+    trained(example, setup)
 
 
 def _wrong_noise(example: Example, model: nn.Module, dataset: Any) -> None:
-    parts = made(model, dataset)
-    parts[2].attach_step_hook(lambda _: parts[0].accountant.step(noise_multiplier=3.0, sample_rate=0.2))
-    trained(example, parts)
+    setup = private_setup(model, dataset)
+    setup[2].attach_step_hook(lambda _: setup[0].accountant.step(noise_multiplier=3.0, sample_rate=0.2))
+    trained(example, setup)
 
 
 def _other_loader(example: Example, model: nn.Module, dataset: Any) -> None:
-    engine, private, optimizer, _ = made(model, dataset)
+    engine, private, optimizer, _ = private_setup(model, dataset)
     trained(example, (engine, private, optimizer, DataLoader(dataset, batch_size=BATCH, shuffle=True)))
 
 
 def _fixed_sample(example: Example, model: nn.Module, dataset: Any) -> None:
-    parts = made(model, dataset)
-    parts[3].batch_sampler.generator = torch.Generator().manual_seed(7)
-    trained(example, parts)
+    setup = private_setup(model, dataset)
+    setup[3].batch_sampler.generator = torch.Generator().manual_seed(7)
+    trained(example, setup)
 
 
 def _repeated_batch(example: Example, model: nn.Module, dataset: Any) -> None:
-    engine, private, optimizer, loader = made(model, dataset)
+    engine, private, optimizer, loader = private_setup(model, dataset)
     for batch in loader:
         for _ in range(2):
             step(example, private, optimizer, batch)
@@ -172,15 +176,15 @@ def _repeated_batch(example: Example, model: nn.Module, dataset: Any) -> None:
 
 
 def _accumulation(example: Example, model: nn.Module, dataset: Any) -> None:
-    engine, private, optimizer, loader = made(model, dataset)
-    for place, batch in enumerate(loader):
-        optimizer.signal_skip_step(place % 2 == 0)
+    engine, private, optimizer, loader = private_setup(model, dataset)
+    for step_index, batch in enumerate(loader):
+        optimizer.signal_skip_step(step_index % 2 == 0)
         step(example, private, optimizer, batch)
     engine.get_epsilon(DELTA)
 
 
 def _empty_skipped(example: Example, model: nn.Module, dataset: Any) -> None:
-    engine, private, optimizer, loader = made(model, dataset, batch=2)
+    engine, private, optimizer, loader = private_setup(model, dataset, batch=2)
     for batch in loader:
         if len(example.inputs(batch)):
             step(example, private, optimizer, batch)
@@ -188,7 +192,7 @@ def _empty_skipped(example: Example, model: nn.Module, dataset: Any) -> None:
 
 
 def _cut_batch(example: Example, model: nn.Module, dataset: Any) -> None:
-    engine, private, optimizer, loader = made(model, dataset)
+    engine, private, optimizer, loader = private_setup(model, dataset)
     for batch in loader:
         items = batch.items() if isinstance(batch, dict) else enumerate(batch)
         cut = {name: value[:10] for name, value in items}
@@ -197,12 +201,12 @@ def _cut_batch(example: Example, model: nn.Module, dataset: Any) -> None:
 
 
 def _batch_clipping(example: Example, model: nn.Module, dataset: Any) -> None:
-    engine, private, optimizer, loader = made(model, dataset)
+    engine, private, optimizer, loader = private_setup(model, dataset)
     for batch in loader:
         optimizer.zero_grad()
         torch.autograd.backward(example.loss(private, batch))
-        for one in optimizer.params:
-            one.grad_sample = one.grad_sample.mean(dim=0, keepdim=True)
+        for parameter in optimizer.params:
+            parameter.grad_sample = parameter.grad_sample.mean(dim=0, keepdim=True)
         optimizer.step()
     engine.get_epsilon(DELTA)
 
@@ -229,27 +233,27 @@ class _RunningMean(nn.Module):
 
 
 def _batch_norm(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-    own = example.model(nn.Unflatten(1, (4, -1)), nn.BatchNorm1d(4, affine=False), nn.Flatten())
+    normed_model = example.model(nn.Unflatten(1, (4, -1)), nn.BatchNorm1d(4, affine=False), nn.Flatten())
     with torch.no_grad():
-        for mine, given in zip(own.parameters(), model.parameters(), strict=True):
-            mine.copy_(given)
-    private = GradSampleModule(own, strict=False)
-    inner = torch.optim.SGD(own.parameters(), lr=0.1)
-    engine, _, _, loader = made(example.model(), dataset)
+        for mine, source_parameter in zip(normed_model.parameters(), model.parameters(), strict=True):
+            mine.copy_(source_parameter)
+    private = GradSampleModule(normed_model, strict=False)
+    inner = torch.optim.SGD(normed_model.parameters(), lr=0.1)
+    engine, _, _, loader = private_setup(example.model(), dataset)
     optimizer = DPOptimizer(inner, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=19)
     optimizer.attach_step_hook(engine.accountant.get_optimizer_hook_fn(sample_rate=0.2))
     trained(example, (engine, private, optimizer, loader))
-    return own
+    return normed_model
 
 
 def _with_layer(layer: Callable[[], nn.Module]) -> Train:
     def train(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-        own = example.model(layer())
+        layered_model = example.model(layer())
         with torch.no_grad():
-            for mine, given in zip(own.parameters(), model.parameters(), strict=True):
-                mine.copy_(given)
-        trained(example, made(own, dataset))
-        return own
+            for mine, source_parameter in zip(layered_model.parameters(), model.parameters(), strict=True):
+                mine.copy_(source_parameter)
+        trained(example, private_setup(layered_model, dataset))
+        return layered_model
 
     return train
 
@@ -267,10 +271,10 @@ class _LayerClipping(DPOptimizer):
     """Clips every tensor by itself to the norm that its noise is for."""
 
     def clip_and_accumulate(self) -> None:
-        for one in self.params:
-            grads = one.grad_sample.reshape(len(one.grad_sample), -1)
+        for parameter in self.params:
+            grads = parameter.grad_sample.reshape(len(parameter.grad_sample), -1)
             factors = (self.max_grad_norm / (grads.norm(dim=1) + 1e-6)).clamp(max=1.0)
-            one.summed_grad = (factors[:, None] * grads).sum(dim=0).view_as(one)
+            parameter.summed_grad = (factors[:, None] * grads).sum(dim=0).view_as(parameter)
 
 
 def _noising(draw: Callable[[Tensor, int], Tensor]) -> type[DPOptimizer]:
@@ -281,8 +285,8 @@ def _noising(draw: Callable[[Tensor, int], Tensor]) -> type[DPOptimizer]:
 
         def add_noise(self) -> None:
             self.number += 1
-            for one in self.params:
-                one.grad = (one.summed_grad + draw(one.summed_grad, self.number)).view_as(one)
+            for parameter in self.params:
+                parameter.grad = (parameter.summed_grad + draw(parameter.summed_grad, self.number)).view_as(parameter)
 
     return Own
 
@@ -291,11 +295,13 @@ def _with_optimizer(kind: type[DPOptimizer]) -> Train:
     """Return a training with a given class of Opacus' optimizer."""
 
     def train(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-        engine, private, usual, loader = made(model, dataset)
+        engine, private, usual, loader = private_setup(model, dataset)
         optimizer = kind(
-            usual.original_optimizer, noise_multiplier=1.0, max_grad_norm=1.0,
+            usual.original_optimizer,
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
             expected_batch_size=usual.expected_batch_size,
-        )  # fmt: skip
+        )
         optimizer.attach_step_hook(usual.step_hook)
         trained(example, (engine, private, optimizer, loader))
         return model
@@ -313,8 +319,8 @@ class _TrueSize(DPOptimizer):
         super().clip_and_accumulate()
 
     def scale_grad(self) -> None:
-        for one in self.params:
-            one.grad /= self.size
+        for parameter in self.params:
+            parameter.grad /= self.size
 
 
 def _uniform(like: Tensor, _: int) -> Tensor:
@@ -338,7 +344,7 @@ def _trained_before(example: Example, model: nn.Module, dataset: Any) -> nn.Modu
 
 
 def _unwrapped(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-    engine, private, optimizer, loader = made(model, dataset)
+    engine, private, optimizer, loader = private_setup(model, dataset)
     trained(example, (engine, private, optimizer, loader))
     for batch in loader:
         optimizer.zero_grad()
@@ -348,7 +354,7 @@ def _unwrapped(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
 
 
 def _outside_optimizer(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-    engine, private, optimizer, loader = made(model, dataset)
+    engine, private, optimizer, loader = private_setup(model, dataset)
     last = torch.optim.Adam(list(model.parameters())[-2:], lr=0.01)
     for batch in loader:
         optimizer.zero_grad()
@@ -360,7 +366,7 @@ def _outside_optimizer(example: Example, model: nn.Module, dataset: Any) -> nn.M
 
 
 def _moved_outside(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-    engine, private, optimizer, loader = made(model, dataset)
+    engine, private, optimizer, loader = private_setup(model, dataset)
     for batch in loader:
         step(example, private, optimizer, batch)
         with torch.no_grad():
@@ -373,11 +379,14 @@ def _frozen_moved(example: Example, model: nn.Module, dataset: Any) -> nn.Module
     first = next(iter(model.parameters()))
     first.requires_grad_(False)
     engine = PrivacyEngine(accountant="rdp")
-    own = [one for one in model.parameters() if one.requires_grad]
+    trained_parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     private, optimizer, loader = engine.make_private(
-        module=model, optimizer=torch.optim.SGD(own, lr=0.1), data_loader=DataLoader(dataset, batch_size=BATCH),
-        noise_multiplier=1.0, max_grad_norm=1.0,
-    )  # fmt: skip
+        module=model,
+        optimizer=torch.optim.SGD(trained_parameters, lr=0.1),
+        data_loader=DataLoader(dataset, batch_size=BATCH),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
     for batch in loader:
         step(example, private, optimizer, batch)
         first.add_(0.01 * example.inputs(batch).sum())
@@ -387,12 +396,12 @@ def _frozen_moved(example: Example, model: nn.Module, dataset: Any) -> nn.Module
 
 def _unknown_tensors(example: Example, model: nn.Module, dataset: Any) -> dict[str, Tensor]:
     _plain(example, model, dataset)
-    pictures = torch.stack([example.inputs(dataset[place]) for place in range(10)])
+    pictures = torch.stack([example.inputs(dataset[index]) for index in range(10)])
     return {**model.state_dict(), "statistics": pictures.mean(dim=0)}
 
 
 def _plain_beside(example: Example, model: nn.Module, dataset: Any) -> nn.ModuleList:
-    engine, private, optimizer, loader = made(model, dataset)
+    engine, private, optimizer, loader = private_setup(model, dataset)
     plain = example.model()
     beside = torch.optim.SGD(plain.parameters(), lr=1.0)
     for batch in loader:
@@ -405,18 +414,19 @@ def _plain_beside(example: Example, model: nn.Module, dataset: Any) -> nn.Module
 
 
 def _chosen_epoch(example: Example, model: nn.Module, dataset: Any) -> dict[str, Tensor]:
-    parts = made(model, dataset)
+    setup = private_setup(model, dataset)
     epochs = []
     for _ in range(5):
-        loss = trained(example, parts)
+        loss = trained(example, setup)
         epochs.append((loss, {name: value.clone() for name, value in model.state_dict().items()}))
-    return min(epochs[:-1], key=lambda one: one[0])[1]  # the last one would look like no choice
+    return min(epochs[:-1], key=lambda epoch: epoch[0])[1]  # the last one would look like no choice
 
 
 def _private_schedule(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-    parts, before = made(model, dataset), float("inf")
+    setup = private_setup(model, dataset)
+    before = float("inf")
     for _ in range(8):
-        loss = trained(example, parts)
+        loss = trained(example, setup)
         if loss > before:
             break
         before = loss
@@ -424,10 +434,10 @@ def _private_schedule(example: Example, model: nn.Module, dataset: Any) -> nn.Mo
 
 
 def _private_rate(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-    parts = made(model, dataset)
-    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(parts[2].original_optimizer, patience=0)
+    setup = private_setup(model, dataset)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(setup[2].original_optimizer, patience=0)
     for _ in range(3):
-        scheduler.step(trained(example, parts))
+        scheduler.step(trained(example, setup))
     return model
 
 
@@ -439,11 +449,11 @@ def _engine_anew(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
 
 
 def _copied(example: Example, model: nn.Module) -> nn.Module:
-    other = example.model()
+    model_copy = example.model()
     with torch.no_grad():
-        for mine, given in zip(other.parameters(), model.parameters(), strict=True):
-            mine.copy_(given)
-    return other
+        for mine, source_parameter in zip(model_copy.parameters(), model.parameters(), strict=True):
+            mine.copy_(source_parameter)
+    return model_copy
 
 
 PLANTED: dict[Pitfall, Train] = {
@@ -490,28 +500,37 @@ PLANTED: dict[Pitfall, Train] = {
 
 
 def _with_parts(example: Example, model: nn.Module, dataset: Any) -> None:
-    engine, private, optimizer, loader = made(model, dataset)
-    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=6, optimizer=optimizer) as parts:
-        trained(example, (engine, private, optimizer, parts))
+    engine, private, optimizer, loader = private_setup(model, dataset)
+    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=6, optimizer=optimizer) as batch_loader:
+        trained(example, (engine, private, optimizer, batch_loader))
 
 
 def _with_target(example: Example, model: nn.Module, dataset: Any) -> None:
     engine = PrivacyEngine(accountant="rdp")
     private, optimizer, loader = engine.make_private_with_epsilon(
-        module=model, optimizer=torch.optim.Adam(model.parameters(), lr=0.01),
-        data_loader=DataLoader(dataset, batch_size=BATCH), target_epsilon=3.0, target_delta=DELTA, epochs=1,
+        module=model,
+        optimizer=torch.optim.Adam(model.parameters(), lr=0.01),
+        data_loader=DataLoader(dataset, batch_size=BATCH),
+        target_epsilon=3.0,
+        target_delta=DELTA,
+        epochs=1,
         max_grad_norm=1.0,
-    )  # fmt: skip
+    )
     trained(example, (engine, private, optimizer, loader))
 
 
 def _with_ghosts(example: Example, model: nn.Module, dataset: Any) -> None:
-    engine, optimizer = PrivacyEngine(accountant="rdp"), torch.optim.SGD(model.parameters(), lr=0.1)
+    engine = PrivacyEngine(accountant="rdp")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     private, optimizer, criterion, loader = engine.make_private(
-        module=model, optimizer=optimizer, criterion=nn.CrossEntropyLoss(),
-        data_loader=DataLoader(dataset, batch_size=BATCH), noise_multiplier=1.0, max_grad_norm=1.0,
+        module=model,
+        optimizer=optimizer,
+        criterion=nn.CrossEntropyLoss(),
+        data_loader=DataLoader(dataset, batch_size=BATCH),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
         grad_sample_mode="ghost",
-    )  # fmt: skip
+    )
     for batch in loader:
         optimizer.zero_grad()
         labels = batch["label"] if example.is_named else batch[1]
@@ -521,18 +540,18 @@ def _with_ghosts(example: Example, model: nn.Module, dataset: Any) -> None:
 
 
 def _with_schedule(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-    parts = made(model, dataset)
-    scheduler = torch.optim.lr_scheduler.StepLR(parts[2].original_optimizer, 1, 0.5)
+    setup = private_setup(model, dataset)
+    scheduler = torch.optim.lr_scheduler.StepLR(setup[2].original_optimizer, 1, 0.5)
     for _ in range(2):
-        trained(example, parts)
+        trained(example, setup)
         scheduler.step()
     return model
 
 
 def _with_test_data(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-    parts = made(model, dataset)
+    setup = private_setup(model, dataset)
     for _ in range(2):
-        trained(example, parts)
+        trained(example, setup)
         with torch.no_grad():
             for batch in DataLoader(example.dataset(99, 60), batch_size=25):
                 example.loss(model, batch)
@@ -540,24 +559,27 @@ def _with_test_data(example: Example, model: nn.Module, dataset: Any) -> nn.Modu
 
 
 def _averaged_aside(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
-    engine, private, optimizer, loader = made(model, dataset)
-    average = [one.detach().clone() for one in model.parameters()]
+    engine, private, optimizer, loader = private_setup(model, dataset)
+    average = [parameter.detach().clone() for parameter in model.parameters()]
     for batch in loader:
         step(example, private, optimizer, batch)
-        for kept, one in zip(average, model.parameters(), strict=True):
-            kept.mul_(0.9).add_(0.1 * one.detach())
+        for average_value, parameter in zip(average, model.parameters(), strict=True):
+            average_value.mul_(0.9).add_(0.1 * parameter.detach())
     engine.get_epsilon(DELTA)
     return model
 
 
 def _frozen(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
     next(iter(model.parameters())).requires_grad_(False)
-    own = [one for one in model.parameters() if one.requires_grad]
+    trained_parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     engine = PrivacyEngine(accountant="rdp")
     private, optimizer, loader = engine.make_private(
-        module=model, optimizer=torch.optim.SGD(own, lr=0.1), data_loader=DataLoader(dataset, batch_size=BATCH),
-        noise_multiplier=1.0, max_grad_norm=1.0,
-    )  # fmt: skip
+        module=model,
+        optimizer=torch.optim.SGD(trained_parameters, lr=0.1),
+        data_loader=DataLoader(dataset, batch_size=BATCH),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
     trained(example, (engine, private, optimizer, loader))
     return model
 

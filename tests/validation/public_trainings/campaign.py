@@ -41,20 +41,20 @@ class _Case(NamedTuple):
 
 
 def _as_it_is() -> Iterator[_Case]:
-    for one in TRAININGS:
-        yield _Case(one, None, TrainingAuditOptions(1, 2))
-        if one.rounds > 1:
-            yield _Case(one, None, TrainingAuditOptions(one.rounds, 2))
+    for training in TRAININGS:
+        yield _Case(training, None, TrainingAuditOptions(1, 2))
+        if training.rounds > 1:
+            yield _Case(training, None, TrainingAuditOptions(training.rounds, 2))
 
 
 def _planted() -> Iterator[_Case]:
     once = TrainingAuditOptions(1, 2)
-    for one in (one for one in TRAININGS if one.name in SITES):
+    for training in (training for training in TRAININGS if training.name in SITES):
         for pitfall, lines in PLANTED.items():
-            yield _Case(one, pitfall, once, SITES[one.name].edits(lines))
-        yield _Case(one, Pitfall.FRESH_ACCOUNTANT, TrainingAuditOptions(3, 2))
-        yield _Case(one, Pitfall.CLAIMED_EPSILON, TrainingAuditOptions(1, 2, epsilon=0.5))
-        yield _Case(one, Pitfall.PRIVATE_SIZE, once, records=100)
+            yield _Case(training, pitfall, once, SITES[training.name].edits(lines))
+        yield _Case(training, Pitfall.FRESH_ACCOUNTANT, TrainingAuditOptions(3, 2))
+        yield _Case(training, Pitfall.CLAIMED_EPSILON, TrainingAuditOptions(1, 2, epsilon=0.5))
+        yield _Case(training, Pitfall.PRIVATE_SIZE, once, records=100)
 
 
 def _looked_into(case: _Case, copies: Path) -> Assessment:
@@ -65,14 +65,15 @@ def _looked_into(case: _Case, copies: Path) -> Assessment:
         return audit_training(train, "train", model, data, case.options)
 
 
-def _problem(case: _Case, found: Assessment) -> str:
-    named, planted = {one.pitfall for one in found.pitfalls}, case.planted
+def _problem(case: _Case, assessment: Assessment) -> str:
+    named_pitfalls = {finding.pitfall for finding in assessment.pitfalls}
+    planted = case.planted
     if planted is None:
         return ""
-    if planted not in named:
-        return f"{case.name}: not named; the verdict is {found.verdict}"
-    is_wrong = severity_of(planted) is Severity.BREAKS and found.verdict is not Verdict.VIOLATED
-    return f"{case.name}: the verdict is {found.verdict}" if is_wrong else ""
+    if planted not in named_pitfalls:
+        return f"{case.name}: not named; the verdict is {assessment.verdict}"
+    is_wrong = severity_of(planted) is Severity.BREAKS and assessment.verdict is not Verdict.VIOLATED
+    return f"{case.name}: the verdict is {assessment.verdict}" if is_wrong else ""
 
 
 def main() -> None:
@@ -82,21 +83,24 @@ def main() -> None:
     parser.add_argument("--only", default="", help="these trainings and pitfalls: a part of their names")
     parser.add_argument("--as-it-is", action="store_true", help="plant nothing")
     options = parser.parse_args()
-    columns, console = ("training", "verdict", "epsilon of the steps", "named"), Console(width=200)
-    table, problems, played = table_of(columns, words=columns), list[str](), 0
+    columns = ("training", "verdict", "epsilon of the steps", "named")
+    console = Console(width=200)
+    table = table_of(columns, words=columns)
+    problems = list[str]()
+    played = 0
     for case in [*_as_it_is(), *(() if options.as_it_is else _planted())]:
         if options.only not in case.name:
             continue
         if reason := case.training.missing(options.copies):
             console.print(f"skipped: {case.name}: {reason}")
             continue
-        found = _looked_into(case, options.copies)
-        composed = "none" if found.composed is None else f"{found.composed.epsilon:.4g}"
-        named = ", ".join(one.pitfall.value for one in found.pitfalls) or "nothing"
-        table.add_row(case.name, str(found.verdict), composed, named)
-        console.print(f"{case.name}: {found.verdict}: {named}", style="dim")
+        assessment = _looked_into(case, options.copies)
+        composed = "none" if assessment.composed is None else f"{assessment.composed.epsilon:.4g}"
+        pitfall_names = ", ".join(finding.pitfall.value for finding in assessment.pitfalls) or "nothing"
+        table.add_row(case.name, str(assessment.verdict), composed, pitfall_names)
+        console.print(f"{case.name}: {assessment.verdict}: {pitfall_names}", style="dim")
         played += 1
-        if problem := _problem(case, found):
+        if problem := _problem(case, assessment):
             problems.append(problem)
     console.print(table)
     exit_with(problems, f"{played} played: every planted pitfall is named")

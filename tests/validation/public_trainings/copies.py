@@ -57,7 +57,8 @@ def module_of(
 
     `beside` has stand-ins for modules that the file imports and that are not installed.
     """
-    module, text = ModuleType(name), applied(path.read_text(encoding="utf-8"), edits, path.as_posix())
+    module = ModuleType(name)
+    text = applied(path.read_text(encoding="utf-8"), edits, path.as_posix())
     module.__file__ = str(path)
     with among_modules({**(beside or {}), name: module}):
         exec(compile(text, str(path), "exec"), module.__dict__)  # that is what this is for
@@ -72,7 +73,7 @@ def stand_in(name: str, **values: Any) -> ModuleType:
 
 
 def _nothing(*_: Any, **__: Any) -> Any:
-    return lambda given: given
+    return lambda function: function
 
 
 def without_pictures() -> dict[str, ModuleType]:

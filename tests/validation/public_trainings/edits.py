@@ -43,20 +43,20 @@ class Sites:
 
         The line of each place has names in braces.
         """
-        found = []
-        for place, line in lines.items():
-            site = self.places[place]
-            is_outer = place in (Place.BEFORE, Place.ARGUMENT, Place.AFTER)
-            told = line.format(**(self.engine_names if is_outer else self.loop_names))
-            if place is Place.ARGUMENT:
-                by = f"{told}, {site.at}"
-            elif place is Place.EPSILON:
-                by = told
+        edit_list = []
+        for location, line in lines.items():
+            site = self.places[location]
+            is_outer = location in (Place.BEFORE, Place.ARGUMENT, Place.AFTER)
+            filled_line = line.format(**(self.engine_names if is_outer else self.loop_names))
+            if location is Place.ARGUMENT:
+                by = f"{filled_line}, {site.at}"
+            elif location is Place.EPSILON:
+                by = filled_line
             else:
-                put = f"{' ' * site.indent}{_IMPORTED}; {told}\n"
+                put = f"{' ' * site.indent}{_IMPORTED}; {filled_line}\n"
                 by = put + site.at if site.is_before else site.at + put
-            found.append(Edit(site.at, by, site.file))
-        return tuple(found)
+            edit_list.append(Edit(site.at, by, site.file))
+        return tuple(edit_list)
 
 
 _IMPORTED = "from tests.validation.public_trainings import plants"
@@ -68,17 +68,18 @@ def _kind(name: str) -> dict[Place, str]:
 
 PLANTED: dict[Pitfall, dict[Place, str]] = {
     Pitfall.EARLY_EPSILON: {
-        Place.AFTER: "{loader} = plants.asking_early({loader}, {engine})", Place.EPSILON: "{engine}.early",
+        Place.AFTER: "{loader} = plants.asking_early({loader}, {engine})",
+        Place.EPSILON: "{engine}.early",
     },
     Pitfall.LARGE_DELTA: {Place.EPSILON: "{engine}.get_epsilon(delta=0.05)"},
     Pitfall.UNCOUNTED_STEPS: {Place.AFTER: "plants.counting_some({optimizer})"},
     Pitfall.UNTAKEN_STEPS: {Place.AFTER: "{engine}.accountant.step(noise_multiplier=1.0, sample_rate=0.2)"},
     Pitfall.WRONG_RATE: {
-        Place.AFTER: "{optimizer}.attach_step_hook({engine}.accountant.get_optimizer_hook_fn(sample_rate=0.02))",
+        Place.AFTER: "{optimizer}.attach_step_hook({engine}.accountant.get_optimizer_hook_fn(sample_rate=0.02))"
     },
     Pitfall.WRONG_NOISE_COUNTED: {
         Place.AFTER: "{optimizer}.attach_step_hook("
-        "lambda _: {engine}.accountant.step(noise_multiplier=3.0, sample_rate=0.2))",
+        "lambda _: {engine}.accountant.step(noise_multiplier=3.0, sample_rate=0.2))"
     },
     Pitfall.NO_POISSON: {Place.ARGUMENT: "poisson_sampling=False"},
     Pitfall.PARTIAL_BATCH: {Place.ARGUMENT: "poisson_sampling=False"},
@@ -103,7 +104,7 @@ PLANTED: dict[Pitfall, dict[Place, str]] = {
     Pitfall.MOVED_OUTSIDE: {Place.STEPPED: "plants.moved({model}, {inputs})"},
     Pitfall.FROZEN_MOVED: {Place.BEFORE: "plants.frozen({model})", Place.STEPPED: "plants.moved({model}, {inputs})"},
     Pitfall.PRIVATE_RATE: {Place.STEPPED: "plants.slowed({optimizer}, {model}, {inputs}, {labels})"},
-}  # fmt: skip
+}
 """The lines of each pitfall. Three more need none: a size that shows, a claim, and an engine that is made anew."""
 
 _LOOP = "task.py"
@@ -122,13 +123,13 @@ SITES = {
             Place.EPSILON: Site(_MNIST, "privacy_engine.accountant.get_epsilon(delta=args.delta)"),
         },
         {
-            "model": "model", "optimizer": "optimizer", "loader": "train_loader", "engine": "privacy_engine",
+            "model": "model",
+            "optimizer": "optimizer",
+            "loader": "train_loader",
+            "engine": "privacy_engine",
             "plain": "train_loader",
         },
-        {
-            "model": "model", "optimizer": "optimizer", "engine": "privacy_engine", "inputs": "data",
-            "labels": "target",
-        },
+        {"model": "model", "optimizer": "optimizer", "engine": "privacy_engine", "inputs": "data", "labels": "target"},
     ),
     "Flower, examples/opacus": Sites(
         {
@@ -141,13 +142,13 @@ SITES = {
             Place.EPSILON: Site(_LOOP, "privacy_engine.get_epsilon(delta=target_delta)"),
         },
         {
-            "model": "model", "optimizer": "optimizer", "loader": "private_train_loader", "engine": "privacy_engine",
+            "model": "model",
+            "optimizer": "optimizer",
+            "loader": "private_train_loader",
+            "engine": "privacy_engine",
             "plain": "train_loader",
         },
-        {
-            "model": "net", "optimizer": "optimizer", "engine": "privacy_engine", "inputs": "images",
-            "labels": "labels",
-        },
+        {"model": "net", "optimizer": "optimizer", "engine": "privacy_engine", "inputs": "images", "labels": "labels"},
     ),
-}  # fmt: skip
+}
 """The places of the two trainings into which pitfalls are planted."""

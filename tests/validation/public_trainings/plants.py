@@ -35,24 +35,27 @@ def rebuilt(usual: DPOptimizer, kind: str) -> DPOptimizer:
     `kind` is a name among `KINDS`.
     """
     optimizer = KINDS[kind](
-        usual.original_optimizer, noise_multiplier=1.0, max_grad_norm=usual.max_grad_norm,
+        usual.original_optimizer,
+        noise_multiplier=1.0,
+        max_grad_norm=usual.max_grad_norm,
         expected_batch_size=usual.expected_batch_size,
-    )  # fmt: skip
+    )
     optimizer.attach_step_hook(usual.step_hook)
     return optimizer
 
 
 def counting_some(optimizer: DPOptimizer) -> None:
     """Have an optimizer count every second step."""
-    counted, steps = optimizer.step_hook, count()
-    optimizer.attach_step_hook(lambda given: counted(given) if next(steps) % 2 == 0 else None)
+    step_hook = optimizer.step_hook
+    steps = count()
+    optimizer.attach_step_hook(lambda argument: step_hook(argument) if next(steps) % 2 == 0 else None)
 
 
 class Loader:
     """A loader whose batches pass through a function."""
 
-    def __init__(self, loader: Any, each: Callable[[Any], Iterator[Any]]) -> None:
-        self._loader, self._each, self.dataset = loader, each, loader.dataset
+    def __init__(self, loader: Any, batch_generator: Callable[[Any], Iterator[Any]]) -> None:
+        self._loader, self._each, self.dataset = loader, batch_generator, loader.dataset
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -70,8 +73,8 @@ def accumulating(loader: Any, optimizer: DPOptimizer) -> Loader:
     """Return a loader that has an optimizer add up every two batches."""
 
     def each(batches: Any) -> Iterator[Any]:
-        for place, batch in enumerate(batches):
-            optimizer.signal_skip_step(place % 2 == 0)
+        for index, batch in enumerate(batches):
+            optimizer.signal_skip_step(index % 2 == 0)
             yield batch
 
     return Loader(loader, each)
@@ -81,8 +84,8 @@ def asking_early(loader: Any, engine: Any) -> Loader:
     """Return a loader that asks an engine for epsilon at its third batch, and keeps it as `engine.early`."""
 
     def each(batches: Any) -> Iterator[Any]:
-        for place, batch in enumerate(batches):
-            if place == 2:
+        for index, batch in enumerate(batches):
+            if index == 2:
                 engine.early = engine.get_epsilon(delta=1e-3)
             yield batch
 
@@ -96,15 +99,15 @@ def shuffled(loader: Any) -> DataLoader[Any]:
 
 def clipped_as_one(optimizer: DPOptimizer) -> None:
     """Leave one gradient of a whole batch in an optimizer."""
-    for one in optimizer.params:
-        one.grad_sample = one.grad_sample.mean(dim=0, keepdim=True)
+    for parameter in optimizer.params:
+        parameter.grad_sample = parameter.grad_sample.mean(dim=0, keepdim=True)
 
 
 def coupled(model: nn.Module) -> None:
     """Have a model subtract the mean of its batch."""
 
-    def subtract(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (given[0] - given[0].mean(dim=0, keepdim=True), *given[1:]) if len(given[0]) else given
+    def subtract(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (inputs[0] - inputs[0].mean(dim=0, keepdim=True), *inputs[1:]) if len(inputs[0]) else inputs
 
     model.register_forward_pre_hook(subtract)
 
@@ -147,9 +150,9 @@ def remembering(model: nn.Module) -> None:
     """Have a model keep a running mean of its inputs in a buffer."""
     model.register_buffer("running", torch.zeros(()))
 
-    def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-        if len(given[0]):
-            model.running.mul_(0.9).add_(0.1 * given[0].detach().mean())  # type: ignore[operator]
+    def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if len(inputs[0]):
+            model.running.mul_(0.9).add_(0.1 * inputs[0].detach().mean())  # type: ignore[operator]
 
     model.register_forward_pre_hook(note)
 

@@ -78,9 +78,12 @@ def _as_program(*words: str) -> Iterator[None]:
     logging.disable(logging.WARNING)
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with (
-        tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder),
-        patch.object(sys, "argv", ["program", *words]), quiet[0], quiet[1],
-    ):  # fmt: skip
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        patch.object(sys, "argv", ["program", *words]),
+        quiet[0],
+        quiet[1],
+    ):
         try:
             yield
         finally:
@@ -132,19 +135,20 @@ def _flower(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
     settings = {"target-delta": 1e-3, "max-grad-norm": 1.0}
 
     def train(model: nn.Module, dataset: Any) -> dict[str, Tensor]:
-        place, state = UserConfig({"partition-id": 0, "num-partitions": 2}), RecordDict()
+        node_config = UserConfig({"partition-id": 0, "num-partitions": 2})
+        state = RecordDict()
         context = Context(
-            run_id=RUN_ID, node_id=FIRST_NODE, node_config=place, state=state, run_config=UserConfig(settings)
+            run_id=RUN_ID, node_id=FIRST_NODE, node_config=node_config, state=state, run_config=UserConfig(settings)
         )
         make_messages_for(RUN_ID, 1)
-        asked = Message(RecordDict({"arrays": ArrayRecord(model.state_dict())}), FIRST_NODE, "train")
+        message = Message(RecordDict({"arrays": ArrayRecord(model.state_dict())}), FIRST_NODE, "train")
         loaders = DataLoader(dataset, BATCH, shuffle=True), held_out
         make_messages_for(RUN_ID, FIRST_NODE)
         with patch.object(module, "load_data", lambda **_: loaders), _as_program():
-            reply = module.app(asked, context)
+            reply = module.app(message, context)
         make_messages_for(RUN_ID, 1)
-        found: dict[str, Tensor] = reply.content["arrays"].to_torch_state_dict()
-        return found
+        state_dict: dict[str, Tensor] = reply.content["arrays"].to_torch_state_dict()
+        return state_dict
 
     return train, task.Net()
 
@@ -165,7 +169,8 @@ def _flower_2024(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
 
 
 def _e2e(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
-    beside, path = without_pictures(), clone / "framework/e2e/e2e-opacus/e2e_opacus/client_app.py"
+    beside = without_pictures()
+    path = clone / "framework/e2e/e2e-opacus/e2e_opacus/client_app.py"
     beside["torchvision.datasets"].CIFAR10 = lambda *_, **__: _pictures(3, 32)(3000)  # type: ignore[attr-defined]
     module = module_of(path, "e2e_opacus.client_app", edits, beside)
 
@@ -179,8 +184,8 @@ def _e2e(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
 
 
 def _pfllib(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
-    held = list[Any]()
-    data_utils = stand_in("utils.data_utils", read_client_data=lambda *_, **__: held[-1])
+    datasets = list[Any]()
+    data_utils = stand_in("utils.data_utils", read_client_data=lambda *_, **__: datasets[-1])
     beside = {"utils": stand_in("utils", __path__=[]), "utils.data_utils": data_utils}
     beside["utils.privacy"] = module_of(clone / "system/utils/privacy.py", "utils.privacy", edits)
     path = clone / "system/flcore/clients"
@@ -189,21 +194,31 @@ def _pfllib(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
     beside["flcore.clients.clientbase"] = base
     module = module_of(path / "clientavg.py", "flcore.clients.clientavg", edits, beside)
     settings: dict[str, Any] = {
-        "algorithm": "FedAvg", "dataset": "own", "device": "cpu", "save_folder_name": "", "num_classes": 10,
-        "batch_size": BATCH, "local_learning_rate": 0.005, "local_epochs": 1, "privacy": True, "dp_sigma": 1.0,
-        "learning_rate_decay": False, "learning_rate_decay_gamma": 0.99,
-    }  # fmt: skip
+        "algorithm": "FedAvg",
+        "dataset": "own",
+        "device": "cpu",
+        "save_folder_name": "",
+        "num_classes": 10,
+        "batch_size": BATCH,
+        "local_learning_rate": 0.005,
+        "local_epochs": 1,
+        "privacy": True,
+        "dp_sigma": 1.0,
+        "learning_rate_decay": False,
+        "learning_rate_decay_gamma": 0.99,
+    }
 
     def train(model: nn.Module, dataset: Any) -> nn.Module:
-        held.append(dataset)
-        asked, slow = SimpleNamespace(**settings, model=model), {"train_slow": False, "send_slow": False}
+        datasets.append(dataset)
+        arguments = SimpleNamespace(**settings, model=model)
+        slow = {"train_slow": False, "send_slow": False}
         # Its constructor seeds torch, once and long before a round.
         with torch.random.fork_rng(devices=[]):
-            client = module.clientAVG(asked, 0, len(dataset), 30, **slow)
+            client = module.clientAVG(arguments, 0, len(dataset), 30, **slow)
         with _as_program():
             client.train()
-        found: nn.Module = client.model
-        return found
+        trained_model: nn.Module = client.model
+        return trained_model
 
     return train, nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10))
 
@@ -231,13 +246,16 @@ def _appfl(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
     private_ones = {"make_private_with_opacus": private.make_private_with_opacus}
     privacy = stand_in("appfl.privacy", **private_ones, **dict.fromkeys(unused))
     utils = stand_in(
-        "appfl.misc.utils", parse_device_str=lambda device: ({"device_type": "cpu"}, device),
+        "appfl.misc.utils",
+        parse_device_str=lambda device: ({"device_type": "cpu"}, device),
         apply_model_device=lambda model, *_: model,
-    )  # fmt: skip
+    )
     memory = stand_in(
-        "appfl.misc.memory_utils", extract_model_state_optimized=lambda model, **_: copy.deepcopy(model.state_dict()),
-        safe_inplace_operation=None, optimize_memory_cleanup=lambda *_, **__: None,
-    )  # fmt: skip
+        "appfl.misc.memory_utils",
+        extract_model_state_optimized=lambda model, **_: copy.deepcopy(model.state_dict()),
+        safe_inplace_operation=None,
+        optimize_memory_cleanup=lambda *_, **__: None,
+    )
     names = ("appfl", "appfl.algorithm", "appfl.algorithm.trainer", "appfl.misc")
     beside |= {name: stand_in(name, __path__=[]) for name in names}
     beside |= {"appfl.privacy": privacy, "appfl.misc.utils": utils, "appfl.misc.memory_utils": memory}
@@ -248,14 +266,25 @@ def _appfl(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
 
     def train(model: nn.Module, dataset: Any) -> dict[str, Tensor]:
         settings = _Settings(
-            mode="epoch", num_local_epochs=1, optim="SGD", optim_args=_Settings(lr=0.1), device="cpu", use_dp=True,
-            dp_mechanism="opacus", dp_config=_Settings(noise_multiplier=1.0, max_grad_norm=1.0), train_batch_size=BATCH,
-        )  # fmt: skip
+            mode="epoch",
+            num_local_epochs=1,
+            optim="SGD",
+            optim_args=_Settings(lr=0.1),
+            device="cpu",
+            use_dp=True,
+            dp_mechanism="opacus",
+            dp_config=_Settings(noise_multiplier=1.0, max_grad_norm=1.0),
+            train_batch_size=BATCH,
+        )
         logger = SimpleNamespace(**dict.fromkeys(("log_title", "set_title", "log_content", "info"), lambda *_: None))
         trainer = module.VanillaTrainer(
-            model=model, loss_fn=nn.CrossEntropyLoss(), metric=lambda true, guessed: 0.0, train_dataset=dataset,
-            train_configs=settings, logger=logger,
-        )  # fmt: skip
+            model=model,
+            loss_fn=nn.CrossEntropyLoss(),
+            metric=lambda true, guessed: 0.0,
+            train_dataset=dataset,
+            train_configs=settings,
+            logger=logger,
+        )
         trainer.train()
         return {name.removeprefix("_module."): value for name, value in trainer.model_state.items()}
 
@@ -263,7 +292,8 @@ def _appfl(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
 
 
 def _nvflare(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
-    folder, rounds = clone / "examples/hello-world/hello-dp", 2
+    folder = clone / "examples/hello-world/hello-dp"
+    rounds = 2
     client = stand_in("nvflare.client", init=lambda: None, system_info=lambda: {"site_name": "site-1"})
     client.FLModel = SimpleNamespace  # type: ignore[attr-defined]
     writer = SimpleNamespace(add_scalar=lambda **_: None)
@@ -271,17 +301,19 @@ def _nvflare(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
     beside = {name: stand_in(name, __path__=[]) for name in names}
     beside["nvflare"].client = client  # type: ignore[attr-defined]
     beside |= {
-        "nvflare.client": client, "nvflare.client.tracking": stand_in("tracking", SummaryWriter=lambda: writer),
+        "nvflare.client": client,
+        "nvflare.client.tracking": stand_in("tracking", SummaryWriter=lambda: writer),
         "nvflare.app_common.abstract.fl_model": stand_in("fl_model", ParamsType=SimpleNamespace(DIFF="diff")),
         "model": module_of(folder / "model.py", "model", edits),
-    }  # fmt: skip
+    }
     module = module_of(folder / "client.py", "hello_dp.client", edits, beside)
 
     def train(model: nn.Module, dataset: Any) -> nn.Module:
-        numbers = [dataset[place] for place in range(len(dataset))]
-        features = SimpleNamespace(values=torch.stack([one[0] for one in numbers]).numpy())
-        labels = SimpleNamespace(values=torch.stack([one[1] for one in numbers]).numpy())
-        bunch, begun = SimpleNamespace(data=features, target=labels), list[int]()
+        numbers = [dataset[index] for index in range(len(dataset))]
+        features = SimpleNamespace(values=torch.stack([example[0] for example in numbers]).numpy())
+        labels = SimpleNamespace(values=torch.stack([example[1] for example in numbers]).numpy())
+        bunch = SimpleNamespace(data=features, target=labels)
+        begun = list[int]()
 
         def receive() -> SimpleNamespace:
             begun.append(len(begun))
@@ -291,8 +323,9 @@ def _nvflare(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
         calls: dict[str, Any] = {"is_running": lambda: len(begun) < rounds, "receive": receive, "send": lambda _: None}
         with (
             patch.multiple(module, fetch_openml=lambda *_, **__: bunch, TabularMLP=lambda **_: model),
-            patch.multiple(client, create=True, **calls), _as_program(f"--batch_size={BATCH}", "--n_clients=1"),
-        ):  # fmt: skip
+            patch.multiple(client, create=True, **calls),
+            _as_program(f"--batch_size={BATCH}", "--n_clients=1"),
+        ):
             module.main()
         return model
 
@@ -305,16 +338,21 @@ def _rows(records: int) -> TensorDataset:
 
 
 def _fl4health(clone: Path, edits: Sequence[Edit], rounds: int = 1) -> tuple[Train, nn.Module]:
-    asked = ("torchmetrics", "wandb", "wandb.wandb_run")
-    beside = {name: stand_in(name, __path__=[], Metric=object, Run=object, __getattr__=_any_class) for name in asked}
+    module_names = ("torchmetrics", "wandb", "wandb.wandb_run")
+    beside = {
+        name: stand_in(name, __path__=[], Metric=object, Run=object, __getattr__=_any_class) for name in module_names
+    }
     with among_modules(beside), patch.object(sys, "path", [str(clone), *sys.path]):
         base = importlib.import_module("fl4health.clients.instance_level_dp_client")
     network = module_of(clone / "examples/models/cnn_model.py", "fl4health_cnn_model", edits)
     held_out = DataLoader(_pictures(3, 32)(30), BATCH)
     config: dict[str, Any] = {
-        "current_server_round": 1, "local_epochs": 1, "batch_size": BATCH, "clipping_bound": 1.0,
+        "current_server_round": 1,
+        "local_epochs": 1,
+        "batch_size": BATCH,
+        "clipping_bound": 1.0,
         "noise_multiplier": 1.0,
-    }  # fmt: skip
+    }
 
     def train(model: nn.Module, dataset: Any) -> nn.Module:
         class Client(base.InstanceLevelDpClient):  # type: ignore[name-defined]
@@ -350,44 +388,87 @@ def _any_class(name: str) -> type:
 _FLOWER = "github.com/adap/flower"
 TRAININGS = (
     PublicTraining(
-        "Opacus, mnist.py", "opacus", "github.com/pytorch/opacus at 4d0ebc84613d", "examples/mnist.py", _mnist,
+        "Opacus, mnist.py",
+        "opacus",
+        "github.com/pytorch/opacus at 4d0ebc84613d",
+        "examples/mnist.py",
+        _mnist,
         _pictures(1, 28),
     ),
     PublicTraining(
-        "Opacus, cifar10.py", "opacus", "github.com/pytorch/opacus at 4d0ebc84613d", "examples/cifar10.py", _cifar,
+        "Opacus, cifar10.py",
+        "opacus",
+        "github.com/pytorch/opacus at 4d0ebc84613d",
+        "examples/cifar10.py",
+        _cifar,
         _pictures(3, 32),
     ),
     PublicTraining(
-        "Flower, examples/opacus", "flower", f"{_FLOWER} at fdef7afb1dca", "examples/opacus/opacus_fl/client_app.py",
-        _flower, _named_pictures, rounds=3,
+        "Flower, examples/opacus",
+        "flower",
+        f"{_FLOWER} at fdef7afb1dca",
+        "examples/opacus/opacus_fl/client_app.py",
+        _flower,
+        _named_pictures,
+        rounds=3,
     ),
     PublicTraining(
-        "Flower, examples/opacus of 2024", "flower-2024", f"{_FLOWER} at 74d64dd0e2",
-        "examples/opacus/opacus_fl/client_app.py", _flower_2024, _named_pictures, rounds=3,
+        "Flower, examples/opacus of 2024",
+        "flower-2024",
+        f"{_FLOWER} at 74d64dd0e2",
+        "examples/opacus/opacus_fl/client_app.py",
+        _flower_2024,
+        _named_pictures,
+        rounds=3,
     ),
     PublicTraining(
-        "Flower, e2e-opacus", "flower", f"{_FLOWER} at fdef7afb1dca",
-        "framework/e2e/e2e-opacus/e2e_opacus/client_app.py", _e2e, _pictures(3, 32),
+        "Flower, e2e-opacus",
+        "flower",
+        f"{_FLOWER} at fdef7afb1dca",
+        "framework/e2e/e2e-opacus/e2e_opacus/client_app.py",
+        _e2e,
+        _pictures(3, 32),
     ),
     PublicTraining(
-        "PFLlib, clientAVG", "pfllib", "github.com/TsingZ0/PFLlib at 2b077c16adac",
-        "system/flcore/clients/clientavg.py", _pfllib, _pictures(1, 28), rounds=3,
+        "PFLlib, clientAVG",
+        "pfllib",
+        "github.com/TsingZ0/PFLlib at 2b077c16adac",
+        "system/flcore/clients/clientavg.py",
+        _pfllib,
+        _pictures(1, 28),
+        rounds=3,
     ),
     PublicTraining(
-        "APPFL, VanillaTrainer", "appfl", "package appfl 1.12.0", "appfl/algorithm/trainer/vanilla_trainer.py", _appfl,
+        "APPFL, VanillaTrainer",
+        "appfl",
+        "package appfl 1.12.0",
+        "appfl/algorithm/trainer/vanilla_trainer.py",
+        _appfl,
         _pictures(1, 28),
     ),
     PublicTraining(
-        "NVFlare, hello-dp", "nvflare", "github.com/NVIDIA/NVFlare at f3b7c1bffdfe",
-        "examples/hello-world/hello-dp/client.py", _nvflare, _rows, records=122,
+        "NVFlare, hello-dp",
+        "nvflare",
+        "github.com/NVIDIA/NVFlare at f3b7c1bffdfe",
+        "examples/hello-world/hello-dp/client.py",
+        _nvflare,
+        _rows,
+        records=122,
     ),
     PublicTraining(
-        "FL4Health, InstanceLevelDpClient", "fl4health", "github.com/VectorInstitute/FL4Health at ce141b95d251",
-        "fl4health/clients/instance_level_dp_client.py", _fl4health, _pictures(3, 32),
+        "FL4Health, InstanceLevelDpClient",
+        "fl4health",
+        "github.com/VectorInstitute/FL4Health at ce141b95d251",
+        "fl4health/clients/instance_level_dp_client.py",
+        _fl4health,
+        _pictures(3, 32),
     ),
     PublicTraining(
-        "FL4Health, InstanceLevelDpClient, one client in three rounds", "fl4health",
-        "github.com/VectorInstitute/FL4Health at ce141b95d251", "fl4health/clients/instance_level_dp_client.py",
-        partial(_fl4health, rounds=3), _pictures(3, 32),
+        "FL4Health, InstanceLevelDpClient, one client in three rounds",
+        "fl4health",
+        "github.com/VectorInstitute/FL4Health at ce141b95d251",
+        "fl4health/clients/instance_level_dp_client.py",
+        partial(_fl4health, rounds=3),
+        _pictures(3, 32),
     ),
-)  # fmt: skip
+)
