@@ -31,6 +31,7 @@ NOT_OF_A_NUMBER = {
     # the setting itself
     "fl_audit.federation.run_plan.RunPlan.confidence",
     # a level that several bounds share
+    "fl_audit.app_audits.review.review_result.refutes",
     "fl_audit.app_audits.claim_audit.claim_audit_procedure.audit_claim",
     "fl_audit.app_audits.claim_audit.claim_audit_procedure._tried_by_halves",
     # what most audits with such a level find: a power
