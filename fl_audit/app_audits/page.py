@@ -208,9 +208,10 @@ def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
     score_axes, tradeoff_axes = figure.subplots(1, 2)
     _draw_scores(score_axes, test)
     draw_tradeoff(tradeoff_axes, claim_audit.claim.limits, test.scores, test.present)
-    broken = "breaks the claim" if test.refutes_claim else "does not contradict the claim"
+    is_open = "leaves the claim open" if test.is_broken else "does not contradict the claim"
+    outcome = "breaks the claim" if test.refutes_claim else is_open
     phrases = [
-        heading_html(f"{test.distinguisher.kind.capitalize()}: {broken}"),
+        heading_html(f"{test.distinguisher.kind.capitalize()}: {outcome}"),
         paragraph_html(finding.cause) if test.refutes_claim else "",
         paragraph_html(capital(f"{finding.scenario.words}: {finding.sentence}")),
         html_figure(

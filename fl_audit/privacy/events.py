@@ -96,8 +96,8 @@ class LaplaceRelease:
     """Laplace mechanism: `count` releases of a number or a vector with Laplace noise of scale `scale`.
 
     `sensitivity` is the largest change between neighbouring data sets, in every release; of a vector it is the L1 norm
-    of the change. A change of one coordinate by all of it is the easiest to detect. Raises
-    `InputError` if the sensitivity or the scale is not positive and finite, or if the count is not an integer from 1.
+    of the change, which is the easiest to detect if it is all in one coordinate. Raises `InputError` if the sensitivity
+    or the scale is not positive and finite, or if the count is not an integer from 1.
     """
 
     sensitivity: float

@@ -1,9 +1,8 @@
 """Compute the distribution of the adversary's log-odds L = log P(releases | D) / P(releases | D'), under D and D'.
 
-Under D, L is the privacy loss of D against D'; under D', it is minus the privacy loss of D' against D. Observed
-log-odds are tested against this distribution: `uniforms` transforms them to uniform numbers, to which a
-Kolmogorov-Smirnov test is applied. The distribution holds if the sensitivities of all rounds equal those of the events;
-sensitivities that depend on earlier releases give other distributions.
+Under D, L is the privacy loss of D against D'; under D', it is minus the privacy loss of D' against D. The distribution
+holds if the sensitivities of all rounds equal those of the events; sensitivities that depend on earlier releases give
+other distributions.
 
 D is the training set with the unit, and D' is without it (add-remove) or with its replacement. With secret sampling and
 add-remove, releases follow the mixture (1-q) N(0) + q N(mu) under D and N(0) under D', where q is the sampling rate.

@@ -155,8 +155,8 @@ def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
     is_broken
         Whether at least one test refuted the guarantee.
     is_conclusive
-        Whether the tests would have found a breach of 1.5 times the guarantee. If so, a guarantee that no test refuted
-        is consistent, otherwise the verdict is inconclusive.
+        Whether the tests could have found a breach, by the measure of their audit, and nothing is in doubt. If so, a
+        guarantee that no test refuted is consistent, otherwise the verdict is inconclusive.
     """
     if is_broken:
         return Verdict.VIOLATED

@@ -50,6 +50,8 @@ def find_asked_metrics(weight: str, play: Callable[[tuple[str, ...]], LookupTria
         wanted_names = tuple(dict.fromkeys(name for name in names if name not in known_names))
         if not wanted_names and trial.refusal is not None and weight not in offered:
             wanted_names = (weight,)
+        if weight in wanted_names:
+            wanted_names = (weight,)  # by itself, so that no other name keeps clients from reporting it
         if not wanted_names:
             break
         if trial.refusal is None and play((*offered, *wanted_names)).refusal is not None:

@@ -35,7 +35,6 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     Tell,
     TrialBudget,
 )
-from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort
 from fl_audit.app_audits.claim_audit.transcript import Transcript, Transcripts, stacked
 from fl_audit.app_audits.console_output import no_news_from_flower, say
 from fl_audit.errors import require
@@ -109,7 +108,7 @@ def audit_system(
         asked = _asked_metrics(system, claim, players, began + seconds / 2)
         is_of_clients = claim.neighbours.unit is Unit.CLIENT
         bears_zero = not is_of_clients or _bears_zero(system, players, began + seconds / 2, asked)
-        of_trials_alone = partial(_is_of_trials_alone, replace(system, asked=asked))
+        of_trials_alone = partial(_is_of_trials_alone, replace(system, asked=asked), claim)
 
         def play(name: str, first: int, count: int) -> tuple[Transcripts, NDArray[np.bool_]]:
             # Trials from number 0 on search for distinguishers; trials that test them have larger numbers.
@@ -148,10 +147,9 @@ def _asked_metrics(
 ) -> tuple[str, ...]:
     """Return the names of the metrics that a strategy looks up in replies, found by single trials if not yet known.
 
-    Nothing is looked for if a claim is about records, whose local training decides what clients report, or if the user
-    says what the app's clients report.
+    Nothing is looked for if the app's local training decides what clients report, or if the user says it.
     """
-    if system.asked or system.metrics is not None or claim.neighbours.unit is not Unit.CLIENT:
+    if system.asked or system.metrics is not None or _trains_locally(system, claim):
         return system.asked
 
     def play(names: tuple[str, ...]) -> LookupTrial:
@@ -161,16 +159,23 @@ def _asked_metrics(
     return find_asked_metrics(system.weight, play).names
 
 
-def _is_of_trials_alone(system: AuditedSystem, distinguisher: Distinguisher) -> bool:
-    """Return whether a distinguisher looks at a number that only clients of the trials are known to report.
+def _trains_locally(system: AuditedSystem, claim: StatedClaim) -> bool:
+    """Return whether clients of the trials train by the app's own local training, which says what they report."""
+    return claim.neighbours.unit is not Unit.CLIENT and system.local is not None
+
+
+def _is_of_trials_alone(system: AuditedSystem, claim: StatedClaim, kind: str, group: str) -> bool:
+    """Return whether a number beside the model is one that only clients of the trials are known to report.
+
+    `kind` is the name of the scenario, and `group` that of the number.
 
     A strategy may release whatever clients report, by no name of its own. What it computes, or looks up by its name, is
     known to be released.
     """
-    if distinguisher.sort is not FeatureSort.BESIDE_MODEL:
+    if _trains_locally(system, claim):
         return False
-    scenario = BY_NAME[distinguisher.kind]
-    number = distinguisher.group.partition(": ")[2]
+    scenario = BY_NAME[kind]
+    number = group.partition(": ")[2]
     if scenario.differs_in_metrics:
         is_ours = system.metrics is None and not set(system.asked) - {system.weight}
         return is_ours or (number == LOSS and not system.is_known_to_report(LOSS))

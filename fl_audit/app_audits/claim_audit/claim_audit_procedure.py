@@ -21,7 +21,13 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     distinguisher_test,
 )
 from fl_audit.app_audits.claim_audit.distinguisher_search import DistinguisherSearch, Play, key_of
-from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort, every_second, margin_of
+from fl_audit.app_audits.claim_audit.distinguishers import (
+    Distinguisher,
+    FeatureSort,
+    IsOfTrialsAlone,
+    every_second,
+    margin_of,
+)
 from fl_audit.app_audits.claim_audit.features import feature_groups
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
 from fl_audit.array_types import Flags
@@ -38,7 +44,7 @@ def audit_claim(
     confidence: float = 0.95,
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
-    is_of_trials_alone: Callable[[Distinguisher], bool] = lambda _: False,
+    is_of_trials_alone: IsOfTrialsAlone = lambda *_: False,
 ) -> ClaimAudit:
     """Audit a privacy claim by playing black-box trials, and return the tests, the skipped scenarios and the verdict.
 
@@ -66,10 +72,10 @@ def audit_claim(
     keep
         Callback that receives the result so far after the search and after each test.
     is_of_trials_alone
-        Function that says whether only clients of the trials are known to report what a distinguisher looks at.
+        Function that says whether only clients of the trials are known to report a number beside the model.
     """
     budget = budget or TrialBudget()
-    search = DistinguisherSearch(claim, play, malformed, describe, budget, tell)
+    search = DistinguisherSearch(claim, play, malformed, describe, budget, tell, is_of_trials_alone)
     search.scout(kinds)
     search.select()
     level = (1 - confidence) / max(1, len(search.selected) + (search.finest is not None))
@@ -93,7 +99,7 @@ def audit_claim(
 
 
 def _tried_by_halves(
-    search: DistinguisherSearch, largest: int, confidence: float, is_of_trials_alone: Callable[[Distinguisher], bool]
+    search: DistinguisherSearch, largest: int, confidence: float, is_of_trials_alone: IsOfTrialsAlone
 ) -> list[DistinguisherTest]:
     """Train distinguishers on one half of the search trials, and test at most `largest` of them on the other half."""
     tried = list[tuple[Distinguisher, Transcripts, Flags]]()
@@ -107,7 +113,7 @@ def _tried_by_halves(
     tried.sort(key=lambda distinguishers: -distinguishers[0].margin)
     level = (1 - confidence) / max(1, len(tried[:largest]))
     return [
-        _tested(search.claim, distinguisher, trials, present, 1 - level, is_of_trials_alone(distinguisher))
+        _tested(search.claim, distinguisher, trials, present, 1 - level, is_of_trials_alone)
         for distinguisher, trials, present in tried[:largest]
     ]
 
@@ -119,7 +125,7 @@ def _tested_in_stages(
     budget: TrialBudget,
     level: float,
     tell: Tell,
-    is_of_trials_alone: Callable[[Distinguisher], bool],
+    is_of_trials_alone: IsOfTrialsAlone,
     keep: Callable[[list[DistinguisherTest]], None] = lambda _: None,
 ) -> list[DistinguisherTest]:
     """Test distinguishers on fresh trials in stages, and return the result of each distinguisher's last test.
@@ -138,7 +144,7 @@ def _tested_in_stages(
             try:
                 trials, present = play(distinguisher.kind, first, stage)
                 last[key_of(distinguisher)] = _tested(
-                    claim, distinguisher, trials, present, 1 - share * level, is_of_trials_alone(distinguisher)
+                    claim, distinguisher, trials, present, 1 - share * level, is_of_trials_alone
                 )
             except OutOfTimeError:
                 return list(last.values())
@@ -165,7 +171,7 @@ def _tested(
     transcripts: Transcripts,
     present: Flags,
     confidence: float,
-    is_of_trials_alone: bool,
+    is_of_trials_alone: IsOfTrialsAlone,
 ) -> DistinguisherTest:
     # A number that did not occur in any of these trials is marked as missing in all of them.
     missing = np.tile([0.0, 1.0], (len(transcripts), 1))
@@ -187,5 +193,6 @@ def _tested(
         scores,
         transcripts,
         present,
-        is_of_trials_alone=is_of_trials_alone,
+        is_of_trials_alone=distinguisher.sort is FeatureSort.BESIDE_MODEL
+        and is_of_trials_alone(distinguisher.kind, distinguisher.group),
     )

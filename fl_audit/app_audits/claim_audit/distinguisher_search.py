@@ -19,7 +19,12 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     TrialErrorShares,
     verdict_of,
 )
-from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort, find_distinguishers
+from fl_audit.app_audits.claim_audit.distinguishers import (
+    Distinguisher,
+    FeatureSort,
+    IsOfTrialsAlone,
+    find_distinguishers,
+)
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
 from fl_audit.array_types import Flags
 
@@ -40,6 +45,7 @@ class DistinguisherSearch:
     last_error: Callable[[str], str]  # from the name of a scenario to the last error of the mechanism in it
     budget: TrialBudget
     tell: Tell
+    is_of_trials_alone: IsOfTrialsAlone
     ranked: dict[str, list[Distinguisher]] = field(default_factory=dict)  # distinguishers of each scenario, by name
     looked: dict[str, tuple[Transcripts, Flags]] = field(default_factory=dict)  # search trials of each scenario
     refusals: list[TrialErrorShares] = field(default_factory=list)
@@ -61,7 +67,9 @@ class DistinguisherSearch:
         bound on epsilon that is expected from the new trials, minus the claimed epsilon. If no trial of the scenario
         was valid, only distinguishers with a positive margin are returned.
         """
-        distinguishers = find_distinguishers(kind, transcripts, present, self.claim.limits, fresh)
+        distinguishers = find_distinguishers(
+            kind, transcripts, present, self.claim.limits, fresh, self.is_of_trials_alone
+        )
         # If no trial was valid, numbers besides the model may still tell D from D'; other groups are not worth a test.
         return (
             [distinguisher for distinguisher in distinguishers if distinguisher.margin > 0]

@@ -25,6 +25,9 @@ from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 
 Rule = Callable[[Floats], Floats]  # from features (trials, columns) to scores (trials,): higher if D is more likely
 
+IsOfTrialsAlone = Callable[[str, str], bool]
+"""Function of a scenario and a number beside the model: whether only clients of the trials are known to report it."""
+
 METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bound methods that assume nothing about the distribution of the scores."""
 _SURE = 12.0  # largest shift considered, in standard deviations; beyond it no two trials with D and D' are confused
@@ -108,7 +111,12 @@ class Distinguisher:
 
 
 def find_distinguishers(
-    kind: str, transcripts: Transcripts, present: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
+    kind: str,
+    transcripts: Transcripts,
+    present: Flags,
+    limits: tuple[EpsilonDeltaLimit, ...],
+    fresh: int,
+    is_of_trials_alone: IsOfTrialsAlone = lambda *_: False,
 ) -> list[Distinguisher]:
     """Return the best distinguisher of each sort for a scenario: by the release, by its low bits, by numbers beside it.
 
@@ -116,7 +124,8 @@ def find_distinguishers(
     is returned only if its margin is positive; it does not take the place of one by the release, whose noise and
     clipping would stay untested. Rules are trained on half of the trials and ranked on the other half. The best rules
     are then trained again on all trials. The distinguisher with the larger margin comes first. The margin is the
-    expected bound on epsilon minus the claimed epsilon.
+    expected bound on epsilon minus the claimed epsilon. Of numbers with equal margins, those that only clients of the
+    trials report come last, since they refute nothing.
 
     Shapes: `present` (trials,), `limits` (epsilon, delta).
     """
@@ -128,7 +137,7 @@ def find_distinguishers(
         scores = learned_rule(features[teaches], present[teaches])(features[~teaches])
         margin, limit = margin_of(scores, truth, limits, fresh // 2)
         ranked.append((margin, limit, group, scores))
-    ranked.sort(key=lambda entry: -entry[0])
+    ranked.sort(key=lambda entry: (-entry[0], is_of_trials_alone(kind, entry[2])))
     best = dict[FeatureSort, tuple[float, EpsilonDeltaLimit, str, Floats]]()
     for entry in ranked:
         best.setdefault(sort_of(entry[2], transcripts), entry)

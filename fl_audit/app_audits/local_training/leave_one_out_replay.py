@@ -56,9 +56,8 @@ class LeaveOneOutEffect:
     claimed: float  # largest difference of the sums that the claim allows, in units of the clipping norm
     moved: float  # largest observed difference of the sums, in units of the clipping norm
     moved_absent: float  # the same over steps whose mini-batch did not contain the record
-    gradient_change_of_others: (
-        float | None
-    )  # largest difference of a gradient of another record, over the largest gradient
+    # Largest difference of a gradient of another record, over the largest gradient; None if it is not known.
+    gradient_change_of_others: float | None
     tensors: tuple[float, ...]  # largest difference of each tensor of the sums, in units of the clipping norm
     larger_steps: int  # number of steps of the training with the record
     smaller_steps: int  # number of steps of the training without the record

@@ -196,23 +196,21 @@ def _rows(training: RecordedTraining) -> Iterator[tuple[int, int]]:
 
     A batch may be clipped in parts that are added up, of which the last one brings the noise.
     """
-    fed = list(_fed(training))
-    for index, (step, batches) in enumerate(fed):
+    for index, (step, batches) in enumerate(_fed(training)):
         if step.rows is not None and step.is_fresh and batches:
             size = (
                 sum(len(batch.indices) for batch in batches) if _uses_all(step, batches) else len(batches[-1].indices)
             )
-            yield step.rows + sum(_rows_of_further_parts(step, [later for later, _ in fed[index + 1 :]])), size
+            yield step.rows + sum(_rows_of_further_parts(training.steps, index)), size
 
 
-def _rows_of_further_parts(first: PrivateStep, later_steps: Sequence[PrivateStep]) -> Iterator[int]:
-    """Yield the number of per-record gradients of each further part of the batch of a step, up to that with noise."""
-    is_done = first.is_noised
-    for step in later_steps:
-        if is_done or step.is_fresh or step.rows is None:
+def _rows_of_further_parts(steps: Sequence[PrivateStep], first: int) -> Iterator[int]:
+    """Yield the number of per-record gradients of each part after the `first` of a batch, up to that with noise."""
+    for index in range(first + 1, len(steps)):
+        step = steps[index]
+        if steps[index - 1].is_noised or step.is_fresh or step.rows is None:
             return
         yield step.rows
-        is_done = step.is_noised
 
 
 def _cut_batch(trainings: RecordedTrainings) -> str:

@@ -233,6 +233,7 @@ class _PlannedReview:
                 self.budget,
                 _OF_MODEL,
                 lambda came: self.review_so_far(came, claim_audit),
+                _CONFIDENCE_OF_MECHANISM,
             )
         result = self.run_claim_audit(
             self.system,

@@ -109,6 +109,7 @@ def _texts(review: ReviewResult) -> dict[str, str]:
     tests = review.result.tests
     beside = broken_tests(review.result, ScenarioGroup.BESIDE)
     of_metrics = tests_of_metrics(review.beside)
+    is_number_of_model_audit = any(test.is_beside_model for test in beside)
     numbers = [test.distinguisher.group for test in beside if test.is_beside_model]
     numbers += [test.distinguisher.group for test in of_metrics if test.refutes_claim]
     is_of_flower_alone = has_edges_of_flower_alone(review.app_claim, review.result)
@@ -120,7 +121,7 @@ def _texts(review: ReviewResult) -> dict[str, str]:
         reach=claim_words(of_mechanism(review.result)) if is_of_flower_alone else "",
         numbers=", ".join(dict.fromkeys(numbers)),
         numbers_of_trials=", ".join(numbers_of_trials(of_metrics)),
-        is_refuted=any(refutes(test, review.result.claim) for test in of_metrics),
+        is_refuted=is_number_of_model_audit or any(refutes(test, review.result.claim) for test in of_metrics),
         has_unequal=any(not test.is_beside_model for test in beside),
         edges=_edge_words(review),
         guessed=max((test.right / test.trials for test in tests), default=None),

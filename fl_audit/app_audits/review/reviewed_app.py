@@ -18,7 +18,6 @@ from fl_audit.app_audits.review.strategy_capture import CapturedStrategy, captur
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
 from fl_audit.app_audits.trial_options import ReviewOptions
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting_enums import MultiplierReference
 
 if TYPE_CHECKING:
     from fl_audit.app_audits.local_training.assessment import Assessment
@@ -121,8 +120,7 @@ def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions) -> Stated
     if options.epsilon is not None or options.noise_multiplier is not None:
         between = adjacency or Adjacency.ADD_REMOVE_CLIENT
         noise = options.noise_multiplier
-        over = MultiplierReference(options.noise_over)
-        claim = StatedClaim(between, options.epsilon, options.delta, noise, rounds, over)
+        claim = StatedClaim(between, options.epsilon, options.delta, noise, rounds, options.noise_over)
         usual = stated_by(captured.start.strategy, [mod.mod for mod in captured.mods], None, rounds, options.delta)
         mu_of_claim = None if usual.claim is None else usual.claim.mu or usual.mu
         if mu_of_claim is not None and usual.claim is not None:

@@ -53,8 +53,8 @@ def from_final_model(
     require_delta(delta)
     mean = float(scaled.mean())
     estimate = epsilon_of_two_normals(mean, float(scaled.std()), delta)
-    error = float(scaled.std(ddof=1)) / math.sqrt(scaled.size)
-    mu_lower = max(0.0, mean - float(stdtrit(scaled.size - 1, confidence)) * error)
+    quantile = float(stdtrit(scaled.size - 1, confidence))
+    mu_lower = max(0.0, mean - quantile * float(scaled.std(ddof=1)) / math.sqrt(scaled.size))
     return estimate, gdp_epsilon(delta, mu_lower), mu_lower
 
 

@@ -98,11 +98,11 @@ class AttackNetworks:
         return self._layer("trunk 1", hidden).squeeze(-1)
 
     def train(
-        self, examples: Shown, answers: Tensor, tensor: Tensor, source: torch.Generator, steps: int = _STEPS
+        self, examples: Shown, answers: Tensor, example_weights: Tensor, source: torch.Generator, steps: int = _STEPS
     ) -> None:
         """Train all networks on cross-entropy, in place.
 
-        Shapes: `answers` (networks, examples), `tensor` (networks, examples).
+        Shapes: `answers` (networks, examples), `example_weights` (networks, examples).
         """
         slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}
         groups = [{"params": [values], "lr": _RATE * slower[name]} for name, values in self.weights.items()]
@@ -111,15 +111,15 @@ class AttackNetworks:
         for _ in range(steps):
             optimizer.zero_grad()
             losses = F.binary_cross_entropy_with_logits(self.log_odds(examples, source), answers, reduction="none")
-            torch.autograd.backward((losses * tensor).sum())
+            torch.autograd.backward((losses * example_weights).sum())
             optimizer.step()
 
     def _layer(self, name: str, inputs: Tensor, source: torch.Generator | None = None) -> Tensor:
         """Return the outputs of the dense layer `name`; `source` draws the dropped inputs, and None drops none."""
         weights = self.weights[name]
         if source is not None:
-            tensor = torch.rand(weights.shape[1], 1, generator=source) < 1 - _DROPOUT
-            weights = weights * (tensor / (1 - _DROPOUT))
+            mask = torch.rand(weights.shape[1], 1, generator=source) < 1 - _DROPOUT
+            weights = weights * (mask / (1 - _DROPOUT))
         return torch.baddbmm(self.biases[name], inputs, weights)
 
     def _filtered(self, examples: Shown) -> Tensor:
@@ -151,12 +151,12 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, st
     # The targets that each network learns from, and their weights, which add up to 1, (networks, most). A network with
     # fewer examples than another is filled up with targets that it does not learn from, with weight 0.
     flags = torch.from_numpy(learnt)
-    tensor = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
-    weights = flags.gather(1, tensor).float()
+    positions = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
+    weights = flags.gather(1, positions).float()
     weights = weights / weights.sum(1, keepdim=True)
-    tensors = _shown(features, tensor, weights)
-    examples = {name: _taken(values, tensor) for name, values in tensors.items()}
-    answers = _taken(torch.from_numpy(is_in).float(), tensor)
+    tensors = _shown(features, positions, weights)
+    examples = {name: _taken(values, positions) for name, values in tensors.items()}
+    answers = _taken(torch.from_numpy(is_in).float(), positions)
     source = torch.Generator().manual_seed(_SEED)
     networks = AttackNetworks.initial(examples, source)
     networks.train(examples, answers, weights, source, steps)
@@ -164,15 +164,15 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, st
         return np.asarray(networks.log_odds(tensors).double().numpy(), dtype=np.float64)
 
 
-def _taken(values: Tensor, tensor: Tensor) -> Tensor:
-    """Return the examples at the positions `tensor`, (networks, positions, ...)."""
-    return values[torch.arange(len(values)).unsqueeze(1), tensor]
+def _taken(values: Tensor, positions: Tensor) -> Tensor:
+    """Return the examples at `positions`, (networks, positions, ...)."""
+    return values[torch.arange(len(values)).unsqueeze(1), positions]
 
 
-def _shown(features: WhiteBoxFeatures, tensor: Tensor, example_weights: Tensor) -> dict[str, Tensor]:
+def _shown(features: WhiteBoxFeatures, positions: Tensor, example_weights: Tensor) -> dict[str, Tensor]:
     """Return the inputs of the networks for all targets, keyed by name, each (networks, targets, ...).
 
-    The inputs are standardised by the training examples of each network alone. `tensor` holds the positions of these
+    The inputs are standardised by the training examples of each network alone. `positions` are those of these
     examples, and `example_weights` their weights.
     """
 
@@ -182,7 +182,7 @@ def _shown(features: WhiteBoxFeatures, tensor: Tensor, example_weights: Tensor) 
         If not centred, they are only divided by the root mean square.
         """
         values = torch.as_tensor(raw_values)
-        examples = _taken(values, tensor)
+        examples = _taken(values, positions)
         weights = example_weights.reshape(*example_weights.shape, *[1] * (values.dim() - 2))
         mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
         spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()

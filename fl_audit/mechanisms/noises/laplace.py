@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fl_audit.mechanisms.likelihood_ratio import Hypotheses, ReleaseLlrs, ReleaseUnderHypotheses
     from fl_audit.mechanisms.participations.participation import Participation
 
-_LARGEST_RATIO = 1e6  # of real to claimed noise, as far as it is told
+_LARGEST_RATIO = 1e6  # largest ratio of real to claimed noise that is told apart from larger ones
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,13 @@ _TICK_DISTANCE = 0.05  # least distance of labelled values of epsilon, as a shar
 
 def utility_name(utility: str) -> str:
     """Return the name of a metric on test records for axes, such as "test accuracy (share)"."""
-    unit = " (share)" if is_share(utility) else " (probability)" if utility == Metric.AUROC else ""
-    return f"test {metric_title(utility)}{unit}"
+    unit = _utility_unit(utility)
+    return f"test {metric_title(utility)} ({unit})" if unit else f"test {metric_title(utility)}"
+
+
+def _utility_unit(utility: str) -> str:
+    """Return the unit of a metric, "share" or "probability"; "" if the metric has no unit of a known name."""
+    return "share" if is_share(utility) else "probability" if utility == Metric.AUROC else ""
 
 
 class _Group(NamedTuple):
@@ -92,8 +97,9 @@ def landscape_figure(
     risk = f"Epsilon* (nats; {cut_text(PARAMETRIC_CUT)}), mean and range over repetitions"
     finish_axes(main, "", risk, utility_name(utility))
     finish_axes(top, literal(title), "", "density (1/nat)" if is_density[top] else "models")
-    unit = utility_name(utility).rpartition("(")[2].rstrip(")")
-    finish_axes(right, "", f"density (1/{unit})" if is_density[right] else "models", "")
+    unit = _utility_unit(utility)
+    density = f"density (1/{unit})" if unit else "density"
+    finish_axes(right, "", density if is_density[right] else "models", "")
     top.tick_params(labelbottom=False, labelleft=is_density[top], left=is_density[top])
     right.tick_params(labelbottom=is_density[right], bottom=is_density[right], labelleft=False)
     handles, labels = main.get_legend_handles_labels()

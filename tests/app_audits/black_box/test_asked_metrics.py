@@ -1,15 +1,19 @@
 """Numbers beside the model: what only clients of the trials report refutes nothing, what is asked for does."""
 
 import re
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from fl_audit.app_audits.black_box.asked_metrics import LookupTrial, find_asked_metrics
-from fl_audit.app_audits.black_box.audited_system import AuditedSystem
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, LocalReply, clipped_sum
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
@@ -17,6 +21,7 @@ from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialBudget, numbers_of_trials
 from fl_audit.app_audits.claim_audit.trial_results import findings, strategy_result
+from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.strategies import NoisyMean
@@ -51,6 +56,14 @@ def total_of_everything(replies: list[Any], _weight: str) -> MetricRecord:
     return MetricRecord(totals)
 
 
+def total_of_same_names(replies: list[Any], _weight: str) -> MetricRecord:
+    """Sum every number that clients report, by their names."""
+    totals = Counter[str]()
+    for reply in replies:
+        totals.update(dict(reply["metrics"].items()))
+    return MetricRecord(dict(totals))
+
+
 def _audit(aggregate: Aggregate | None, *kinds: str, **settings: Any) -> ClaimAudit:
     def strategy() -> Strategy:
         return NoisyMean(aggregate)
@@ -78,6 +91,29 @@ def test_the_remedies_that_the_message_offers_decide_it() -> None:
     assert _audit(drop_all, "metrics").verdict is Verdict.CONSISTENT
     assert _audit(None, "metrics", metrics=()).verdict is Verdict.CONSISTENT
     assert _audit(None, "metrics", metrics=("loss",)).verdict is Verdict.VIOLATED
+
+
+def test_what_the_strategy_asks_for_is_tested_before_a_loss_that_tells_as_much() -> None:
+    """FedAvg's default passes on both, and the strategy looks up one of them."""
+
+    def means_with_training_loss(replies: list[Any], weight: str) -> MetricRecord:
+        assert all(float(reply["metrics"]["train_loss"]) >= 0 for reply in replies)
+        return aggregate_metricrecords(replies, weight)
+
+    audit = _audit(means_with_training_loss, "metrics")
+    assert audit.verdict is Verdict.VIOLATED
+    assert {test.distinguisher.group for test in audit.tests if test.refutes_claim} == {"metrics: train_loss"}
+
+
+def test_what_the_local_training_of_an_app_reports_of_its_records_is_of_the_app() -> None:
+    def local(gradients: Floats, round: int, random: np.random.Generator) -> LocalReply:
+        return replace(clipped_sum(1.0)(gradients, round, random), metrics={"records": float(len(gradients))})
+
+    system = AuditedSystem(lambda: NoisyMean(total_of_same_names), local=local)
+    claim = StatedClaim("add-remove-record", noise_multiplier=1.0)
+    audit = audit_system(system, claim, budget=FEW, include=["removed"])
+    assert audit.verdict is Verdict.VIOLATED
+    assert not any(test.is_of_trials_alone for test in audit.tests)
 
 
 @pytest.mark.parametrize("aggregate", [mean_of_accuracy, mean_of_loss])
@@ -140,6 +176,11 @@ def test_names_are_found_whether_the_strategy_looks_or_fails() -> None:
     silent = find_asked_metrics("w", lambda names: LookupTrial((), None if "w" in names else "division by zero"))
     assert silent.names == ("w",)
     assert find_asked_metrics("w", lambda _: LookupTrial((), None)).names == ()
+    # A name that makes the strategy fail does not keep clients from reporting the number of examples.
+    fails = find_asked_metrics(
+        "w", lambda names: LookupTrial(("bad", "w"), "TypeError: no" if "bad" in names else None)
+    )
+    assert fails == (("w",), ("bad",))
 
 
 def test_flowers_strategies_look_up_the_number_of_examples_alone() -> None:

@@ -335,6 +335,21 @@ def test_metrics_that_are_released_without_noise_decide_as_far_as_they_are_seen(
         assert headline(review).startswith(first)
 
 
+def test_numbers_beside_a_wrapper_with_edges_are_not_called_violated_if_the_claim_allows_them() -> None:
+    claim = StatedClaim("add-remove-client", noise_multiplier=0.1)
+    edge = _test("missing reply", "what was released along it")
+    of_model = _test("removed", "what was released along it", right=220, bound=0.1)
+    result = _result(claim, tests=(edge, of_model), verdict=Verdict.VIOLATED)
+    beside = _result(StatedClaim("add-remove-client", epsilon=3.0), tests=(_test("metrics", "metrics: acc"),))
+    stated = StatedAppClaim(claim, "here", is_of_flower=True)
+    verdict = server_verdict(stated, result, 3, 3, beside=beside)
+    assert verdict is Verdict.INCONCLUSIVE
+    first = headline(_review(result, app_claim=stated, verdict=verdict, beside=beside))
+    assert "Noise and clipping are as claimed" in first
+    assert "Inconclusive beside the model: metrics: acc" in first
+    assert "Violated" not in first
+
+
 def test_examples_that_tell_beside_the_model_are_judged_with_the_model() -> None:
     beside = _result(tests=(_test("more examples than true", "metrics: num-examples"),))
     assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, beside=beside) is Verdict.CONSISTENT
