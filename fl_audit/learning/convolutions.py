@@ -1,4 +1,4 @@
-"""Two-dimensional convolutions, computed for the models of all trials at once.
+"""Two-dimensional convolutions and 2x2 max-pooling, computed for the models of all trials at once.
 
 The convolution is torch's own, with one group of channels for each trial. The weight gradients of all examples are
 computed in the same way, with one group for each example (Rochette et al. 2019, "Efficient per-example gradient
@@ -6,6 +6,8 @@ computations in convolutional neural networks"). The norm of an example's gradie
 matrices if this is cheaper than the gradient itself. (For the built-in model mnist-cnn the gradients are cheaper: with
 Gram matrices throughout, a clipped sum took 26 times as long.)
 """
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -162,3 +164,58 @@ class StackedConv2d(StackedLayer):
         """Return the patches of a recorded call: (trials, examples, ...), or (examples, ...) if trials share inputs."""
         patches = call.inputs if self.unfolds else self._patches(call.inputs)
         return patches if call.shared else self.frame.split(patches)
+
+
+class MaxPool2x2(nn.Module):
+    """Max-pooling over non-overlapping 2x2 windows.
+
+    On one thread of a CPU a pass forward and backward takes .3 to .5 of the time of torch's own module, as measured.
+    """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return pooled inputs (n, channels, height // 2, width // 2) for inputs (n, channels, height, width).
+
+        An odd last row or column is ignored.
+        """
+        pooled: Tensor = _Pool2x2.apply(inputs)  # type: ignore[no-untyped-call]  # torch's own lack of a type
+        return pooled
+
+
+class _Pool2x2(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor) -> Tensor:
+        whole = inputs[:, :, : inputs.shape[2] // 2 * 2, : inputs.shape[3] // 2 * 2]
+        top_left = whole[:, :, ::2, ::2]
+        top_right = whole[:, :, ::2, 1::2]
+        low_left = whole[:, :, 1::2, ::2]
+        low_right = whole[:, :, 1::2, 1::2]
+        top = torch.maximum(top_left, top_right)
+        low = torch.maximum(low_left, low_right)
+        if ctx.needs_input_grad[0]:
+            # Among equal values the first one, row by row, gets the gradient, as in torch's own pooling.
+            is_low = low > top
+            is_right = ((top_right > top_left) & ~is_low) | ((low_right > low_left) & is_low)
+            ctx.shape = inputs.shape
+            width = inputs.shape[3]
+            # The index of each window's largest value in the flattened image.
+            rows = torch.arange(is_low.shape[2], device=is_low.device).unsqueeze(1) * (2 * width)
+            columns = torch.arange(is_low.shape[3], device=is_low.device) * 2
+            ctx.save_for_backward(is_right.long().add_(is_low, alpha=width).add_(rows + columns))
+        return torch.maximum(top, low)
+
+    @staticmethod
+    def backward(ctx: Any, *signals: Tensor) -> Tensor:
+        (positions,) = ctx.saved_tensors
+        (signal,) = signals
+        flat = signal.new_zeros(*ctx.shape[:2], ctx.shape[2] * ctx.shape[3])
+        return flat.scatter_(2, positions.flatten(2), signal.flatten(2)).view(ctx.shape)
+
+
+def is_pool_2x2(module: nn.Module) -> bool:
+    """Return whether a module is a max-pooling of torch that computes the same as `MaxPool2x2`."""
+    if not isinstance(module, nn.MaxPool2d):
+        return False
+    pairs = (module.kernel_size, module.stride, module.padding, module.dilation)
+    accepted = ((2, 2), (2, 2), (0, 0), (1, 1))
+    plain = not module.ceil_mode and not module.return_indices
+    return plain and all(pair in (two, two[0]) for pair, two in zip(pairs, accepted, strict=True))

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
-from fl_audit.learning.convolutions import StackedConv2d
+from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
 from fl_audit.learning.cuda_graphs import GraphedCalls
 from fl_audit.learning.layers import SharedPassState, StackedLayer, StackedLinear, StackedNormalisation
 from fl_audit.learning.microbatching import Microbatch
@@ -48,8 +48,10 @@ def _stack_layers(module: nn.Module, state: SharedPassState) -> nn.Module | None
         if replacement is None:
             return None
         module = _replaced(module, name, replacement)
-    for layer in module.modules():
-        if not isinstance(layer, StackedLayer) and getattr(layer, "inplace", False):
+    for name, layer in list(module.named_modules()):
+        if is_pool_2x2(layer):
+            module = _replaced(module, name, MaxPool2x2())
+        elif not isinstance(layer, StackedLayer) and getattr(layer, "inplace", False):
             vars(layer)["inplace"] = False  # the output of the layer before is still needed
     return module
 
