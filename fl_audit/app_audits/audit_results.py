@@ -1,6 +1,6 @@
 """The results of audits of other people's code, in the form that every audit stores: `AuditResult`."""
 
-from fl_audit.app_audits.claim_audit.trial_results import scope_of_trials
+from fl_audit.app_audits.claim_audit.trial_results import scope_of_trials, unseen_in
 from fl_audit.app_audits.live.live_audit import LiveFinding
 from fl_audit.app_audits.live.live_page import live_headline, live_lines
 from fl_audit.app_audits.local_training.assessment import CHECKS, Assessment, unasked
@@ -19,8 +19,6 @@ from fl_audit.array_types import finite
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_values
 from fl_audit.report.guarantee_warnings import weakness_warning
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
-
-_UNSEEN_OF_FEDERATION = ("what rounds without canaries release", "losses of records, beside those of clients")
 
 
 def review_result(review: ReviewResult, bundle: str | None = None) -> AuditResult:
@@ -84,7 +82,7 @@ def live_result(name: str, finding: LiveFinding) -> AuditResult:
             finding.bounds.rounds,
             (f"scores of {finding.canaries} canaries at {len(finding.looks)} interim analyses",),
             {},
-            (*sorted(map(str, finding.doubts)), *_UNSEEN_OF_FEDERATION),
+            (*sorted(map(str, finding.doubts)), *unseen_in("federation")),
         ),
         warning=weakness_warning(guarantee),
         numbers=finding.to_json(),

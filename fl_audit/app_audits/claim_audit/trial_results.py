@@ -22,16 +22,10 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Dist
 from fl_audit.array_types import finite
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
+from fl_audit.report.template_files import template_table
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import with_doubt
 from fl_audit.words import capital, percent, plural
-
-_UNSEEN_OF_STRATEGY = (
-    "what clients do with their records before they reply",
-    "what the server does beside this strategy",
-)
-_UNSEEN_OF_APP = ("what clients do with their records before they reply, unless the trials change records",)
-_CARRIED = "what the strategy carries from round to round, such as a factor: --rounds 2 or more has trials play it"
 
 
 class ScenarioTexts(NamedTuple):
@@ -227,7 +221,7 @@ def strategy_result(
     lines += [("Numbers of clients", text) for text in filter(None, [numbers_of_trials_words(audit)])]
     lines += [("Refused", text) for text in refusal_words(audit.refusals)]
     lines += [("Claim", f"the strategy's own: {claim_source}")] if claim_source else []
-    not_played = (_CARRIED,) if audit.claim.rounds == 1 else ()
+    not_played = unseen_in("one-round") if audit.claim.rounds == 1 else ()
     lines += [("Not played", text) for text in not_played]
     return AuditResult(
         kind=AuditedKind.STRATEGY,
@@ -236,7 +230,7 @@ def strategy_result(
         headline=opening_sentences(audit),
         lines=tuple(lines),
         guarantee=_guarantee_of_claim(audit.claim),
-        scope=scope_of_trials(audit, rounds, audit.claim.rounds, (*_UNSEEN_OF_STRATEGY, *not_played)),
+        scope=scope_of_trials(audit, rounds, audit.claim.rounds, (*unseen_in("strategy"), *not_played)),
         warning=claim_warning(audit.claim),
         numbers=result_json(audit, tuple(findings)) | {"clients": clients, "claim_source": claim_source},
     )
@@ -270,7 +264,7 @@ def in_app_result(
         headline=headline,
         lines=tuple(lines),
         guarantee=_guarantee_of_claim(audit.claim),
-        scope=scope_of_trials(audit, rounds, audit.claim.rounds, _UNSEEN_OF_APP),
+        scope=scope_of_trials(audit, rounds, audit.claim.rounds, unseen_in("app")),
         warning=claim_warning(audit.claim),
         numbers=result_json(audit, tuple(findings)) | {"notes": list(notes)},
     )
@@ -287,6 +281,11 @@ def _finding_lines(finding: DistinguisherFinding) -> list[tuple[str, str]]:
         lines += [("Differs", line) for line in test.lines]
         lines.append(("Usual fix", finding.fix))
     return lines
+
+
+def unseen_in(audited: str) -> tuple[str, ...]:
+    """Return phrases on what an audit cannot see of a kind of code, such as "strategy", from their template."""
+    return tuple(phrase for kind, phrase in template_table("unseen.md") if kind == audited)
 
 
 def scope_of_trials(
