@@ -37,11 +37,11 @@ _MARKS = {
 
 
 def compare(
-    runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs.")],
+    runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs or other audits.")],
     plot: Annotated[Path | None, option("FILE", "Draw it to a PNG, PDF or SVG.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set finished runs side by side: guarantee, what was shown, accuracy and Epsilon*.
+    """Set finished runs or other audits side by side: guarantee, what was shown, accuracy and Epsilon*.
 
     Epsilon* is the privacy risk of a released model. The command prints a table with a column for each run. It says
     whether delta, adjacency or the cut of Epsilon* differ, because runs are then not directly comparable.
@@ -57,7 +57,7 @@ def compare(
         print_json({"runs": [row.to_json() for row in run_rows], "differences": differences(run_rows)})
         return
     _print(run_rows)
-    if sum(row.epsilon is not None for row in run_rows) > 1:
+    if sum(row.epsilon is not None and row.kind == "run" for row in run_rows) > 1:
         console_for().print(_selection_text(runs), highlight=False)
     if plot is not None:
         print(f"figure: {plot}")
@@ -144,7 +144,7 @@ class _ExportFormat(StrEnum):
 
 
 def export(
-    runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs.")],
+    runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs or other audits.")],
     to: Annotated[str, option("NAME", f"One of {', '.join(_ExportFormat)}.")],
     out: Annotated[
         str,

@@ -49,7 +49,9 @@ def guarantee_line(values: Mapping[str, Any]) -> str:
     epsilon = values["epsilon"]
     adjacency = Adjacency(values["adjacency"])
     epsilon_text = "without bound" if epsilon is None else f"{epsilon:.4g}"
-    line = f"epsilon {epsilon_text} at delta {values['delta']:g} by {values['accountant']}, neighbours by {adjacency}"
+    # The claim of somebody else's code names no accountant.
+    accountant_text = "" if values["accountant"] is None else f" by {values['accountant']}"
+    line = f"epsilon {epsilon_text} at delta {values['delta']:g}{accountant_text}, neighbours by {adjacency}"
     line += f" (the unit is a {adjacency.unit})"
     mu = values.get("gdp_mu")
     if mu is None:

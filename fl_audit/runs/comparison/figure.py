@@ -41,6 +41,7 @@ def comparison_figure(rows: Sequence[RunRow]) -> Figure:
     metric, values = _shared_metric(rows)
     known_points = [(value, height) for value, height in zip(values, heights, strict=True) if value is not None]
     right_axes.plot(*np.reshape(known_points, (-1, 2)).T, linestyle="", marker="D", color=INK)
+    right_axes.set_visible(bool(known_points))
     left_axes.set_yticks(heights, [f"{literal(printable(row.run))}\n{row.outcome}" for row in rows])
     left_axes.set_ylim(-0.6, len(rows) - 0.4)
     left_axes.set_xlim(left=0)

@@ -1,4 +1,4 @@
-"""The rows of a comparison: the values of each finished run, read from its summary."""
+"""The rows of a comparison: the values of each finished run or other audit, read from its summary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,13 +14,16 @@ SHOWN = "Epsilon shown at least (nats)"
 STAR = "Epsilon*, mean over trials (nats)"
 ATTACK = "Lower bound on epsilon, "
 """Names of findings as reports write them; the latter is the beginning of the name of an attack's bound."""
+_AT_LEAST = ("lower_bound", "epsilon_lower", "epsilon_at_least")
+"""Keys of the lower bound on epsilon in results of strategies and apps, of running federations, of released models."""
+_RUN = "run"
 _OF_LINE = ("epsilon", "delta", "accountant", "adjacency", "unit", "gdp_mu", "gdp_regret")
 """The names of `guarantee_line.guarantee_values`; written out, because the accountants take a second to import."""
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """The values of one run in a comparison; a value that the run does not have is None."""
+    """The values of one run or other audit in a comparison; a value that it does not have is None."""
 
     run: str  # name of the run's directory
     verdict: str  # the verdict on the guarantee
@@ -33,6 +36,7 @@ class RunRow:
     # Numbers on the first page of the report, by name: each with its interval, the claimed value and their relation.
     findings: Mapping[str, Mapping[str, Any]]
     headline: tuple[str, float | None] | None = None  # metric that stands for how good the models are, and its value
+    kind: str = _RUN  # kind of what was audited, as in `AuditedKind`
     is_training: bool = False  # whether the run is an ordinary training, which nobody asked to audit
     epsilon_star_cut: float | None = None  # cut c of Epsilon*, which ignores error rates below c and above 1 - c
 
@@ -99,12 +103,12 @@ def differences(rows: Sequence[RunRow]) -> list[str]:
 
 
 def rows(directories: Sequence[Path]) -> list[RunRow]:
-    """Return the values of several finished runs, one row per run directory, in the same order.
+    """Return the values of several finished runs or other audits, one row per directory, in the same order.
 
     Raises `InputError` if there are fewer than two directories, if a directory is given twice, or if one has no
     summary.
     """
-    problem = f"{len(directories)} run to compare: accepted are at least two directories of runs"
+    problem = f"{len(directories)} run to compare: accepted are at least two directories of runs or other audits"
     require(len(directories) >= 2, problem)
     paths = [directory.resolve() for directory in directories]
     for number, directory in enumerate(directories):
@@ -126,11 +130,24 @@ def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
         noise_multiplier=guarantee.get("noise_multiplier"),
         adjacency=guarantee.get("adjacency"),
         guarantee={name: guarantee.get(name) for name in _OF_LINE} if guarantee.get("adjacency") else None,
-        findings={entry["name"]: entry for entry in summary.get("findings", [])},
+        findings=_findings(summary),
         headline=_headline(summary),
+        kind=summary.get("kind", _RUN),
         is_training=bool(summary.get("shown_as_training")),
         epsilon_star_cut=(summary.get("epsilon_star") or {}).get("cut"),
     )
+
+
+def _findings(summary: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the findings of a run by name; of another audit, whose findings have no names, its lower bound."""
+    if summary.get("kind", _RUN) == _RUN:
+        return {entry["name"]: entry for entry in summary.get("findings", [])}
+    model = summary.get("model")
+    numbers = (dict(model) if isinstance(model, Mapping) else {}) | dict(summary)
+    bound = next((numbers[key] for key in _AT_LEAST if numbers.get(key) is not None), None)
+    if bound is None:
+        return {}
+    return {SHOWN: {"name": SHOWN, "value": bound, "claimed": None, "reading": None, "is_share": False}}
 
 
 def _headline(summary: Mapping[str, Any]) -> tuple[str, float | None] | None:

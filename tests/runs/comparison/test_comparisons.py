@@ -10,8 +10,11 @@ from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
+from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.runs.comparison.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
 from fl_audit.statistics.claim_comparisons import Reading
+from fl_audit.verdict.audit_result import AuditedKind, AuditResult
+from fl_audit.verdict.verdict import Verdict
 
 
 def _entry(name: str, value: float, **fields: Any) -> dict[str, Any]:
@@ -51,6 +54,36 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
     )
 
 
+BOUNDS: dict[AuditedKind, dict[str, Any]] = {
+    AuditedKind.STRATEGY: {"lower_bound": 1.25, "findings": [{"scenario": "removed"}]},
+    AuditedKind.APP: {"model": {"lower_bound": 1.25}, "beside": None},
+    AuditedKind.TRAINING: {},
+    AuditedKind.FEDERATION: {"epsilon_lower": 1.25},
+    AuditedKind.MODEL: {"epsilon_at_least": 1.25, "model": {"name": "m.safetensors"}},
+}
+"""How each kind of audit stores a lower bound on epsilon of 1.25; that of a training has none."""
+
+
+@pytest.mark.parametrize("kind", list(BOUNDS))
+def test_every_kind_of_audit_is_compared_with_a_run(kind: AuditedKind, tmp_path: Path) -> None:
+    guarantee = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": 3.5, "delta": 1e-5, "adjacency": "add-remove-client"}
+    result = AuditResult(kind, "mine", Verdict.INCONCLUSIVE, "Open.", guarantee=guarantee, numbers=BOUNDS[kind])
+    directory = tmp_path / "audited"
+    directory.mkdir()
+    (directory / "summary.json").write_text(json.dumps(result.to_json()))
+    run = _stored(tmp_path / "run")
+    audit_row = json.loads(_compare(directory, run, "--json"))["runs"][0]
+    assert (audit_row["verdict"], audit_row["epsilon"], audit_row["kind"]) == ("inconclusive", 3.5, kind)
+    assert audit_row["shown"] == (1.25 if BOUNDS[kind] else None)
+    text = _compare(directory, run)
+    assert "audited: inconclusive" in text
+    assert "None" not in text
+
+
+def test_kinds_of_audits_are_complete() -> None:
+    assert {*BOUNDS, AuditedKind.RUN} == {*AuditedKind}
+
+
 def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Path]) -> None:
     private, plain = json.loads(_compare(*two, "--json"))["runs"]
     assert private.pop("findings")[ADVANTAGE] == ADVANTAGE_FOUND
@@ -72,6 +105,7 @@ def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Pat
         "epsilon_star_cut": 1e-6,
         "headline": None,
         "is_training": False,
+        "kind": "run",
     }
     assert (plain["attack"], plain["accuracy"]) == (0.9, 0.7)
     assert {plain[key] for key in ("belief", "epsilon", "noise_multiplier", "shown", "advantage", "epsilon_star")} == {
