@@ -140,7 +140,7 @@ def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdi
     assert f"verdict: {verdict}\nfl-audit: report: {tmp_path / 'flower' / 'report.html'}" in capsys.readouterr().out
     context.run_config["fail-on-violation"] = True
     violated = type("Contents", (), {"summary": {"verdict": "violated"}})
-    monkeypatch.setattr("fl_audit.runs.run.finish", lambda *_: violated)
+    monkeypatch.setattr("fl_audit.runs.run_report.finish", lambda *_: violated)
     with pytest.raises(VerdictViolatedError):
         server_app(grid=local_grid(client_app, plan.federation.clients, 60.0), context=context)
     assert "status 4" in capsys.readouterr().err
