@@ -18,7 +18,7 @@ class LookupTrial(NamedTuple):
     refusal: str | None  # the error with which the strategy ended the trial; None without one
 
 
-class AskedMetrics(NamedTuple):
+class MetricLookups(NamedTuple):
     """Names of the metrics that a strategy looks up in replies, the number of examples among them."""
 
     names: tuple[str, ...]  # names under which clients of trials can report numbers
@@ -31,7 +31,7 @@ def reporting(system: AuditedSystem, names: Sequence[str]) -> AuditedSystem:
     return replace(system, metrics=metrics, weight=system.weight if system.weight in names else _UNKNOWN)
 
 
-def find_asked_metrics(weight: str, play: Callable[[tuple[str, ...]], LookupTrial]) -> AskedMetrics:
+def find_asked_metrics(weight: str, play: Callable[[tuple[str, ...]], LookupTrial]) -> MetricLookups:
     """Return the metrics that a strategy looks up by their names.
 
     A strategy that passes on whatever clients report looks up nothing. So clients report nothing at first, and then
@@ -58,4 +58,4 @@ def find_asked_metrics(weight: str, play: Callable[[tuple[str, ...]], LookupTria
             unoffered += wanted_names
         else:
             offered += wanted_names
-    return AskedMetrics(offered, unoffered)
+    return MetricLookups(offered, unoffered)
