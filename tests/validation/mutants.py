@@ -11,23 +11,23 @@ are so compared on the same mutants.
 """
 
 import ast
+import builtins
 import json
 import os
 import random
 import shutil
 import sys
-import threading
 from argparse import ArgumentParser
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from hashlib import sha256
+from importlib.machinery import SourceFileLoader
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, cast
 
 _ROOT = Path(__file__).parents[2]
@@ -159,55 +159,56 @@ def sample(count: int, seed: int, folders: Sequence[str]) -> list[Mutant]:
 
 
 class _CallRecorder:
-    """Notes which functions of the repository each test calls."""
+    """Notes which functions of the repository each test calls: every function says so first."""
 
     def __init__(self) -> None:
         self.tests = defaultdict[str, list[str]](list)  # tests by the module's path and the function's first line
-        self.called = dict[int, CodeType]()  # code that the running test has called, by identity
+        self.called = set[str]()  # functions that the running test has called
 
-    def trace(self, frame: FrameType, event: str, argument: object) -> None:
-        self.called[id(frame.f_code)] = frame.f_code
+    def code_of(self, path: str) -> CodeType:
+        module = Path(path).resolve().relative_to(_ROOT)
+        tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                note = ast.parse(f"__note__({f'{module}:{node.lineno}'!r})").body[0]
+                node.body.insert(ast.get_docstring(node) is not None, note)
+        return compile(ast.fix_missing_locations(tree), path, "exec")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.called = {}
-        threading.settrace(self.trace)
-        sys.settrace(self.trace)
+        self.called.clear()
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        sys.settrace(None)
-        for code in list(self.called.values()):
-            module = _module_of(code.co_filename)
-            if module:
-                self.tests[f"{module}:{code.co_firstlineno}"].append(nodeid)
+        for function in tuple(self.called):
+            self.tests[function].append(nodeid)
 
 
-@cache
-def _module_of(file: str) -> str:
-    """Return the path of a source file in the repository; an empty one for any other file."""
-    path = Path(file).resolve()
-    is_source = any(path.is_relative_to(_ROOT / folder) for folder in _FOLDERS)
-    return str(path.relative_to(_ROOT)) if is_source else ""
+def _is_source(file: str) -> bool:
+    return any(Path(file).resolve().is_relative_to(_ROOT / folder) for folder in _FOLDERS)
 
 
-def record_calls(path: Path) -> None:
+def record_calls(record: Path) -> None:
     """Run the tests in this process, and write which of them call which function of the repository."""
     import pytest
 
     recorder = _CallRecorder()
-    pytest.main(["-n", "0", "-p", "no:cacheprovider", "-m", "not long and not ray"], plugins=[recorder])
-    path.write_text(json.dumps(recorder.tests))
+    vars(builtins)["__note__"] = recorder.called.add
+    original = SourceFileLoader.get_code
+
+    def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+        return recorder.code_of(loader.path) if _is_source(loader.path) else original(loader, name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SourceFileLoader, "get_code", get_code)
+        pytest.main(["-n", "0", "-p", "no:cacheprovider", "-m", "not long and not ray"], plugins=[recorder])
+    record.write_text(json.dumps(recorder.tests))
 
 
 def tests_of(mutant: Mutant, calls: Mapping[str, Sequence[str]]) -> list[str]:
     """Return at most `_MOST_TESTS` tests that call the function of a mutant, or its module's if it is in none."""
     tree = ast.parse((_ROOT / mutant.module).read_text())
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    lines = {
-        min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]): function
-        for function in functions
-    }
-    around = [line for line, function in lines.items() if line <= mutant.line <= (function.end_lineno or line)]
-    tests = [calls.get(f"{mutant.module}:{line}", []) for line in around[-1:] or lines]
+    around = [function for function in functions if function.lineno <= mutant.line <= (function.end_lineno or 0)]
+    tests = [calls.get(f"{mutant.module}:{function.lineno}", []) for function in around[-1:] or functions]
     return _spread(set(chain.from_iterable(tests)))
 
 
