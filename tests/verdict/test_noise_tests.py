@@ -12,7 +12,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
+from fl_audit.verdict.declared_tests import (
+    FAMILY_LEVEL,
+    OF_OPENED,
+    NotTestedReason,
+    TestName,
+    TestNotApplicableError,
+    TestResult,
+    leading_first,
+)
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.noise_copies import (
     _joint_distribution,
@@ -61,6 +69,24 @@ def test_the_shares_of_the_family_add_up_to_its_level() -> None:
     for judged in (TestName.SCORES, TestName.CANDIDATES):
         together = (judged, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, *OF_OPENED)
         assert math.fsum(name.level for name in together) <= FAMILY_LEVEL
+
+
+@pytest.mark.parametrize(
+    ("failures", "order"),
+    [
+        ({TestName.SENSITIVITY: 0.5, TestName.REPEATED_NOISE: 0.4}, [TestName.REPEATED_NOISE, TestName.SENSITIVITY]),
+        ({TestName.SENSITIVITY: 0.5, TestName.DISTINGUISHER: 0.6}, [TestName.DISTINGUISHER, TestName.SENSITIVITY]),
+        (
+            {TestName.NOISE_TOTAL: 0.4, TestName.DISTINGUISHER: 0.6, TestName.SIGNAL: 0.5},
+            [TestName.NOISE_TOTAL, TestName.SIGNAL, TestName.DISTINGUISHER],
+        ),
+    ],
+)
+def test_the_clearest_failure_leads_unless_noise_that_is_not_missing_depends_on_the_secret(
+    failures: dict[TestName, float], order: list[TestName]
+) -> None:
+    broken = [TestResult(name, 0.0, share * name.level, 0.0, 0.0) for name, share in failures.items()]
+    assert [test.name for test in leading_first(broken)] == order
 
 
 @pytest.mark.long
