@@ -40,7 +40,7 @@ from fl_audit.verdict.noise_scale import chi_square_quantile, detectable_ratio, 
 from fl_audit.verdict.noise_shape import tails
 from fl_audit.verdict.noise_sizes import carried_sizes, even_sizes
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
-from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_mean, student_p
+from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_mean, largest_p, student_p
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.builders.refusals import assert_refused
 from tests.validation.breach_kinds import BREACHES, Breach
@@ -196,6 +196,12 @@ def test_chi_square_quantiles_and_the_published_reach() -> None:
         for p in (1e-6, 0.05, 0.5, 0.9, 1 - 1e-6):
             assert chi_square_quantile(p, freedom) == pytest.approx(stats.chi2.ppf(p, freedom), rel=1e-9)
     assert 1 - detectable_ratio(200 * 30 * 649, 1.5e-4) == pytest.approx(0.0017, abs=1e-4)
+
+
+@pytest.mark.parametrize(("largest", "count"), [(0.1, 1), (0.1, 40), (2.0, 40), (5.0, 40)])
+def test_the_largest_of_many_draws_is_tested_on_both_sides(largest: float, count: int) -> None:
+    below = (2 * stats.norm.cdf(largest) - 1) ** count
+    assert largest_p(largest, count) == pytest.approx(min(1.0, 2 * min(below, 1 - below)), rel=1e-6)
 
 
 def test_the_cosine_of_independent_vectors_has_its_tail() -> None:
