@@ -13,7 +13,6 @@ from fl_audit.data.neighbours import (
     replacement_positions,
 )
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
 from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
@@ -144,8 +143,8 @@ def test_who_stands_in_follows_the_owners(inside: int, outside: int, owners: int
     size = len(replaced)
     free = np.flatnonzero(pool.owner != replaced_owners[0]) if len(replaced_owners) == 1 else np.arange(outside)
     if len(free) < size:
-        with pytest.raises(InputError, match="its stand-in"):
-            replacement_positions(pool, size, seed, inside_records=training, replaced=replaced)
+        named = "its stand-in"
+        assert_refused(named, replacement_positions, pool, size, seed, inside_records=training, replaced=replaced)
         return
     whose = pool.owner[replacement_positions(pool, size, seed, inside_records=training, replaced=replaced)]
     if len(replaced_owners) > 1:
@@ -185,5 +184,5 @@ def test_a_client_of_several_owners_is_replaced_by_a_mixture() -> None:
 def test_no_other_owner_is_refused() -> None:
     pool = random_records(50, 0, 1)
     training = random_records(5, 1, 1)
-    with pytest.raises(InputError, match=r"has 5 records, .* 0 of other owners"):
-        replacement_positions(pool, 5, 0, inside_records=training, replaced=np.arange(5))
+    named = r"has 5 records, .* 0 of other owners"
+    assert_refused(named, replacement_positions, pool, 5, 0, inside_records=training, replaced=np.arange(5))

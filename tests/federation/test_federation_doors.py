@@ -14,12 +14,12 @@ import grpc
 import psutil
 import pytest
 
-from fl_audit.errors import InputError
 from fl_audit.runs import process_guard
 from fl_audit.runs.cluster import embedded_ray
 from fl_audit.runs.cluster.embedded_ray import read_credentials_anew
 from fl_audit.runs.cluster.ray_connection import cluster_at, ray_for
 from fl_audit.runs.cluster.ray_options import RayOptions
+from tests.builders.refusals import assert_refused
 from tests.federation.hosts import other_hosts
 
 CALLS = (
@@ -185,11 +185,6 @@ def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
         with ray_for(RayOptions(cluster_at(address))):
             assert len(ray.nodes()) == 1
 
-    def told(address: str) -> str:
-        with pytest.raises(InputError) as caught:
-            joined(address)
-        return str(caught.value)
-
     token = "c" * 64
     started: list[Callable[[], object]] = []
     try:
@@ -208,9 +203,9 @@ def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
             assert ("no token" in capfd.readouterr().err) == (name == "open")
             if name == "closed":
                 monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
-                assert "refuses the token" in told(cluster.address)
+                assert_refused("refuses the token", joined, cluster.address)
                 monkeypatch.delenv("RAY_AUTH_MODE")
-                assert "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" in told(cluster.address)
+                assert_refused("set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN", joined, cluster.address)
                 monkeypatch.setenv("RAY_AUTH_MODE", "token")
                 monkeypatch.setenv("RAY_AUTH_TOKEN", token)
                 read_credentials_anew()

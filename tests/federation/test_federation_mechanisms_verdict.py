@@ -1,10 +1,10 @@
 """Tests of verdicts under every mechanism: honest federations are not called violated, and halved noise is found."""
 
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.clientapp import ClientApp
 
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
@@ -12,6 +12,7 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from tests.builders.clients import app_with_mechanism
 from tests.builders.runs import run_locally
+from tests.builders.settings import changed_settings
 from tests.builders.strategies import HalvedNoise
 
 Changes = dict[str, dict[str, Any]]
@@ -47,26 +48,24 @@ RECORDS: Changes = {
     "privacy": {"adjacency": "add-remove-record", "clipping-norm": 1.0},
 }
 PLD: Changes = {"privacy": {"accountant": "pld"}}
-SAMPLED_CLIENTS = {"training": {"sampling-rate": 0.5}}
-SAMPLED_RECORDS = {"training": {"sampling-rate": 0.5}}
+SAMPLED = {"training": {"sampling-rate": 0.5}}
 SEEN = {"audit": {"participation": "seen"}}
-DISTRIBUTED = {"privacy": {"noise": "distributed"}, "audit": {"colluders": 2}}
 ADAPTIVE = {"privacy": {"clipping": "adaptive"}}
 
 MECHANISMS: dict[str, tuple[Changes, ...]] = {
     "clients": (),
     "clients replaced": ({"privacy": {"adjacency": "replace-client"}},),
-    "clients sampled in secret": (PLD, SAMPLED_CLIENTS),
-    "clients replaced and sampled in secret": (PLD, SAMPLED_CLIENTS, {"privacy": {"adjacency": "replace-client"}}),
-    "clients seen to be sampled": (PLD, SAMPLED_CLIENTS, SEEN),
-    "records sampled in secret": (RECORDS, PLD, SAMPLED_RECORDS),
-    "records seen to be sampled": (RECORDS, PLD, SAMPLED_RECORDS, SEEN),
+    "clients sampled in secret": (PLD, SAMPLED),
+    "clients replaced and sampled in secret": (PLD, SAMPLED, {"privacy": {"adjacency": "replace-client"}}),
+    "clients seen to be sampled": (PLD, SAMPLED, SEEN),
+    "records sampled in secret": (RECORDS, PLD, SAMPLED),
+    "records seen to be sampled": (RECORDS, PLD, SAMPLED, SEEN),
     "cohorts": ({"training": {"cohort": 2}},),
-    "distributed noise, two colluders": (DISTRIBUTED,),
+    "distributed noise, two colluders": ({"privacy": {"noise": "distributed"}, "audit": {"colluders": 2}},),
     "local noise": ({"privacy": {"noise": "local"}},),
     "local noise, the server looks": ({"privacy": {"noise": "local"}, "audit": {"adversary": "server"}},),
     "adaptive clipping": (ADAPTIVE,),
-    "adaptive clipping, clients sampled": (PLD, ADAPTIVE, SAMPLED_CLIENTS),
+    "adaptive clipping, clients sampled": (PLD, ADAPTIVE, SAMPLED),
     "noise along a tree": ({"privacy": {"noise": "tree"}},),
     "banded noise": ({"privacy": {"noise": "banded"}},),
 }
@@ -74,10 +73,7 @@ MECHANISMS: dict[str, tuple[Changes, ...]] = {
 
 def play(directory: Path, changes: tuple[Changes, ...], parties: ClientAppAndStrategy = HONEST) -> ReportContents:
     """Run a federation on the local engine; a change to None removes a setting."""
-    settings = {name: dict(section) for name, section in CLIENTS.items()}
-    for change in changes:
-        for name, section in change.items():
-            settings[name] |= section
+    settings = reduce(changed_settings, changes, CLIENTS)
     clean_settings = {
         name: {key: value for key, value in section_values.items() if value is not None}
         for name, section_values in settings.items()
@@ -102,12 +98,10 @@ def test_an_honest_federation_is_not_called_violated(mechanism: str, tmp_path: P
     assert 0 <= empirical_epsilon["from_sensitivity"] <= guarantee.epsilon * (1 + 1e-5)
 
 
-def halving_clients() -> ClientApp:
-    """Return an app of clients that add half of the claimed noise."""
-    return app_with_mechanism(lambda claimed: claimed.with_multiplier(claimed.noise_multiplier / 2))
-
-
 SERVER = ClientAppAndStrategy(strategy=HalvedNoise)
+EACH_CLIENT = ClientAppAndStrategy(
+    client_app=app_with_mechanism(lambda claimed: claimed.with_multiplier(claimed.noise_multiplier / 2))
+)
 
 
 @pytest.mark.few_cases(2)
@@ -119,7 +113,7 @@ SERVER = ClientAppAndStrategy(strategy=HalvedNoise)
         ("clients seen to be sampled", SERVER),
         ("adaptive clipping", SERVER),
         ("banded noise", SERVER),
-        ("distributed noise, two colluders", ClientAppAndStrategy(client_app=halving_clients())),
+        ("distributed noise, two colluders", EACH_CLIENT),
     ],
 )
 def test_halved_noise_is_found(mechanism: str, parties: ClientAppAndStrategy, tmp_path: Path) -> None:

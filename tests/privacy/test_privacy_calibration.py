@@ -16,6 +16,7 @@ from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 from tests.privacy.passing import belief_survival
 
@@ -167,9 +168,8 @@ def test_a_target_below_what_is_reported_without_release_is_named(
 ) -> None:
     """The limit in the message is the smallest target that can be kept."""
     claim = unit(Accountant.RDP_CLASSIC, 30, 0.001, sampling_rate=sampling_rate)
-    with pytest.raises(InputError, match=rf"^{name}: .*rdp-classic at delta 0\.001 .* above 0\.") as refused:
-        noise_multiplier_for(target, claim)
-    limit = float(str(refused.value).partition("above ")[2].partition(",")[0])
+    error = assert_refused(rf"^{name}: .*rdp-classic at delta 0\.001 .* above 0\.", noise_multiplier_for, target, claim)
+    limit = float(str(error).partition("above ")[2].partition(",")[0])
     noise_multiplier_for(type(target)(1.001 * limit), claim)
 
 
@@ -251,10 +251,12 @@ def test_a_guarantee_that_sampling_alone_nearly_keeps_is_calibrated() -> None:
 
 def test_only_gaussian_noise_is_calibrated() -> None:
     response = RandomizedResponse(0.1, 3)
-    with pytest.raises(InputError, match="no noise to be scaled"):
-        noise_multiplier_for(
+    assert_refused(
+        "no noise to be scaled",
+        lambda: noise_multiplier_for(
             EpsilonTarget(1.0), Claim(Adjacency.REPLACE_RECORD, (response,), 1e-5, 0.5, Accountant.PLD)
-        )
+        ),
+    )
     events = (*gaussian_rounds(1.0, 30), response)
     claim = Claim(Adjacency.REPLACE_RECORD, events, 1e-5, 0.5, Accountant.PLD)
     guarantee = kept_by(EpsilonTarget(1.0), claim)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logit, ndtr
 
-from fl_audit.errors import InputError
 from fl_audit.learning.metrics import TestOutputs
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
@@ -160,8 +159,8 @@ def test_constant_losses() -> None:
 def test_wrong_input_is_named() -> None:
     fine = np.array([0.1, 0.2, 0.3])
     for wrong in (-0.5, math.nan, math.inf):
-        with pytest.raises(InputError, match=f"member losses .*{wrong}: .*from 0"):
-            parametric_epsilon_star(np.array([0.1, wrong]), fine, 1e-3)
+        named = f"member losses .*{wrong}: .*from 0"
+        assert_refused(named, parametric_epsilon_star, np.array([0.1, wrong]), fine, 1e-3)
         assert_refused("population losses contain", parametric_epsilon_star, fine, np.array([0.1, wrong]), 1e-3)
     for delta in (-0.1, 1.0, math.nan):
         assert_refused("delta is", parametric_epsilon_star, fine, fine, delta)

@@ -15,6 +15,7 @@ from fl_audit.data.record_selection import select_records
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.mechanism_of_config import mechanism_of
 from fl_audit.runs.planning import calibrated_multiplier
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import small_plan
 from tests.builders.settings import small_settings
 from tests.few_examples import examples
@@ -93,8 +94,7 @@ def test_a_named_accountant_is_the_same_through_every_door(accountant: fa.Accoun
 def test_no_door_fills_in_how_neighbours_differ() -> None:
     values = small_settings()
     values["privacy"].pop("adjacency")
-    with pytest.raises(fa.InputError, match=r"adjacency .*left out: .*neighbours differ"):
-        parse_config(values)
+    assert_refused(r"adjacency .*left out: .*neighbours differ", parse_config, values)
     with pytest.raises(TypeError, match="adjacency"):
         fa.calibrate(30, 1e-3, epsilon=1.0)  # type: ignore[call-arg]
     assert small_plan().guarantee is not None

@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
-from fl_audit.errors import InputError
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.policy_judgement import judge_ledger, judge_result, judge_values
@@ -20,6 +19,7 @@ from fl_audit.runs.signed_statement import STATEMENTS, new_key, sign, verify
 from fl_audit.runs.site_policy import RuleStanding, SitePolicy, read_policy
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.refusals import assert_refused
 
 BUNDLE = "ab" * 32
 GOOD = AuditResult(
@@ -343,9 +343,7 @@ def test_the_ledger_of_a_site_is_composed_and_an_old_one_is_found(tmp_path: Path
 )
 def test_a_wrong_policy_is_refused_in_one_line(text: str, expected_message: str, tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(text)
-    with pytest.raises(InputError, match=expected_message) as caught:
-        read_policy(tmp_path / "policy.toml")
-    assert "\n" not in str(caught.value)
+    assert_refused(expected_message, read_policy, tmp_path / "policy.toml")
 
 
 def test_the_command_prints_a_line_a_rule_and_ends_by_it(

@@ -53,15 +53,12 @@ def test_a_shell_completes_commands_and_values() -> None:
 
 
 def test_help_has_no_stray_backslashes_and_names_the_exit_statuses() -> None:
-    helps = [CliRunner().invoke(app, [*words, "--help"]).stdout for words in ([], *([name] for name in _names()))]
+    names = get_command(app).commands  # type: ignore[attr-defined]
+    helps = [CliRunner().invoke(app, [*words, "--help"]).stdout for words in ([], *([name] for name in names))]
     assert not any("\\" in help_text for help_text in helps)
     for status in ("0 ", "2 ", "3 ", "4 ", "130 "):
         assert re.search(rf"^\s+{status}", helps[0], re.MULTILINE), status
     assert "--install-completion" in helps[0]
-
-
-def _names() -> list[str]:
-    return list(get_command(app).commands)  # type: ignore[attr-defined]
 
 
 def test_run_prints_one_json_object(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import beta, binom, norm
 
-from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
@@ -274,8 +273,8 @@ def test_wrong_input_is_named_in_one_line(method: BoundMethod) -> None:
 def test_an_unknown_method_is_refused_and_a_name_is_taken() -> None:
     fine = np.arange(20.0)
     assert epsilon_lower_bound(fine, fine, 0.1, method="gdp").method is BoundMethod.GDP  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"method is 'magic': .* clopper-pearson, order-statistic, gdp and gauss"):
-        epsilon_lower_bound(fine, fine, 0.1, method="magic")  # type: ignore[arg-type]
+    named = r"method is 'magic': .* clopper-pearson, order-statistic, gdp and gauss"
+    assert_refused(named, epsilon_lower_bound, fine, fine, 0.1, method="magic")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", METHODS)

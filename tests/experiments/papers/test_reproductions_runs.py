@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.experiments.papers import reproduce, runner
 from fl_audit.experiments.papers.bernau2021 import attack_cost_scaling, paper
 from fl_audit.experiments.papers.bernau2021.advantage_and_belief import ADVANTAGE
@@ -28,6 +27,7 @@ from fl_audit.runs import many_runs
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
+from tests.builders.refusals import assert_refused
 
 
 def _in_quick_form(data: PaperDataset) -> PaperDataset:
@@ -209,8 +209,12 @@ def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
 def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
     play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
     (tmp_path / "runs-quick").rename(tmp_path / "runs")
-    with pytest.raises(InputError, match="another configuration"):
-        play([insider_run(_FULL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)], ReproductionOptions(tmp_path))
+    assert_refused(
+        "another configuration",
+        lambda: play(
+            [insider_run(_FULL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)], ReproductionOptions(tmp_path)
+        ),
+    )
 
 
 @pytest.mark.long
@@ -229,14 +233,14 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "find_data", lambda *_: ((), ("no Adult (gone)",)))
     monkeypatch.setattr(attack_cost_scaling, "_seconds", lambda work, size: 1e-9 * size**2)  # nothing is timed here
-    with pytest.raises(InputError, match=r"bernau2021-fig9 .*no Adult \(gone\)"):
-        reproduce.reproduce("bernau2021-fig9", ReproductionOptions(tmp_path / "out"))
+    named = r"bernau2021-fig9 .*no Adult \(gone\)"
+    assert_refused(named, lambda: reproduce.reproduce("bernau2021-fig9", ReproductionOptions(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
     _, reproduction, _ = reproduce.reproduce("bernau2021", ReproductionOptions(tmp_path / "out"))
     assert [item.key for item, _ in reproduction.results] == ["table1", "table3", "fig1", "fig2", "fig3"]
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="is a file"):
-        reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path / "file"))
+    named = "is a file"
+    assert_refused(named, lambda: reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path / "file")))
 
 
 def test_every_paper_has_items_of_its_own() -> None:
@@ -254,6 +258,6 @@ def test_every_paper_has_items_of_its_own() -> None:
 def test_papers_do_not_mix_in_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "older2020-fig3.html").write_text("")
     monkeypatch.setattr(reproduce, "PAPERS", (replace(paper.PAPER, key="older2020"), paper.PAPER))
-    with pytest.raises(InputError, match=r"older2020: .*bernau2021"):
-        reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path))
+    named = r"older2020: .*bernau2021"
+    assert_refused(named, lambda: reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path)))
     assert [path.name for path in tmp_path.iterdir()] == ["older2020-fig3.html"]

@@ -12,17 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
-from fl_audit.errors import InputError
 from fl_audit.runs.exports.badge import badge
 from fl_audit.runs.exports.trackers import _require_answer, findings_of, series_of
 from fl_audit.runs.stored_run import Run, read_run
+from tests.builders.refusals import assert_refused
+from tests.one_pixel import ONE_PIXEL
 
-ONE_PIXEL = (
-    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde\x00\x00\x00\x0cIDATx"
-    b"\x9cc```\x00\x00\x00\x04\x00\x01\xf6\x178U\x00\x00\x00\x00IEND\xaeB`\x82"
-)
 LOG_ODDS = [[1.0, 2.0], [-0.5, 1.5], [0.2, -3.0]]  # of D against D', of three trials over two rounds
-BITS = [True, True, False]
 
 
 def stored(directory: Path) -> Path:
@@ -43,7 +39,7 @@ def stored(directory: Path) -> Path:
     (directory / "summary.json").write_text(json.dumps(summary))
     configuration = {"privacy": {"prior": 0.5, "epsilon": 2.0}, "run": {"device": "cpu"}, "data": {"path": None}}
     (directory / "public" / "configuration.json").write_text(json.dumps({"configuration": configuration}))
-    trials = {"trial": [0, 1, 2], "bit": BITS, "log_odds": [row[-1] for row in LOG_ODDS]}
+    trials = {"trial": [0, 1, 2], "bit": [True, True, False], "log_odds": [row[-1] for row in LOG_ODDS]}
     pd.DataFrame(trials | dict.fromkeys(("belief", "won", "test_accuracy"), 0.5)).to_parquet(
         directory / "trials.parquet"
     )
@@ -173,7 +169,6 @@ def test_a_directory_as_database_is_refused_before_mlflow_waits_for_it(tmp_path:
     for directory in (tmp_path, tmp_path / "pipe"):
         if directory != tmp_path:
             os.mkfifo(directory)
-        with pytest.raises(InputError, match="accepted"):
-            _require_answer(f"sqlite:///{directory}")
+        assert_refused("accepted", _require_answer, f"sqlite:///{directory}")
     _require_answer(f"sqlite:///{tmp_path / 'mlflow.db'}")
     _require_answer("sqlite://")
