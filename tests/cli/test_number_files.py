@@ -176,7 +176,6 @@ def test_a_million_numbers_are_read_fast() -> None:
     assert min(times) < 0.5  # about .08 s of a quiet core
 
 
-@pytest.mark.long
 @pytest.mark.campaign  # alone on the machine: processes beside it slow a core down
 @pytest.mark.parametrize("command", [["bound"], ["bound", "--one-run"], ["epsilon-star"]], ids=" ".join)
 def test_a_million_numbers_are_answered_in_five_seconds(command: list[str]) -> None:

@@ -58,7 +58,7 @@ def test_images_are_flattened() -> None:
     assert np.array_equal(client_dissimilarities(shards, flat), client_dissimilarities(shards, images))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(clients=st.integers(2, 8), seed=st.integers(0, 2**32), farthest=st.booleans())
 def test_ranks_are_in_order_and_do_not_depend_on_the_order_of_records(clients: int, seed: int, farthest: bool) -> None:
     draw = np.random.default_rng(seed)
@@ -100,7 +100,7 @@ def test_random_client_follows_the_seed_and_is_uniform() -> None:
     assert np.abs(np.bincount(chosen, minlength=4) - 100).max() < 45
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     outside=st.integers(1, 60),
     size=st.integers(1, 30),
@@ -125,7 +125,7 @@ def test_a_stand_in_is_a_sorted_set_of_its_size_of_one_owner_who_has_enough(
         assert len(np.unique(pool.owner[shard])) == 1
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     inside=st.integers(1, 30),
     outside=st.integers(1, 60),

@@ -123,7 +123,7 @@ def answer(path: Path, options: dict[str, object]) -> tuple[Any, ...]:
     )
 
 
-@settings(max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=columns(), options=st.sampled_from([{}, {"missing": ()}, {"missing": "impute"}, {"missing": ("NA", "x")}]))
 def test_the_same_table_gives_the_same_answer_in_three_formats(
     table: dict[str, Cells], options: dict[str, object]

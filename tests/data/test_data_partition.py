@@ -23,7 +23,7 @@ def are_equal(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
 DRAWN = [scheme for scheme in PartitionScheme if scheme is not PartitionScheme.NATURAL]
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(120))
 @given(
     scheme=st.sampled_from(DRAWN),
     classes=st.integers(1, 6),
@@ -107,7 +107,6 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     assert captured.out == captured.err == ""
 
 
-@settings(max_examples=examples(100), deadline=None)
 @given(owner=st.lists(st.integers(0, 9), min_size=1, max_size=60), seed=st.integers(0, 2**64 - 1))
 def test_every_owner_is_a_client(owner: list[int], seed: int) -> None:
     whose = np.array(owner)

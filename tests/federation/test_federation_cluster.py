@@ -39,6 +39,7 @@ from tests.federation.test_federation_engines import assert_same
 from tests.validation.chaos import AUDIT, _is_identical, campaign, play
 from tests.validation.chaos_cluster import FlowerCommand, InjectedFault
 
+pytestmark = pytest.mark.ray
 SECONDS_TO_GO_ON = 90.0
 """From the death of a node to the end of the run: Ray takes up to half a minute to notice."""
 SOON_GIVEN_UP = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 3}
@@ -106,7 +107,6 @@ def stop_a_frozen_client(address: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(tmp_path: Path) -> None:
     notes = tmp_path / "nodes"
     notes.mkdir()
@@ -122,7 +122,6 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(tmp_path: Pat
 
 
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_a_node_that_is_killed_costs_only_its_calls(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +141,6 @@ def test_a_node_that_is_killed_costs_only_its_calls(
 
 
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_a_node_that_joins_is_used(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     settings = {"trials-per-batch": 6, "client-time-limit": 150.0}
     plan = small_plan(data={"clients": 6}, run=settings)
@@ -173,7 +171,6 @@ def test_a_node_that_joins_is_used(tmp_path: Path, capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.campaign
-@pytest.mark.long  # as are all tests that need other hosts
 def test_hosts_reach_each_other_unless_one_is_cut_off() -> None:
     """Otherwise a campaign would measure how long Ray waits for a host that nobody can reach."""
     listen = "import socket; server = socket.create_server(('', 40404)); print('on', flush=True); server.accept()"
@@ -203,7 +200,6 @@ def _marked(words: str) -> list[str]:
 
 
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_a_campaign_that_is_ended_leaves_nothing() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:  # Ray's sockets have short names
         command = [sys.executable, "-m", "tests.validation", "chaos", "--out", f"{directory}/out"]
@@ -242,7 +238,6 @@ HELD: list[Any] = []
 
 
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> None:
     """The SuperLink, the process of the app and its clients are killed during a run from its start to its report."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # Ray's sockets have short names
@@ -263,7 +258,6 @@ def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> Non
 
 @pytest.mark.timeout(600)
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,7 +286,6 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
 
 @pytest.mark.timeout(900)
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
     """The study is run with the kill of a raylet, a host, the head and a client process in turn."""
     run_records = campaign(tmp_path, kills=3, seed=650, minutes=4.0)
@@ -302,7 +295,6 @@ def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -378,7 +370,6 @@ def start_node(cluster: Any, *before: str, directory: Path, paths: str) -> subpr
 
 
 @pytest.mark.long
-@pytest.mark.ray
 def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,7 +412,6 @@ def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
 
 
 @pytest.mark.long
-@pytest.mark.ray
 def test_a_node_with_other_packages_is_named_and_refused(tmp_path: Path) -> None:
     for package in ("flwr", "numpy", "torch"):
         package_directory = tmp_path / "other" / f"{package}-9.9.9.dist-info"
@@ -457,7 +447,6 @@ def freeze_and_thaw_raylet(node: subprocess.Popen[bytes], mark: Path, thawed: Pa
 
 @pytest.mark.timeout(600)
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_a_node_that_stands_still_and_goes_on_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -504,7 +493,6 @@ def test_a_node_that_stands_still_and_goes_on_changes_nothing(
 
 @pytest.mark.timeout(600)
 @pytest.mark.campaign
-@pytest.mark.ray
 def test_two_runs_at_once_on_one_cluster_both_end_with_their_own_trials(tmp_path: Path) -> None:
     """The cluster has a core for one client: the second run shares it, since the first keeps it to its end."""
     configs = {"one": AUDIT.replace("SEED", "5"), "other": AUDIT.replace("SEED", "6")}
@@ -527,7 +515,6 @@ def test_two_runs_at_once_on_one_cluster_both_end_with_their_own_trials(tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.ray
 def test_a_run_shares_cores_that_another_program_keeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,7 +71,7 @@ def test_as_many_calls_run_at_the_same_time_as_there_are_actors() -> None:
     assert [reply.has_error() for reply in replies] == [False] * 3
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 @given(partitions=st.lists(st.integers(0, 3), max_size=12), actors=st.integers(1, 4))
 def test_a_client_has_one_message_at_a_time_and_every_message_is_answered(partitions: list[int], actors: int) -> None:
     at_work: list[int] = []

@@ -123,7 +123,7 @@ def test_a_proximal_term_is_that_of_a_loss_with_it(name: str, stretch: int, monk
 
 @pytest.mark.parametrize("name", ["sigmoids", "residual", "embedding"])
 @given(trials=st.integers(1, 4), records=st.integers(1, 9), rate=st.floats(1e-3, 1.0))
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 def test_one_step_on_all_records_is_the_mean_gradient(name: str, trials: int, records: int, rate: float) -> None:
     model, models, features, labels = _setting(name, trials, records)
     schedule = LocalSchedule(rate, batch=records, steps=1)

@@ -17,7 +17,6 @@ from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 from tests.builders.refusals import assert_refused
-from tests.few_examples import examples
 from tests.privacy.passing import belief_survival
 
 ACCOUNTANTS = st.sampled_from(list(Accountant))
@@ -51,7 +50,7 @@ def test_the_papers_setting(delta: float, mu: float, advantage: float) -> None:
 
 
 @given(st.floats(0.2, 20), st.floats(-10, -0.8), st.integers(1, 1000), ACCOUNTANTS)
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_epsilon_is_kept_and_not_wasted(eps: float, exponent: float, rounds: int, accountant: Accountant) -> None:
     delta = 10.0**exponent
     if accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
@@ -63,7 +62,7 @@ def test_epsilon_is_kept_and_not_wasted(eps: float, exponent: float, rounds: int
 
 
 @given(st.floats(0.05, 0.8), st.floats(0.1, 0.95), st.floats(-6, -0.5), ACCOUNTANTS)
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_belief_is_kept_with_any_prior(prior: float, share: float, exponent: float, accountant: Accountant) -> None:
     belief = prior + (1 - prior) * share
     delta = 10.0**exponent
@@ -78,7 +77,7 @@ def test_belief_is_kept_with_any_prior(prior: float, share: float, exponent: flo
 
 
 @given(st.floats(0.02, 0.9), st.floats(-6, -0.5))
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_advantage_is_kept_in_truth(advantage: float, exponent: float) -> None:
     delta = 10.0**exponent
     exact = make_guarantee(AdvantageTarget(advantage), Accountant.GDP, 30, delta)

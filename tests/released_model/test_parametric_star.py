@@ -70,7 +70,7 @@ DISTRIBUTIONS = st.tuples(st.floats(-3, 3), st.floats(0.05, 20), st.floats(-3, 3
 
 
 @given(DISTRIBUTIONS, st.floats(-12, -1))
-@settings(max_examples=examples(150), deadline=None, derandomize=True)
+@settings(max_examples=examples(150), derandomize=True)
 def test_no_threshold_beats_it_and_delta_lowers_it(
     distribution: tuple[float, float, float, float], log_delta: float
 ) -> None:
@@ -82,7 +82,7 @@ def test_no_threshold_beats_it_and_delta_lowers_it(
 
 
 @given(DISTRIBUTIONS, st.floats(-12, -1), st.floats(0.01, 100), st.floats(-50, 50))
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_roles_and_linear_maps_change_nothing(
     distribution: tuple[float, float, float, float], log_delta: float, scale: float, origin: float
 ) -> None:

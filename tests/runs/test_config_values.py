@@ -74,7 +74,7 @@ def test_no_key_takes_a_value_of_another_kind(section: str, key: str) -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
-@settings(max_examples=examples(30), deadline=None, derandomize=True)
+@settings(max_examples=examples(30), derandomize=True)
 def test_any_value_is_shown_in_one_short_line(value: object) -> None:
     assert len(shortened_toml(value)) <= 60
     assert shortened_toml(value).isprintable()

@@ -56,7 +56,7 @@ def by_file(target: str, value: float, rounds: int, sampling_rate: float = 1.0, 
 DOORS = (by_command, by_python, by_file)
 
 
-@settings(max_examples=examples(40), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     target=TARGETS,
     rounds=st.integers(1, 200),

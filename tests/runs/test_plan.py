@@ -27,7 +27,6 @@ from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_settings
-from tests.few_examples import examples
 
 ALONE = {"insider": False}
 
@@ -66,7 +65,7 @@ def test_epochs_and_batches_become_rounds_and_a_rate(training: dict[str, Any], r
 
 
 @given(st.integers(1, 60), st.integers(1, 400))
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) -> None:
     rounds = rounds_of(_config(**{"epochs": tenths / 10, "expected-batch": batch}))
     assert (rounds - 1) * batch * 10 < tenths * 60 <= rounds * batch * 10

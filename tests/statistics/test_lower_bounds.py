@@ -175,7 +175,7 @@ FINITE = st.floats(-40, 40, allow_nan=False)
 GROUPS = st.tuples(arrays(np.float64, st.integers(2, 60), elements=FINITE), arrays(np.float64, 40, elements=FINITE))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(groups=GROUPS, method=st.sampled_from(BY_THRESHOLD), delta=st.sampled_from([1e-5, 0.1]))
 def test_monotone_transformations_change_nothing(
     groups: tuple[Array, Array], method: BoundMethod, delta: float
@@ -190,7 +190,7 @@ def test_monotone_transformations_change_nothing(
     )
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(groups=GROUPS, method=st.sampled_from(METHODS), delta=st.sampled_from([1e-5, 0.1]))
 def test_bounds_are_sane_and_roles_swap(groups: tuple[Array, Array], method: BoundMethod, delta: float) -> None:
     """With roles swapped and signs turned the problem is the same; ties in the choice may fall otherwise for gdp."""
@@ -226,7 +226,7 @@ def test_more_separation_shows_more(method: BoundMethod) -> None:
     assert means[3] > means[2] > means[1]
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(groups=GROUPS, shift=st.floats(0, 10))
 def test_a_shift_never_lowers_the_shift_bound(groups: tuple[Array, Array], shift: float) -> None:
     member_scores, nonmember_scores = groups

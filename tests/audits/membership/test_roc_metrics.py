@@ -112,17 +112,14 @@ def test_one_target_of_every_trial_is_drawn() -> None:
 
 def test_wrong_input_is_named() -> None:
     is_in = np.array([[True, False], [False, True]])
-    assert_refused(r"scores .*\(2, 3\)", lambda: membership_rates(np.zeros((2, 3)), TargetMembership(is_in), draws()))
-    named = "scores contain NaN"
-    assert_refused(named, lambda: membership_rates(np.full((2, 2), np.nan), TargetMembership(is_in), draws()))
-    named = "there are 4 members and 0 others"
-    assert_refused(named, lambda: membership_rates(np.zeros((2, 2)), TargetMembership(np.ones_like(is_in)), draws()))
-    assert_refused(
-        r"members and others",
-        lambda: membership_rates(np.zeros((2, 2)), TargetMembership(np.array([[True, True], [False, False]])), draws()),
-    )
-    named = "there are 1 trials"
-    assert_refused(named, lambda: membership_rates(np.zeros((1, 2)), TargetMembership(is_in[:1]), draws()))
+    for named, scores, coins in (
+        (r"scores .*\(2, 3\)", np.zeros((2, 3)), is_in),
+        ("scores contain NaN", np.full((2, 2), np.nan), is_in),
+        ("there are 4 members and 0 others", np.zeros((2, 2)), np.ones_like(is_in)),
+        ("members and others", np.zeros((2, 2)), np.array([[True, True], [False, False]])),
+        ("there are 1 trials", np.zeros((1, 2)), is_in[:1]),
+    ):
+        assert_refused(named, membership_rates, scores, TargetMembership(coins), draws())
     assert epsilon_of_one_target(np.zeros((2, 2)), TargetMembership(np.ones_like(is_in)), 0.0, draws()) is None
 
 

@@ -160,23 +160,6 @@ class _Rows(nn.Module):
         return self.layer(features).mean(1)
 
 
-@pytest.mark.parametrize(
-    ("template", "shape", "expected_message"),
-    [
-        (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), (1, 3, 3), "no dense layer"),
-        (_Twice, (3,), "is called 2 times"),
-        (_Rows, (4, 3), r"inputs .*\(1, 4, 3\)"),
-        (_Shared, (3,), "serves elsewhere, too"),
-    ],
-)
-def test_layers_without_such_a_gradient_are_refused(
-    template: Callable[[], nn.Module], shape: Shape, expected_message: str
-) -> None:
-    model = StackedModel(template(), shape)
-    models, features, labels = _drawn(shape, 2, model.layout.size)
-    assert_refused(expected_message, white_box_features, model, models, features, labels)
-
-
 def test_a_refused_or_used_model_keeps_no_hooks() -> None:
     model = StackedModel(_Twice(), (3,))
     models, features, labels = _drawn((3,), 2, model.layout.size)
