@@ -26,7 +26,7 @@ from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run_directory import public_part
-from tests.builders.commands import RunCommand, command_runner
+from tests.builders.commands import RunCommand, command_runner, printed_by
 from tests.builders.settings import small_toml
 
 CONFIG = small_toml(
@@ -326,9 +326,7 @@ def test_the_title_of_a_calibration_names_the_unit_of_the_adjacency(unit: str) -
 
 def account(*arguments: str) -> str:
     words = ["account", "--delta", "1e-5", "--adjacency", "add-remove-record", "--noise-multiplier", "4", *arguments]
-    result = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
+    return printed_by(*words)
 
 
 @pytest.mark.parametrize("extra_flags", [(), ("--sampling-rate", "0.1"), ("--accountant", "rdp")])

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import fl_audit as fa
 from fl_audit.cli.main import app
 from fl_audit.cli.score_files import columns_for, read_numbers
+from tests.builders.commands import printed_by
 from tests.builders.refusals import assert_refused
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
@@ -130,10 +131,9 @@ def test_canaries_in_one_table_give_what_their_arrays_give() -> None:
     scores = coins + draw.normal(size=400)
     pd.DataFrame({"score": scores, "coin": coins}).to_csv("canaries.csv", index=False)
     flags = ["bound", "--one-run", "canaries.csv", "canaries.csv", "--column", "score", "--column", "coin"]
-    ran = CliRunner().invoke(app, [*flags, "--delta", "1e-5", "--json"])
-    assert ran.exit_code == 0, ran.output
+    output = printed_by(*flags, "--delta", "1e-5", "--json")
     expected = fa.one_run_bound(scores, coins, 1e-5).epsilon
-    assert json.loads(ran.stdout)["epsilon"] == pytest.approx(expected)
+    assert json.loads(output)["epsilon"] == pytest.approx(expected)
     np.save("coins.npy", coins)
     np.savetxt("scores.txt", scores)
     ran = CliRunner().invoke(app, ["bound", "--one-run", "scores.txt", "coins.npy", "--delta", "1e-5", "--json"])
@@ -155,11 +155,10 @@ def test_losses_in_columns_of_tables() -> None:
 def test_few_losses_give_no_value() -> None:
     for name, start in (("members", 0.1), ("others", 2.0)):
         np.savetxt(f"{name}.txt", start + np.arange(3) / 10)
-    ran = CliRunner().invoke(app, ["epsilon-star", "members.txt", "others.txt", "--delta", "1e-3"])
-    assert ran.exit_code == 0, ran.output
-    assert re.search(r"at least, error rates .*0\.001", ran.stdout)
-    assert "0 to no limit" in ran.stdout
-    assert "3 losses" in " ".join(ran.stdout.split())
+    output = printed_by("epsilon-star", "members.txt", "others.txt", "--delta", "1e-3")
+    assert re.search(r"at least, error rates .*0\.001", output)
+    assert "0 to no limit" in output
+    assert "3 losses" in " ".join(output.split())
 
 
 def test_a_million_numbers_are_read_fast() -> None:

@@ -11,13 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from flwr.app import Context, Message
-from flwr.clientapp.typing import ClientAppCallable
 from safetensors.torch import load_file
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.array_packing import unpack
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import likelihood_ratio_input, sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -30,13 +27,13 @@ from fl_audit.mechanisms.contribution import AdaptiveClipping, LocalTraining, Po
 from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
+from fl_audit.message_keys import Key, NonTrainingQuery
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.replay import replay, stored_rounds
 from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.secret_draws import SeededChallenger
-from tests.builders.clients import app_through
+from tests.builders.clients import SentMessage, overheard_app
 from tests.builders.mechanisms import MECHANISMS
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
@@ -375,30 +372,11 @@ def test_clients_in_another_process_give_the_same_trials(
 # Secrets.
 
 
-class Told(NamedTuple):
-    """A message to a client."""
-
-    kind: str
-    client: int
-    config: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-
-
-def told_in(name: str, directory: Path) -> tuple[RunPlan, list[Told]]:
+def told_in(name: str, directory: Path) -> tuple[RunPlan, list[SentMessage]]:
     """Run a mechanism, and return every message to a client."""
-    messages: list[Told] = []
-
-    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        content = message.content
-        arrays = {str(key): array for record in content.array_records.values() for key, array in record.items()}
-        config = {str(key): value for key, value in content.config_records[MessageRecordName.CONFIG].items()}
-        client = int(str(context.node_config["partition-id"]))
-        values = {key: np.array(unpack(array)) for key, array in arrays.items()}
-        messages.append(Told(message.metadata.message_type, client, config, values))
-        return call_next(message, context)
-
+    messages: list[SentMessage] = []
     plan = plan_of(name)
-    run_locally(plan, directory, parties=ClientAppAndStrategy(client_app=app_through(note)))
+    run_locally(plan, directory, parties=ClientAppAndStrategy(client_app=overheard_app(messages)))
     return plan, messages
 
 

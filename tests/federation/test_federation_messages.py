@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, Context, Message, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
+from flwr.app import Array, Message, RecordDict
 
 from fl_audit.errors import FederationError
 from fl_audit.federation.loaded_federation import load_federation
@@ -18,51 +16,36 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.received_contributions import ReceivedContribution, sum_contributions
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
-from tests.builders.clients import app_through
+from tests.builders.clients import SentMessage, overheard_app
 from tests.builders.refusals import refusal_test, refusals
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_settings
 from tests.federation.test_federation_contributions import begun
-
-Transcript = list[tuple[str, int, set[str], set[str]]]
-
-
-def recording_app(transcript: Transcript) -> ClientApp:
-    """Return an app that notes type, client, configuration keys and array keys of every message."""
-
-    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        content = message.content
-        config = {str(key) for key in content.config_records[MessageRecordName.CONFIG]}
-        arrays = {str(key) for record in content.array_records.values() for key in record}
-        transcript.append((message.metadata.message_type, int(context.node_config["partition-id"]), config, arrays))
-        return call_next(message, context)
-
-    return app_through(note)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("view", ["update", "model"])
 @pytest.mark.parametrize("scaling", ["local", "global"])
 def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, tmp_path: Path) -> None:
-    transcript: Transcript = []
+    messages: list[SentMessage] = []
     changes = {"audit": {"view": view}, "privacy": {"sensitivity": scaling}, "training": {"optimizer": "momentum"}}
     plan = small_plan(**changes)
-    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=recording_app(transcript)))
+    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=overheard_app(messages)))
     federation = load_federation(plan.federation)
     public = {"federation", "round", "batch", "time-limit"}
     observed = {
         "update": [{"models-0", "release"}],
         "model": [{"models-0", "models-1"}, {"models-0", "models-1", "models-2"}],
     }
-    assert {client for _, client, config, _ in transcript if "membership" in config} == {federation.victim}
-    for kind, client, config, arrays in transcript:
+    assert {message.client for message in messages if "membership" in message.config} == {federation.victim}
+    for kind, client, config, arrays in messages:
         if kind == "train":
-            assert config == (public | {"membership"} if client == federation.victim else public)
-            assert arrays == {"models-0"}
+            assert set(config) == (public | {"membership"} if client == federation.victim else public)
+            assert set(arrays) == {"models-0"}
         else:
-            assert (kind, client, config) == ("query.observe", federation.insider, public)
-            assert arrays in observed[view]
-    assert sum(kind == "query.observe" for kind, *_ in transcript) == plan.federation.rounds * 2
+            assert (kind, client, set(config)) == ("query.observe", federation.insider, public)
+            assert set(arrays) in observed[view]
+    assert sum(message.kind == "query.observe" for message in messages) == plan.federation.rounds * 2
 
 
 def test_no_batch_is_released_from_a_round_with_a_bad_contribution() -> None:

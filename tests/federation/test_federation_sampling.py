@@ -10,23 +10,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from flwr.app import Context, Message
-from flwr.clientapp.typing import ClientAppCallable
 from safetensors.torch import load_file
 from scipy.stats import binomtest, norm
 from torch import Tensor, nn
 
-from fl_audit.clients.app import build_app
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.message_keys import Key, MessageRecordName, pack_participation, unpack_participation
+from fl_audit.message_keys import Key, pack_participation, unpack_participation
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.builders.clients import SentMessage, overheard_app
 from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
@@ -152,14 +150,8 @@ def test_a_round_releases_what_its_sample_makes(privacy: dict[str, Any], rate: f
 
 def test_each_client_is_told_of_its_own_records_alone(tmp_path: Path) -> None:
     plan = _plan(training={"epochs": 0.5})
-    messages_by_client = dict[int, set[bytes]]()
-
-    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[MessageRecordName.CONFIG]
-        messages_by_client.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
-        return call_next(message, context)
-
-    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=build_app([note])))
+    messages: list[SentMessage] = []
+    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=overheard_app(messages)))
     rate = plan.federation.mechanism.sampling_rate
     shards = load_federation(plan.federation).shards
     for client, shard in enumerate(shards):
@@ -168,7 +160,7 @@ def test_each_client_is_told_of_its_own_records_alone(tmp_path: Path) -> None:
             for trials in (range(3), range(3, 6))
             for server_round in range(1, plan.federation.rounds + 1)
         ]
-        assert messages_by_client[client] == set(draws)
+        assert {message.config[Key.PARTICIPATION] for message in messages if message.client == client} == set(draws)
 
 
 # Whole runs.

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import fl_audit as fa
-from fl_audit.cli.main import app
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.record_selection import select_records
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.mechanism_of_config import mechanism_of
 from fl_audit.runs.planning import calibrated_multiplier
+from tests.builders.commands import printed_by
 from tests.builders.refusals import assert_refused
 from tests.builders.runs import small_plan
 from tests.builders.settings import small_settings
@@ -33,9 +32,8 @@ TARGETS = st.one_of(
 def by_command(target: str, value: float, **guarantee: Any) -> float:
     """Return the noise that the command finds; it has options for the usual targets alone, and the usual prior."""
     flags = [text for name, given_ in guarantee.items() for text in (f"--{name.replace('_', '-')}", str(given_))]
-    ran = CliRunner().invoke(app, ["calibrate", f"--{target}", repr(value), *flags, "--json"])
-    assert ran.exit_code == 0, ran.output
-    return float(json.loads(ran.stdout)["noise_multiplier"])
+    output = printed_by("calibrate", f"--{target}", repr(value), *flags, "--json")
+    return float(json.loads(output)["noise_multiplier"])
 
 
 def by_python(target: str, value: float, **guarantee: Any) -> float:

@@ -23,6 +23,7 @@ from fl_audit.runs.plan_warnings import data_warnings_of, most_records
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
+from tests.builders.commands import printed_by
 from tests.builders.pages import console_text
 from tests.builders.runs import run_locally
 
@@ -46,9 +47,7 @@ def _hospital(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said_by(*words: str) -> str:
-    command_result = CliRunner().invoke(app, list(words))
-    assert command_result.exit_code == 0, command_result.exception
-    return " ".join(command_result.stdout.replace("│", " ").split())
+    return " ".join(printed_by(*words).replace("│", " ").split())
 
 
 def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed() -> None:

@@ -11,9 +11,7 @@ from typing import Any
 import pandas as pd
 import psutil
 import pytest
-from typer.testing import CliRunner
 
-from fl_audit.cli.main import app
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.guarantee_warnings import delta_warning
 from fl_audit.runs import time_probe
@@ -25,6 +23,7 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory_checks import require_new_run_path
 from fl_audit.runs.time_probe import probe
+from tests.builders.commands import printed_by
 from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_settings, small_toml
@@ -46,9 +45,8 @@ def test_it_says_what_there_is_and_writes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    ran = CliRunner().invoke(app, ["check", str(config), "--json"])
-    assert ran.exit_code == 0, ran.output
-    answer = json.loads(ran.stdout)
+    output = printed_by("check", str(config), "--json")
+    answer = json.loads(output)
     assert sorted(tmp_path.rglob("*")) == before
     assert answer["data"]["records"] == 60
     assert answer["data"]["smallest_client"] == answer["data"]["largest_client"] == 20
@@ -91,12 +89,12 @@ def test_a_few_trials_show_how_long_many_take(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_person_reads_the_same(config: Path) -> None:
-    output = CliRunner().invoke(app, ["check", str(config), "--no-probe"]).stdout
+    output = printed_by("check", str(config), "--no-probe")
     assert max(map(len, output.splitlines())) <= 80
     for word in ("60 records", "age: number", "noise multiplier", "4 trials find noise", "1.5 times"):
         assert word in output
     assert "Takes" not in output
-    assert "│ Takes │ about" in " ".join(CliRunner().invoke(app, ["check", str(config)]).stdout.split())
+    assert "│ Takes │ about" in " ".join(printed_by("check", str(config)).split())
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from fl_audit.cli.main import app
 from fl_audit.runs.signed_statement import STATEMENTS, SignerIdentity, new_key, sign, verify
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.commands import printed_by
 from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 
@@ -169,8 +170,7 @@ def test_what_cannot_be_signed_is_refused(copied: Path, tmp_path: Path) -> None:
 
 def test_the_commands(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(copied)
-    done = CliRunner().invoke(app, ["sign", "run", "--key", "mine", "--new-key", "--name", "B", "--role", "officer"])
-    assert done.exit_code == 0, done.exception
+    printed_by("sign", "run", "--key", "mine", "--new-key", "--name", "B", "--role", "officer")
     command_result = CliRunner().invoke(app, ["verify", "run", "--key", "mine.pub"])
     assert command_result.exit_code == 0, command_result.exception
     assert "by B, officer" in command_result.stdout

@@ -15,6 +15,7 @@ from fl_audit.cli.main import app
 from fl_audit.runs.exports.badge import badge
 from fl_audit.runs.exports.trackers import _require_answer, findings_of, series_of
 from fl_audit.runs.stored_run import Run, read_run
+from tests.builders.commands import printed_by
 from tests.builders.refusals import assert_refused
 from tests.one_pixel import ONE_PIXEL
 
@@ -63,12 +64,6 @@ def run(tmp_path: Path) -> Run:
     return read_run(stored(tmp_path / "first"))
 
 
-def export(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["export", *map(str, arguments)], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
-
-
 def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
     series_by_name = {series.name: series for series in series_of(run)}
     assert set(series_by_name) == {
@@ -99,7 +94,7 @@ def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
 def test_tensorboard_reads_what_was_written(run: Run, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    output = export(run.path, "--to", "tensorboard", "--out", tmp_path / "logs")
+    output = printed_by("export", run.path, "--to", "tensorboard", "--out", tmp_path / "logs")
     assert output == f"tensorboard: {tmp_path / 'logs' / 'first'}\n"
     events = EventAccumulator(str(tmp_path / "logs" / "first"))
     events.Reload()
@@ -119,7 +114,7 @@ def test_mlflow_reads_what_was_written(run: Run, tmp_path: Path, monkeypatch: py
 
     monkeypatch.chdir(tmp_path)  # MLflow keeps artifacts where it is run
     address = f"sqlite:///{tmp_path / 'runs.db'}"
-    export(run.path, "--to", "mlflow", "--out", address, "--experiment", "audits")
+    printed_by("export", run.path, "--to", "mlflow", "--out", address, "--experiment", "audits")
     client = MlflowClient(tracking_uri=address)
     experiment = client.get_experiment_by_name("audits")
     assert experiment is not None
@@ -137,7 +132,7 @@ def test_mlflow_reads_what_was_written(run: Run, tmp_path: Path, monkeypatch: py
 
 
 def test_the_badge_says_the_verdict(run: Run, tmp_path: Path) -> None:
-    export(run.path, "--to", "badge", "--out", tmp_path / "badge.svg")
+    printed_by("export", run.path, "--to", "badge", "--out", tmp_path / "badge.svg")
     root = ElementTree.fromstring((tmp_path / "badge.svg").read_text())
     assert root.attrib["aria-label"] == "privacy audit: consistent, epsilon 2"
     assert "#1a7f37" in badge(run.summary)

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_files import read_tensors
 from fl_audit.atomic_files import write_json
-from fl_audit.cli.main import app
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.accounting_enums import TrainingCount
 from fl_audit.privacy.claim import Claim
@@ -33,6 +31,7 @@ from fl_audit.runs.sweeps.selection import (
     selection_page,
 )
 from fl_audit.runs.sweeps.sweep import run_sweep
+from tests.builders.commands import printed_by
 from tests.builders.refusals import assert_refused
 from tests.builders.settings import small_settings
 
@@ -121,8 +120,7 @@ def test_the_best_of_two_is_published_alone_and_spends_what_the_theorem_says(tmp
     assert_refused("another private selection", selection_with, directory, secret, POISSON)
     assert_refused("holds a private selection", run_sweep, POINTS, directory, engine=Engine.LOCAL)
 
-    line = ["account", "--ledger", str(tmp_path / "ledger"), *selection.ledger_options, "--json"]
-    spent = json.loads(CliRunner().invoke(app, line, catch_exceptions=False).stdout)
+    spent = json.loads(printed_by("account", "--ledger", tmp_path / "ledger", *selection.ledger_options, "--json"))
     assert spent["epsilon"] == pytest.approx(selection.epsilon, rel=1e-12)
     assert spent["added"]
 
