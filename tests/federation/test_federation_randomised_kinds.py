@@ -1,6 +1,5 @@
 """Tests of runs on randomised graphs and pixelated images: refused settings, and the report on each record."""
 
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,23 +29,14 @@ from fl_audit.trial_batches import TrialBatch
 from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
+from tests.data.test_data_graph_records import collab, random_graphs
 from tests.federation.test_federation_randomised_records import ALONE, MEMBERS, NOT_PRIVATE, bits, carts_plan
 
 
 @pytest.fixture
-def collab(tmp_path: Path) -> Path:
+def graphs_directory(tmp_path: Path) -> Path:
     """A data directory with 40 graphs of 6 to 9 nodes in COLLAB's format."""
-    source = np.random.default_rng(0)
-    lines = ["40"]
-    for number in range(40):
-        nodes = 6 + number % 4
-        above = np.triu(source.random((nodes, nodes)) < 0.5, 1)
-        joined = above | above.T
-        lines.append(f"{len(joined)} {number % 3}")
-        lines += [" ".join(map(str, [0, row.sum(), *np.flatnonzero(row)])) for row in joined]
-    with zipfile.ZipFile(tmp_path / "COLLAB.zip", "w") as archive:
-        archive.writestr("COLLAB/COLLAB.txt", "\n".join(lines))
-    return tmp_path
+    return collab(tmp_path, random_graphs([6 + number % 4 for number in range(40)]))
 
 
 @pytest.fixture
@@ -86,8 +76,8 @@ def images_plan(path: Path, **changes: dict[str, Any]) -> RunPlan:
     return small_plan(**changed_settings(base, changes))
 
 
-def test_clients_train_on_graphs_with_randomised_edges(collab: Path, tmp_path: Path) -> None:
-    plan = graphs_plan(collab)
+def test_clients_train_on_graphs_with_randomised_edges(graphs_directory: Path, tmp_path: Path) -> None:
+    plan = graphs_plan(graphs_directory)
     contents = run_locally(plan, tmp_path / "run")
     federation = load_federation(plan.federation)
     shard = federation.shards[1]
@@ -225,12 +215,12 @@ def test_a_randomizer_leaves_the_insider_out() -> None:
     assert "pixelation-pixels" not in stored
 
 
-def test_graphs_and_images_take_their_own_randomizer_alone(collab: Path, images: Path) -> None:
+def test_graphs_and_images_take_their_own_randomizer_alone(graphs_directory: Path, images: Path) -> None:
     for expected_message, change in (
         (r"graphs: .*'randomised-edges'", {"local-randomizer": "randomised-response"}),
         ("accepted are grey", {"local-randomizer": "pixelation", "pixelation-pixels": 3}),
     ):
-        assert_refused(expected_message, graphs_plan, collab, privacy=change)
+        assert_refused(expected_message, graphs_plan, graphs_directory, privacy=change)
     for expected_message, wrong in (
         (r"multiples .*block.* 3\b", {"pixelation-block": 3}),
         ("pixelation-pixels is 65: accepted are 1 to 64", {"pixelation-pixels": 65}),

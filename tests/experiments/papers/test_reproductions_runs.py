@@ -3,7 +3,6 @@
 import re
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from fl_audit.experiments.papers.bernau2021 import attack_cost_scaling, paper
 from fl_audit.experiments.papers.bernau2021.advantage_and_belief import ADVANTAGE
 from fl_audit.experiments.papers.bernau2021.insider_runs import ADULT, claimed_mu, insider_run, labels_of, mu_of_trials
 from fl_audit.experiments.papers.item_results import COLUMNS
-from fl_audit.experiments.papers.papers import ComputeExtent, PaperDataset, ReproductionOptions
+from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.papers.reproduce import PAPERS, chosen_items
 from fl_audit.experiments.papers.reproduction_names import ITEMS, item_names
 from fl_audit.experiments.papers.runner import play
@@ -27,14 +26,8 @@ from fl_audit.runs import many_runs
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
+from tests.builders.pages import ParsedPage
 from tests.builders.refusals import assert_refused
-
-
-def _in_quick_form(data: PaperDataset) -> PaperDataset:
-    quick = data.in_form(ComputeExtent.QUICK)
-    assert quick is not None
-    return quick
-
 
 _FULL = replace(
     ADULT,
@@ -52,7 +45,8 @@ _FULL = replace(
         "run.trials-per-batch": 3,
     },
 )
-SMALL = _in_quick_form(_FULL)
+SMALL = _FULL.in_form(ComputeExtent.QUICK)
+assert SMALL is not None
 LS_B = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
 OTHER = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD, 0.75)
 
@@ -61,30 +55,6 @@ OTHER = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD, 0.75
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "parallel_runs", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(runner, "find_data", lambda *_: ((_FULL,), ("Adult is small",)))
-
-
-class Balanced(HTMLParser):
-    """Checks that tags are balanced and collects images and visible text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.images: list[dict[str, str | None]] = []
-        self.text = ""
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "img":
-            self.images.append(dict(attrs))
-        elif tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 @pytest.mark.long
@@ -130,9 +100,10 @@ WORDS_OF_THE_PAGE = (
 
 def _check_page(path: Path, keys: list[str]) -> None:
     html = path.read_text(encoding="utf-8")
-    page = Balanced(html)
-    assert len(page.images) == len(keys)
-    assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in page.images)
+    page = ParsedPage(html)
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(images) == len(keys)
+    assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in images)
     assert not re.search(r"url\(|@import|<script|<link", html)
     for words in WORDS_OF_THE_PAGE:
         assert words in page.text, words
