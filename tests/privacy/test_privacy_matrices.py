@@ -81,6 +81,11 @@ def test_signs_are_bounded_and_orthogonal_columns_exact(
     signs = rng.choice([-1.0, 1.0], rounds)
     assert sensitivity(full, 1, rounds) >= np.linalg.norm(full @ signs) * (1 - 1e-12)
     assert sensitivity(full, 1, participations) >= tried(full, 1, participations) * (1 - 1e-12)
+    # A first column that falls says nothing of the other columns.
+    positive = np.abs(full)
+    positive[:, 0] = np.sort(positive[:, 0])[::-1]
+    exact = tried(positive, bands, participations)
+    assert sensitivity(positive, bands, participations) == pytest.approx(exact, rel=1e-12)
 
 
 def test_sensitivities_of_jax_privacy() -> None:

@@ -281,3 +281,8 @@ def test_this_run_is_seen_among_other_guarantees_even_where_it_guarantees_less(m
     low, high = axes.get_ylim()
     assert low < here < high
     assert here < min(guarantee.noise_multiplier for guarantee in contents.find(AlternativeGuarantees).guarantees)
+
+
+def test_an_axis_spans_the_finite_numbers() -> None:
+    assert figure_style.span([np.nan, 3.0], [[-2.0, np.inf]]) == (-2.0, 3.0)
+    assert figure_style.span([np.nan]) == (0.0, 1.0)

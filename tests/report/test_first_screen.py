@@ -144,6 +144,8 @@ def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the
     assert exact_epsilon < min(guarantee.epsilon, verdict_of(contents).judgement.limit_of_detection)
     assert exact_epsilon == pytest.approx(gdp_epsilon(guarantee.delta, guarantee.claim.profile.gaussian_mu))
     assert html.count('class="kept"') == 3
+    line = re.search(r'class="line" style="(left:[\d.]+%)"', html)
+    assert f'<span style="{line[1]}">claimed</span>' in html
     assert f"gives away exactly {exact_epsilon:.3g}" in text_of(html)
     exact = derive_guarantee(replace(guarantee.claim, accountant=Accountant.GDP))
     run = replace(contents.run, plan=replace(contents.plan, guarantee=exact))

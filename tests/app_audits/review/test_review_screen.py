@@ -17,7 +17,7 @@ from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
 from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit, StatedClaim
-from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW
+from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW, untried_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import (
     ClaimAudit,
     DistinguisherTest,
@@ -183,6 +183,15 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     ]
     # A claim about clients is judged as ever.
     assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, mentions=mentions) is Verdict.CONSISTENT
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_page_opens_with_what_was_not_tried_unless_the_headline_says_what_was_not_loaded(
+    is_loaded: bool, tmp_path: Path
+) -> None:
+    audit = _result(unplayed=("removed",))
+    page = write_app_page(review_result(_review(audit)), [(audit, ())], is_loaded, tmp_path).read_text()
+    assert (f'<p class="opening">{untried_words(audit)}' in page) is is_loaded
 
 
 def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:
