@@ -58,7 +58,7 @@ def tried(strategy: NDArray[np.float64], separation: int, participations: int) -
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.sampled_from([TREE, BANDED]))
-@settings(max_examples=examples(80), deadline=None, derandomize=True)
+@settings(max_examples=examples(80), derandomize=True)
 def test_sensitivity_is_the_largest_of_all_sets(
     rounds: int, bands: int, separation: int, participations: int, kind: StrategyMatrixKind
 ) -> None:
@@ -69,7 +69,7 @@ def test_sensitivity_is_the_largest_of_all_sets(
 
 
 @given(st.integers(2, 9), st.integers(1, 9), st.integers(1, 4), st.integers(0, 10**6))
-@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@settings(max_examples=examples(40), derandomize=True)
 def test_signs_are_bounded_and_orthogonal_columns_exact(
     rounds: int, bands: int, participations: int, seed: int
 ) -> None:

@@ -27,7 +27,7 @@ def from_parts(shards: list[np.ndarray], population: np.ndarray, delta: float = 
     return epsilon_star_of_moments(members, moments_of(population, ends.low, ends.high), delta)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     sizes=st.lists(st.integers(0, 30), min_size=1, max_size=8).filter(lambda sizes: sum(sizes) >= 2),
     scale=st.sampled_from([1e-6, 1.0, 1e4]),
