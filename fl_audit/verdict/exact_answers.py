@@ -317,7 +317,7 @@ def _epsilon(run: FinishedRun) -> ExactAnswer:
         return _not_asked(ExactQuestion.EPSILON, "the claimed epsilon is infinite")
     try:
         epsilon = max(
-            (independent_epsilon(release, delta) for release in played_releases(run)),
+            (independent_epsilon(release, delta) for release in played_releases(run.plan.federation)),
             key=lambda epsilon: epsilon.epsilon,
         )
     except (InputError, ValueError) as why:

@@ -11,7 +11,6 @@ import numpy as np
 
 from fl_audit.adjacency import Relation
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
@@ -20,12 +19,11 @@ from fl_audit.privacy.independent_epsilon import PlayedReleases
 Releases = list[PlayedReleases]
 
 
-def played_releases(run: FinishedRun) -> list[Releases]:
-    """Return the releases of a run, one list for each kind of client.
+def played_releases(federation: Federation) -> list[Releases]:
+    """Return the releases of a federation's run, one list for each kind of client.
 
     There are several kinds only if clients train privately on shards of different sizes.
     """
-    federation = run.plan.federation
     mechanism = federation.mechanism
     if isinstance(mechanism.contribution, PrivateTraining):
         return _of_clients(federation, mechanism.contribution)

@@ -28,11 +28,13 @@ from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.message_keys import Key, NonTrainingQuery
+from fl_audit.privacy.independent_epsilon import independent_epsilon
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.replay import replay, stored_rounds
 from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.secret_draws import SeededChallenger
+from fl_audit.verdict.played_releases import played_releases
 from tests.builders.clients import SentMessage, overheard_app
 from tests.builders.mechanisms import MECHANISMS
 from tests.builders.runs import run_locally, small_plan
@@ -208,6 +210,18 @@ def noise_by_hand(plan: RunPlan, federation: LoadedFederation, server_round: Ser
 
 def close(actual_tensor: Tensor, expected: Tensor, rounding: float = ROUNDING) -> None:
     np.testing.assert_allclose(actual_tensor.double().numpy(), expected.double().numpy(), rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * ("sampled" in name)) for name in MECHANISMS]
+)
+def test_the_epsilon_of_the_mechanism_as_it_is_played_is_the_claimed_one(name: str) -> None:
+    plan = plan_of(name)
+    assert plan.guarantee is not None
+    assert plan.is_amplified == ("sampled" in name)
+    (releases,) = played_releases(plan.federation)
+    epsilon = independent_epsilon(releases, plan.guarantee.delta).epsilon
+    assert epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-5)
 
 
 @pytest.mark.few_cases(4)

@@ -94,7 +94,10 @@ def test_fewer_than_two_records_have_no_epsilon_star() -> None:
     assert np.isfinite(
         [epsilon_star_of_moments(two, population, DELTA), epsilon_star_of_moments(population, two, DELTA)]
     ).all()
-    assert range_of(np.empty((3, 0))).count.tolist() == [0, 0, 0]
+    none_range = range_of(np.empty((3, 0)))
+    assert none_range.count.tolist() == [0, 0, 0]
+    of_one = joint_range([none_range, range_of(np.full((3, 1), 0.5))])
+    assert (of_one.low.tolist(), of_one.high.tolist()) == ([0.5] * 3, [0.5] * 3)
 
 
 def test_losses_beyond_a_public_range_are_clipped_to_it() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import binom, kstest, norm
 
@@ -140,6 +141,17 @@ def test_mechanism_of_many_models_from_losses() -> None:
 
 
 # --- The lower confidence bound on the epsilon of a training mechanism
+
+
+def test_members_below_all_of_the_population_certify_the_epsilon_at_which_the_bets_win_twentyfold() -> None:
+    """Of two losses of the population the only rank has FPR 1/3; of two bets at four stakes one wins in each model."""
+    models = 20
+    delta = 1e-3
+    stakes = np.array([0.1, 0.3, 0.6, 0.9])
+    tpr = brentq(lambda mean: np.mean([(1 + stakes * (1 / mean - 1)) ** models, (1 - stakes) ** models]) - 20, 0.3, 1)
+    epsilon = max(np.log((tpr - delta) * 3), np.log((2 / 3 - delta) / (1 - tpr)))
+    low = mechanism_lower_bound(np.zeros((models, 1)), np.ones((models, 2)), delta)
+    assert low == pytest.approx(epsilon, abs=1e-7)
 
 
 def test_nothing_is_certified_where_nothing_leaks_and_the_estimate_errs() -> None:

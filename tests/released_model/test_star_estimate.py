@@ -275,3 +275,9 @@ def test_a_pooled_release_has_both_estimators_at_its_ends_and_the_fit_at_the_las
     assert (FIT in pooled_star_result.trials) == (number == 7)
     assert FIT not in pooled_star_result.releases
     assert StarSettings(1e-5, 0.01).counted_cut == 0.01
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(100.0, 45.0, 155.0), (120.0, 65.0, 175.0), (60.0, 0.0, 155.0)])
+def test_an_interval_covers_the_percentiles_and_their_reflections(value: float, low: float, high: float) -> None:
+    """Of the draws 61 to 160, 5 % are at most 65, and 95 % at most 155."""
+    assert hull_interval(value, np.arange(61.0, 161.0), 0.9) == pytest.approx((low, high))

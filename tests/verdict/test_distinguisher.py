@@ -162,6 +162,7 @@ def test_tails_are_those_of_the_exact_test_and_the_normal_distribution_is_never_
     rights = [right for right in range(pairs + 1) if 1e-15 < exact_tail(right) < 0.1]
     assert min(normal(right) / exact_tail(right) for right in rights) > 0.997
     assert all(normal(right) > exact_tail(right) for right in rights if exact_tail(right) < 1e-3)
+    assert max(normal(right) / exact_tail(right) for right in rights if exact_tail(right) > 1e-6) < 1.5
 
 
 def test_a_model_that_learned_nothing_keeps_the_level_exactly() -> None:

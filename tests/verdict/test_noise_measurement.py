@@ -18,7 +18,7 @@ from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
-from fl_audit.verdict.noise_measurement import SAMPLE, NoiseMeasurer, sampled_places
+from fl_audit.verdict.noise_measurement import SAMPLE, NoiseMeasurer, _ends, sampled_places
 from fl_audit.verdict.noise_scale import noise_round
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, STRIDES, NoiseStatistics, join, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
@@ -266,6 +266,7 @@ def test_every_tensor_stands_in_the_sample_and_every_shift_of_a_small_model() ->
     numbers = np.array([number for number, _ in sampled_places(ParameterLayout(("w", "b"), ((10, 64), (10,))))])
     shifts = set(np.abs(numbers[:, None] - numbers).ravel().tolist())
     assert shifts >= set(range(650 - 16))
+    assert _ends(10, 100, 8).tolist() == [10, 11, 12, 13, 96, 97, 98, 99]
     mirrored = set(numbers.tolist()) & set((649 - numbers).tolist())
     assert len(mirrored) >= 16
 

@@ -41,6 +41,7 @@ from fl_audit.verdict.noise_shape import tails
 from fl_audit.verdict.noise_sizes import carried_sizes, even_sizes
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
 from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_mean, largest_p, student_p
+from fl_audit.verdict.off_target_drift import _mean_found
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.builders.refusals import assert_refused
 from tests.validation.breach_kinds import BREACHES, Breach
@@ -183,6 +184,9 @@ def test_limits_of_drift_and_sharing_hold_by_simulation() -> None:
         for pair in groups
     ]
     assert stats.binom.ppf(1e-4, 1000, 0.9) <= np.sum(np.array(values) < 1e-3) <= stats.binom.ppf(1 - 1e-4, 1000, 0.9)
+    for size in (600, 5000):
+        power = stats.ncx2.sf(stats.chi2.isf(1e-3, size), size, size * _mean_found(size, 1e-3) ** 2)
+        assert power == pytest.approx(0.9, abs=0.02)
     share = _detectable_share(20, 160, 1e-3)
     sums = math.sqrt(1 - share + 20 * share) * rng.standard_normal((1000, 160))
     residual_squares = (1 - share) * rng.chisquare(160 * 19, 1000) / (160 * 19)
