@@ -276,10 +276,14 @@ class RecordEffectSearch:
         ]
         return max(undrawn, default=0.0) / max(lengths.values(), default=1.0)
 
-    def _noise_changes(self, index: int, effect: _StepEffect, steps: Sequence[int]) -> dict[int, tuple[Floats, Floats]]:
-        """Return changes of steps by other noise, with and without the record, over the scale of the noise.
+    def _noise_changes(
+        self, index: int, effect: _StepEffect, steps: Sequence[int]
+    ) -> dict[int, tuple[Floats, Floats, Floats]]:
+        """Return changes of steps by other noise, with and without the record, and what rounding explains of them.
 
-        Shapes: (redraws, coordinates with noise) each. Steps without noise, or of trainings that failed, are left out.
+        They are in units of the noise's scale. Steps without noise, or of trainings that failed, are left out.
+
+        Shapes: (redraws, coordinates with noise) twice, and (coordinates with noise,).
         """
         trainings: dict[RecordVersion, list[dict[int, Floats32]]] = {}
         for version in (effect.version, effect.reference):
@@ -287,19 +291,20 @@ class RecordEffectSearch:
             items = {} if is_absent else {index: version.item}
             without = index if is_absent else None
             trainings[version] = [self._gradients(steps, items, without, redraw) for redraw in (None, *range(_REDRAWS))]
-        changes = dict[int, tuple[Floats, Floats]]()
+        changes = dict[int, tuple[Floats, Floats, Floats]]()
         for step in steps:
             scales = self.scales[step]
             noisy = scales > 0
             is_known = all(step in gradients for redraws in trainings.values() for gradients in redraws)
             if not is_known or not noisy.any():
                 continue
-            units = [
-                np.array([gradients[step][noisy].astype(np.float64) for gradients in redraws])
-                / self.scales[step][noisy]
+            values = [
+                np.array([gradients[step].astype(np.float64) for gradients in redraws])
                 for redraws in trainings.values()
             ]
-            changes[step] = units[0][1:] - units[0][0], units[1][1:] - units[1][0]
+            first, second = (value[1:, noisy] - value[0, noisy] for value in values)
+            rounding = 4 * ROUNDING * max(float(np.abs(value).max(initial=0.0)) for value in values)
+            changes[step] = first / scales[noisy], second / scales[noisy], rounding / scales[noisy]
         return changes
 
     def _noise_behaviour(self, index: int, effect: _StepEffect) -> tuple[float | None, bool, bool]:
@@ -309,24 +314,18 @@ class RecordEffectSearch:
         and whether the noise of a later step follows the record. The change is None if it was not compared.
         """
         own_steps = [step for step in self.steps if index in self.positions.get(step, ())] or [effect.step]
-        first, *later_steps = [step for step in self.steps if step >= own_steps[0]][:KEPT_STEPS]
-        changes = self._noise_changes(index, effect, [first, *later_steps])
-        if first not in changes:
+        first_step, *later_steps = [step for step in self.steps if step >= own_steps[0]][:KEPT_STEPS]
+        changes = self._noise_changes(index, effect, [first_step, *later_steps])
+        if first_step not in changes:
             return None, True, False
-        moved = self._moved(first, changes[first][0] - changes[first][1])
-        is_sum = self._moved(first, _change_without_factor(*changes[first])) <= NOISE_TOLERANCE
+        first, second, rounding = changes[first_step]
+        is_sum = _beyond(_change_without_factor(first, second), rounding) <= NOISE_TOLERANCE
         is_followed_later = any(
-            self._moved(step, changes[step][0] - changes[step][1]) > NOISE_TOLERANCE
+            _beyond(changes[step][0] - changes[step][1], changes[step][2]) > NOISE_TOLERANCE
             for step in later_steps
             if step in changes
         )
-        return moved, is_sum, is_followed_later
-
-    def _moved(self, step: int, change: Floats) -> float:
-        """Return the largest change of noise, in units of its scale, beyond what rounding explains."""
-        scales = self.scales[step]
-        rounding = 4 * ROUNDING * float(np.abs(self.unchanged[step]).max(initial=0.0)) / scales[scales > 0]
-        return float(np.maximum(np.abs(change) - rounding, 0.0).max(initial=0.0))
+        return _beyond(first - second, rounding), is_sum, is_followed_later
 
     def _coupling(self, indices: Sequence[int], effect: _StepEffect) -> float | None:
         """Return the part of its effect by which the record changes that of another one; None if none is found."""
@@ -367,6 +366,11 @@ def _over_noise(difference: Floats, scales: Floats, rounding: float) -> float:
     if float(np.abs(difference[bare]).max(initial=0.0)) > rounding:
         return math.inf
     return float(np.linalg.norm(difference[~bare] / scales[~bare]))
+
+
+def _beyond(change: Floats, rounding: Floats) -> float:
+    """Return the largest change beyond what rounding explains, (redraws, coordinates) and (coordinates,)."""
+    return float(np.maximum(np.abs(change) - rounding, 0.0).max(initial=0.0))
 
 
 def _change_without_factor(first_noise: Floats, second_noise: Floats) -> Floats:

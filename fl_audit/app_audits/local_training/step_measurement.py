@@ -243,7 +243,8 @@ def _measured_group(
         )
         return [], None, unseen, True
     unseen += _coordinates_without_noise(samples, scales, sizes, noised_steps, first_run, runs)
-    doubts = _composition_doubts(samples, scales.scales, sizes, effect)
+    # Noise that is not independent at the coordinates looks correlated and not normal, and was named.
+    doubts = [] if p_values else _composition_doubts(samples, scales.scales, sizes, effect)
     unseen += doubts
     measured = _steps(noised_steps, first_run, samples, scales, bare, effect, tuple(p_values))
     return measured, effect, unseen, not doubts
