@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from fl_audit.errors import InputError, in_a_line
+from fl_audit.errors import in_a_line
 from fl_audit.value_checks import as_whole, require_number, require_switch
+from tests.builders.refusals import assert_refused
 
 
 def test_whole_numbers_are_taken_however_they_are_written_and_keep_every_digit() -> None:
@@ -19,8 +20,7 @@ def test_whole_numbers_are_taken_however_they_are_written_and_keep_every_digit()
     ("value", "expected_message"), [("x", "labels are .*'x'.*: .*numbers"), (1.5, "labels have 1.5: .*whole")]
 )
 def test_what_is_no_whole_number_is_refused(value: object, expected_message: str) -> None:
-    with pytest.raises(InputError, match=expected_message):
-        as_whole("labels", [value])  # type: ignore[list-item]
+    assert_refused(expected_message, as_whole, "labels", [value])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
@@ -45,30 +45,27 @@ def test_a_kind_of_number_with_unknown_words_is_a_mistake_of_the_caller(accepted
 )
 def test_ranges_are_read_as_they_are_written(accepted: str, inside: float, outside: float) -> None:
     require_number("x is", inside, accepted)
-    with pytest.raises(InputError):
-        require_number("x is", outside, accepted)
+    assert_refused(None, require_number, "x is", outside, accepted)
 
 
 @pytest.mark.parametrize("value", [True, np.True_, "0.7", None, math.nan, math.inf, 0.5, 1, 10**400, 1 + 0j])
 def test_a_number_is_of_the_kind_that_the_message_names(value: object) -> None:
     for number in (0.7, np.float32(0.7)):
         require_number("confidence is", number, "numbers above 0.5 and below 1")
-    with pytest.raises(InputError, match=r"^confidence is .*: .* above 0\.5 and below 1$"):
-        require_number("confidence is", value, "numbers above 0.5 and below 1")
+    named = r"^confidence is .*: .* above 0\.5 and below 1$"
+    assert_refused(named, require_number, "confidence is", value, "numbers above 0.5 and below 1")
 
 
 @pytest.mark.parametrize("value", [True, False, 1.5, "2", None, math.nan, -1])
 def test_a_switch_is_no_whole_number(value: object) -> None:
-    with pytest.raises(InputError, match=r"^rounds are .*: .* from 0$"):
-        require_number("rounds are", value, "whole numbers from 0")
+    assert_refused(r"^rounds are .*: .* from 0$", require_number, "rounds are", value, "whole numbers from 0")
 
 
 def test_a_word_is_no_switch() -> None:
     for switch in (True, np.False_):
         require_switch("is_clipped", switch)
     for value in ("no", 0, None, math.nan):
-        with pytest.raises(InputError, match=r"^is_clipped is .*: .* True and False$"):
-            require_switch("is_clipped", value)
+        assert_refused(r"^is_clipped is .*: .* True and False$", require_switch, "is_clipped", value)
 
 
 class Wordless(Exception):

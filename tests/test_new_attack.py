@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fl_audit.audits.membership.attacks.registry import ATTACKS, default_attacks, names_of_attacks
-from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import small_plan
 from tests.toy_attack.entropy import ENTROPY
 
@@ -51,8 +51,7 @@ def test_a_new_attack_is_configured_played_and_reported(tmp_path: Path) -> None:
 def test_settings_and_refusals_name_a_new_attack() -> None:
     (attacks,) = settings("audit.attacks")
     assert f"'{_NAME}'" in attacks.accepted
-    with pytest.raises(InputError, match=f"attacks is 'misspelt': .*'{_NAME}'"):
-        _plan(attacks=["misspelt"])
+    assert_refused(f"attacks is 'misspelt': .*'{_NAME}'", _plan, attacks=["misspelt"])
     assert _NAME not in default_attacks(of_records=True)
 
 
@@ -69,20 +68,18 @@ def test_the_facts_of_a_new_attack_are_checked(
 ) -> None:
     facts: dict[str, Any] = {fact: True}
     monkeypatch.setitem(ATTACKS, _NAME, replace(ENTROPY, **facts))
-    with pytest.raises(InputError, match=expected_message):
-        _plan(**audit)
+    assert_refused(expected_message, _plan, **audit)
 
 
 @pytest.mark.usefixtures("registered")
 def test_a_new_attack_on_records_is_refused_about_clients() -> None:
     audit = {"kind": "membership", "trials": 8, "targets": 2, "attacks": [_NAME], "insider": False}
-    with pytest.raises(InputError, match=f"attacks {_NAME} .*: accepted about clients are (?!.*{_NAME}).*loss"):
-        small_plan(training={"strategy": "dp-fedavg"}, privacy={"sensitivity": None}, audit=audit)
+    named = f"attacks {_NAME} .*: accepted about clients are (?!.*{_NAME}).*loss"
+    assert_refused(named, small_plan, training={"strategy": "dp-fedavg"}, privacy={"sensitivity": None}, audit=audit)
 
 
 def test_without_its_line_an_attack_is_unknown() -> None:
-    with pytest.raises(InputError, match=f"attacks is '{_NAME}': accepted are .*'loss'"):
-        _plan()
+    assert_refused(f"attacks is '{_NAME}': accepted are .*'loss'", _plan)
     assert _NAME not in names_of_attacks()
 
 

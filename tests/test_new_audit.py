@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fl_audit.audits.registry import AUDITS
-from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.run import run_audit
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import small_plan
 from tests.toy_audit.audit import FirstTargetAudit
 
@@ -50,7 +50,10 @@ def test_a_new_kind_of_audit_is_configured_checked_played_judged_and_reported(
 
 def test_a_new_kind_refuses_what_it_is_not_played_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(AUDITS, _NAME, FirstTargetAudit())
-    with pytest.raises(InputError, match=r"candidates.* kind = reconstruction, .*first-target"):
-        _plan(candidates=3)
-    with pytest.raises(InputError, match=r"with kind = 'first-target'.*add-remove-record"):
-        small_plan(audit={"kind": _NAME, "targets": 5}, privacy={"adjacency": "replace-record", "sensitivity": None})
+    assert_refused(r"candidates.* kind = reconstruction, .*first-target", _plan, candidates=3)
+    assert_refused(
+        r"with kind = 'first-target'.*add-remove-record",
+        small_plan,
+        audit={"kind": _NAME, "targets": 5},
+        privacy={"adjacency": "replace-record", "sensitivity": None},
+    )

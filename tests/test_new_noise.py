@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
-from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.contribution import AdaptiveClipping
@@ -20,6 +19,7 @@ from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.run import run_audit
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import small_plan
 from tests.toy_noise.two_servers import TwoServersGaussian
 
@@ -82,31 +82,27 @@ def test_settings_and_refusals_name_a_new_noise() -> None:
     assert noise.choices == names_of_noises()
     assert noise.choices is not None
     assert _NAME in noise.choices
-    with pytest.raises(InputError, match=f"noise is 'misspelt': .*'{_NAME}'"):
-        _plan({"noise": "misspelt"})
-    with pytest.raises(InputError, match=f"sensitivity is 'local' .*'{_NAME}'"):
-        _plan({"sensitivity": "local"})
+    assert_refused(f"noise is 'misspelt': .*'{_NAME}'", _plan, {"noise": "misspelt"})
+    assert_refused(f"sensitivity is 'local' .*'{_NAME}'", _plan, {"sensitivity": "local"})
     clients = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
     of_clients = {"adjacency": "add-remove-client"}
-    with pytest.raises(InputError, match=f"clipping is 'adaptive' .*'{_NAME}': .*'fixed'"):
-        _plan(of_clients | {"clipping": "adaptive"}, training=clients)
-    with pytest.raises(InputError, match=f"noise is '{_NAME}' .*cohort"):
-        _plan(of_clients, training=clients | {"cohort": 2})
-    with pytest.raises(InputError, match=f"noise is '{_NAME}' .*'dp-sgd-clients'"):
-        _plan({"adjacency": "add-remove-record"}, training={"strategy": "dp-sgd-clients"})
-    with pytest.raises(InputError, match="adversary = 'server' are noise = 'distributed' and 'local'"):
-        _plan(audit={"trials": 6, "adversary": "server"})
+    named = f"clipping is 'adaptive' .*'{_NAME}': .*'fixed'"
+    assert_refused(named, _plan, of_clients | {"clipping": "adaptive"}, training=clients)
+    assert_refused(f"noise is '{_NAME}' .*cohort", _plan, of_clients, training=clients | {"cohort": 2})
+    named = f"noise is '{_NAME}' .*'dp-sgd-clients'"
+    assert_refused(named, _plan, {"adjacency": "add-remove-record"}, training={"strategy": "dp-sgd-clients"})
+    named = "adversary = 'server' are noise = 'distributed' and 'local'"
+    assert_refused(named, _plan, audit={"trials": 6, "adversary": "server"})
 
 
 @pytest.mark.usefixtures("registered")
 def test_canaries_are_played_with_a_new_noise_that_carries_them(monkeypatch: pytest.MonkeyPatch) -> None:
     played = {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False}
-    with pytest.raises(InputError, match=r"'canaries' .*: .*noise = 'central' and 'inside-training', .*sensitivity"):
-        _plan(audit=played)
+    assert_refused(r"'canaries' .*: .*noise = 'central' and 'inside-training', .*sensitivity", _plan, audit=played)
     monkeypatch.setattr(TwoServersGaussian, "carries_canaries", True)
     assert _plan(audit=played).federation.canaries == 6
-    with pytest.raises(InputError, match=f"noise = 'central', 'inside-training' and '{_NAME}', .*sensitivity"):
-        _plan({"noise": "tree"}, audit=played)
+    named = f"noise = 'central', 'inside-training' and '{_NAME}', .*sensitivity"
+    assert_refused(named, _plan, {"noise": "tree"}, audit=played)
 
 
 @pytest.mark.usefixtures("registered")
@@ -122,8 +118,7 @@ def test_the_bits_of_an_adaptive_norm_get_the_noise_that_is_accounted_for(monkey
 
 def test_without_its_line_a_noise_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _NAME not in names_of_noises()
-    with pytest.raises(InputError, match=f"privacy.noise is '{_NAME}': .*'central'"):
-        _plan()
+    assert_refused(f"privacy.noise is '{_NAME}': .*'central'", _plan)
     with monkeypatch.context() as added:
         added.setitem(NOISES, _NAME, TwoServersGaussian)
         plan = _plan()

@@ -16,8 +16,8 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import small_plan
 
 MODULE = """
@@ -108,8 +108,7 @@ def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_tr
     ],
 )
 def test_an_attack_that_is_none_is_named(name: str, expected_message: str) -> None:
-    with pytest.raises(InputError, match=expected_message):
-        attack_named(name).scores(*answers_of(3, 4), None)
+    assert_refused(expected_message, lambda: attack_named(name).scores(*answers_of(3, 4), None))
 
 
 def test_a_dissimilarity_of_ones_own_ranks_as_ours() -> None:
@@ -127,18 +126,16 @@ def test_a_dissimilarity_of_ones_own_ranks_as_ours() -> None:
             ),
         ):
             assert ours == yours
-    with pytest.raises(InputError, match=r"'doors:one' returned float64 of shape \(3,\)"):
-        ranked_records(inside, "doors:one", 1)
+    assert_refused(r"'doors:one' returned float64 of shape \(3,\)", ranked_records, inside, "doors:one", 1)
 
 
 def test_a_loader_of_ones_own_is_a_data_set() -> None:
     custom_dataset, ours = (load_source(DataSpec(name)) for name in ("doors:records", "breast-cancer"))
     assert (custom_dataset.name, custom_dataset.description) == ("doors:records", ours.description)
     assert np.array_equal(custom_dataset.pool.features, ours.pool.features)
-    with pytest.raises(InputError, match=r"returned a list: .* fl_audit\.data\.loaded_dataset\.LoadedDataset"):
-        load_source(DataSpec("doors:rows"))
-    with pytest.raises(InputError, match="takes no label"):
-        load_source(DataSpec("doors:records", options=(("label", "y"),)))
+    named = r"returned a list: .* fl_audit\.data\.loaded_dataset\.LoadedDataset"
+    assert_refused(named, load_source, DataSpec("doors:rows"))
+    assert_refused("takes no label", load_source, DataSpec("doors:records", options=(("label", "y"),)))
     assert (DataSpec("doors:records").title, DataSpec("hf:owner/name").title) == ("records", "hf:owner/name")
 
 
@@ -162,8 +159,9 @@ def test_settings_of_another_type_are_refused_before_the_loader_has_them(
     option: str, value: str | int, accepted: str
 ) -> None:
     words = rf"^{option} is {value!r} in \[data\]: .*'doors:sized' is {accepted}$"
-    with pytest.raises(InputError, match=words):
-        load_source(DataSpec("doors:sized", options=tuple({"classes": 2, option: value}.items())))
+    assert_refused(
+        words, lambda: load_source(DataSpec("doors:sized", options=tuple({"classes": 2, option: value}.items())))
+    )
     assert not sys.modules["doors"].seen
 
 
@@ -178,10 +176,8 @@ def test_a_plan_with_ones_own_data_and_measure_is_that_with_ours() -> None:
 
 def test_a_section_of_ones_own_stands_in_the_appendix_and_takes_nothing_of_ours() -> None:
     assert not own_section("doors:OWN").on_page
-    with pytest.raises(InputError, match=r"doors:TAKEN.* name or key verdict"):
-        own_section("doors:TAKEN")
-    with pytest.raises(InputError, match=r"is a type: .* fl_audit\.report\.report_elements\.Section"):
-        own_section("doors:Own")
+    assert_refused(r"doors:TAKEN.* name or key verdict", own_section, "doors:TAKEN")
+    assert_refused(r"is a type: .* fl_audit\.report\.report_elements\.Section", own_section, "doors:Own")
 
 
 @pytest.mark.parametrize(
@@ -199,5 +195,4 @@ def test_what_cannot_be_had_is_refused_before_anything_is_trained(
 ) -> None:
     targets = {"targets": 20} if audit.get("kind") == "membership" else {}
     privacy = {"adjacency": "add-remove-record", "sensitivity": None}
-    with pytest.raises(InputError, match=expected_message):
-        small_plan(audit=audit | targets, privacy=privacy)
+    assert_refused(expected_message, small_plan, audit=audit | targets, privacy=privacy)

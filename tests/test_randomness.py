@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
+from tests.builders.refusals import assert_refused
 
 BASE: dict[str, int] = {"trial": 3, "round": 2, "client": 1}
 FALSE_ALARM = 1e-6
@@ -160,8 +160,7 @@ def test_purposes_keep_their_numbers() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 2**64, -(2**70)])
 def test_refuses_a_seed_out_of_range(seed: int) -> None:
-    with pytest.raises(InputError, match=f"seed is {seed}: .*from 0"):
-        generator(seed, Purpose.SECRET_BIT)
+    assert_refused(f"seed is {seed}: .*from 0", generator, seed, Purpose.SECRET_BIT)
 
 
 @pytest.mark.parametrize("seed", [0, 2**64 - 1])

@@ -33,6 +33,7 @@ def test_the_smallest_number_is_that_of_brute_force(first: int, largest_number: 
     reached = 2 ** math.floor(math.log2(largest_number))
     assert computed_number == (first if first <= reached else None)
     assert len(queried_numbers) <= 2 * math.log2(max(first, 2)) + 3
+    assert min(queried_numbers) == 1
 
 
 @given(edge=st.floats(0, 10))

@@ -12,10 +12,11 @@ import pytest
 
 from fl_audit import user_modules
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.errors import FederationError, InputError
+from fl_audit.errors import FederationError
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.runs.config import parse_config
 from fl_audit.user_modules import PortableValue, import_user_module, meant_name, require_named, search_last
+from tests.builders.refusals import assert_refused
 from tests.builders.settings import small_settings, tiny_toml
 
 ROOT = Path(__file__).parents[1]
@@ -108,9 +109,7 @@ def test_their_own_modules_are_found(searched: Path, name: str) -> None:
 )
 def test_a_name_that_cannot_be_had_is_said_in_one_line(searched: Path, name: str, expected_message: str) -> None:
     (searched / "fl_audit.py").write_text(TRAP)
-    with pytest.raises(InputError, match=expected_message) as caught:
-        import_user_module(name)
-    assert "\n" not in str(caught.value)
+    assert_refused(expected_message, import_user_module, name)
     assert list(searched.rglob("imported")) == []
 
 
@@ -152,8 +151,7 @@ def test_a_dot_for_the_colon_is_answered_with_the_name_that_is_meant(searched: P
             lambda name: load_source(DataSpec(name)),
             lambda name: parse_config(small_settings(audit={"dissimilarity": name})),
         ):
-            with pytest.raises(InputError, match=rf"'{re.escape(wrong)}'.*here '{re.escape(meant)}'$"):
-                read(wrong)
+            assert_refused(rf"'{re.escape(wrong)}'.*here '{re.escape(meant)}'$", read, wrong)
     build_model(ModelSpec("my_models:build", (4,), 2))
     for name in ("my_models:build", "my.csv", "logistic", "my_models.py", "nowhere.build"):
         assert meant_name(name) is None

@@ -72,20 +72,11 @@ def _files(folders: Iterable[str]) -> Iterator[Path]:
             yield from (Path(directory) / name for name in names if name.endswith(".py"))
 
 
-def _nodes(folders: Iterable[str]) -> list[ast.AST]:
-    """Return all nodes of the syntax trees of the files in folders."""
-    trees = (ast.parse(file.read_text(encoding="utf8")) for file in _files(folders))
-    return [node for tree in trees for node in ast.walk(tree)]
-
-
-@pytest.fixture(scope="module")
-def source_nodes() -> list[ast.AST]:
-    return _nodes(FOLDERS)
-
-
 @pytest.fixture(scope="module", params=[FOLDERS, TESTS], ids=["source", "tests"])
 def nodes(request: pytest.FixtureRequest) -> list[ast.AST]:
-    return _nodes(request.param)
+    """All nodes of the syntax trees of the files in folders."""
+    trees = (ast.parse(file.read_text(encoding="utf8")) for file in _files(request.param))
+    return [node for tree in trees for node in ast.walk(tree)]
 
 
 def _words(name: str) -> set[str]:
@@ -108,11 +99,12 @@ def test_few_variables_have_a_name_that_says_nothing(nodes: list[ast.AST]) -> No
     assert len(vague) < MOST_VAGUE * len(names)
 
 
-def test_most_parameters_share_a_word_with_their_class(source_nodes: list[ast.AST]) -> None:
-    classes = {node.name for node in source_nodes if isinstance(node, ast.ClassDef)}
+@pytest.mark.parametrize("nodes", [FOLDERS], ids=["source"], indirect=True)
+def test_most_parameters_share_a_word_with_their_class(nodes: list[ast.AST]) -> None:
+    classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     typed = [
         (name, kind)
-        for name, annotation in _variables(source_nodes)
+        for name, annotation in _variables(nodes)
         if annotation is not None
         and (kind := ast.unparse(annotation).split("|")[0].strip(" '\"").split(".")[-1]) in classes
         and len(name) > 2

@@ -34,7 +34,6 @@ from fl_audit.report.page import (
     strong_html,
 )
 from fl_audit.verdict.audit_result import AuditResult
-from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import verdict_banner
 from fl_audit.words import capital, percent
 
@@ -135,8 +134,7 @@ def write_app_page(
         first.verdict is result.verdict and is_loaded and result.headline.startswith(f"{capital(str(result.verdict))}:")
     )
     # Where another sentence leads, the headline has said what the opening would say.
-    without_claim = result.verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED)
-    is_opened = first.verdict is result.verdict and is_loaded and not without_claim
+    is_opened = first.verdict is result.verdict and is_loaded
     return write_result(
         result,
         directory,

@@ -168,7 +168,6 @@ def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | No
     `rounds` holds the numbers of measured rounds and `sums` the sums of the noise over them, both (trials, targets).
     Targets without a measured round are left out. The result is None if fewer than two targets remain.
     """
-    is_included = is_in & (rounds > 0)
-    counts, drifts = (np.where(is_included, values, 0.0).sum(axis=0) for values in (rounds, sums))
+    counts, drifts = (np.where(is_in, values, 0.0).sum(axis=0) for values in (rounds, sums))
     of_targets = drifts[counts > 0] / np.sqrt(counts[counts > 0])
     return None if of_targets.size < 2 else of_targets

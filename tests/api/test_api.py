@@ -125,10 +125,9 @@ def test_an_audit_runs_from_python(run: tuple[fa.Run, list[str]]) -> None:
 
 
 def test_what_cannot_be_written_down_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(fa.InputError, match=r"setting is None"):
-        fa.run_audit({"audit": {"trials": None}}, tmp_path / "run", engine="local", progress=None)
-    with pytest.raises(fa.InputError, match=r"section trials .* is 3"):
-        fa.run_audit({"trials": 3}, tmp_path / "run", engine="local", progress=None)  # type: ignore[dict-item]
+    options = {"engine": "local", "progress": None}
+    assert_refused("setting is None", fa.run_audit, {"audit": {"trials": None}}, tmp_path / "run", **options)
+    assert_refused("section trials .* is 3", fa.run_audit, {"trials": 3}, tmp_path / "run", **options)
 
 
 @pytest.mark.parametrize(("status", "error"), [(2, fa.InputError), (3, fa.RunError)])

@@ -98,8 +98,8 @@ def test_a_call_finds_the_numbers_of_the_command_and_a_second_call_finds_them_ag
     assert any("18 of 18 trial-rounds" in line for line in heard), heard
     assert not any(line.startswith(":") for line in heard), heard
     assert all(message != following for message, following in pairwise(heard)), heard
-    with pytest.raises(fa.InputError, match=r"new directory, or --resume \(in Python, resume=True\)"):
-        _run_audit(SETTINGS, tmp_path / "call", engine="local", progress=None)
+    named = r"new directory, or --resume \(in Python, resume=True\)"
+    assert_refused(named, _run_audit, SETTINGS, tmp_path / "call", engine="local", progress=None)
 
 
 @pytest.mark.ray
@@ -131,8 +131,8 @@ def test_wrong_input_is_said_before_anything_is_written(wrong: dict[str, Any], t
 
 def test_a_table_is_a_setting(tmp_path: Path) -> None:
     settings = {"data": {"partition": "dirichlet", "partition-parameters": {"alpha": 0.0}}}
-    with pytest.raises(fa.InputError, match="alpha"):  # it has arrived
-        _run_audit(SETTINGS, tmp_path / "run", settings=settings, engine="local", progress=None)
+    options = {"settings": settings, "engine": "local", "progress": None}
+    assert_refused("alpha", _run_audit, SETTINGS, tmp_path / "run", **options)  # it has arrived
 
 
 def _stopping(error: BaseException, after: int) -> Callable[[int], None]:
@@ -184,8 +184,8 @@ def test_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             error_texts.append(str(error))
 
     monkeypatch.setattr("fl_audit.api.in_process._play", again)
-    with pytest.raises(fa.InputError, match="holds no"):  # nothing was played
-        _run_audit(SETTINGS, tmp_path / "first", engine="local", progress=None)
+    # Nothing was played.
+    assert_refused("holds no", _run_audit, SETTINGS, tmp_path / "first", engine="local", progress=None)
     (line,) = error_texts
     assert re.search(r"another run .*: .*one at a time, .*own_process=True$", line)
 

@@ -12,7 +12,6 @@ from fl_audit.data.data_setting_enums import Dissimilarity
 from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.multi_array_records import packed
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
@@ -92,8 +91,8 @@ def test_the_farthest_text_has_the_most_tokens_of_its_own() -> None:
 
 def test_whole_numbers_that_may_be_ids_are_not_compared_as_numbers(ids: Integers) -> None:
     unclear = records_of(ids, name="words")
-    with pytest.raises(InputError, match=r"words, attention_mask .*: .*_ids.* neighbour = 'random'"):
-        ranked_records(unclear, Dissimilarity.EUCLIDEAN, 1)
+    named = r"words, attention_mask .*: .*_ids.* neighbour = 'random'"
+    assert_refused(named, ranked_records, unclear, Dissimilarity.EUCLIDEAN, 1)
     measure_name = f"{__name__}:of_numbers"
     assert ranked_records(unclear, measure_name, 1) == ranked_records(unclear, measure_name, 1)
     real = packed({"amounts": ids / 7}, "here")

@@ -5,21 +5,17 @@ import random
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import nn
 
-from fl_audit.array_types import Floats
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
-from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.settings import changed_settings
+from tests.builders.strategies import HalvedNoise
 
 _GOOD = ("bright", "calm", "clean", "friendly", "good", "great", "happy")
 _BAD = ("bad", "broken", "cold", "dark", "dirty", "loud", "poor")
 _OTHER = ("again", "and", "food", "it", "place", "room", "service", "staff", "stay", "the", "very", "was", "we")
-_RECORDS = 60
-_TEXTS = 120
-_TOKENS = 16
 
 
 def bert_with_lora(classes: int, vocabulary_size: int) -> nn.Module:
@@ -41,7 +37,7 @@ def bert_with_lora(classes: int, vocabulary_size: int) -> nn.Module:
     return get_peft_model(BertForSequenceClassification(config), adapter)
 
 
-def write_texts(directory: Path, texts: int = _TEXTS) -> None:
+def write_texts(directory: Path, texts: int = 120) -> None:
     """Write a table of texts, `texts.csv`, and a public vocabulary, `vocabulary.txt`, to a directory."""
     draw = random.Random(0)
     with (directory / "texts.csv").open("w", newline="") as file:
@@ -67,8 +63,8 @@ def settings_of(place: Path, seed: int, trials: int, **changes: dict[str, Any]) 
             "label": "sentiment",
             "text": "review",
             "vocabulary": str(place / "vocabulary.txt"),
-            "tokens": _TOKENS,
-            "records": _RECORDS,
+            "tokens": 16,
+            "records": 60,
             "clients": 3,
         },
         "model": {"name": "tests.audits.text_adapters:bert_with_lora"},
@@ -77,15 +73,7 @@ def settings_of(place: Path, seed: int, trials: int, **changes: dict[str, Any]) 
         "audit": {"trials": trials, "epsilon-star": False, "evaluate-every": 10},
         "run": {"seed": seed, "trials-per-batch": trials, "keep-releases": 0},
     }
-    return {name: section | changes.get(name, {}) for name, section in sections.items()}
-
-
-class Halved(TrialBatchStrategy):
-    """A server that adds half of the noise that it claims."""
-
-    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-        """Return the noised sums of a batch, as `TrialBatchStrategy` does, with half of the noise."""
-        return super().noise(batch, server_round, total, 0.5 * sigma)
+    return changed_settings(sections, changes)
 
 
 class Server(NamedTuple):
@@ -96,7 +84,10 @@ class Server(NamedTuple):
     is_honest: bool
 
 
-SERVERS = (Server("honest", HONEST, True), Server("half of the noise", ClientAppAndStrategy(strategy=Halved), False))
+SERVERS = (
+    Server("honest", HONEST, True),
+    Server("half of the noise", ClientAppAndStrategy(strategy=HalvedNoise), False),
+)
 
 
 def verdict_of(place: Path, seed: int, trials: int, server: Server) -> Verdict:

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, NamedTuple
 
+import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
+from numpy.typing import NDArray
 
 import fl_audit.clients.app
+from fl_audit.array_packing import unpack
 from fl_audit.clients.app import build_app
 from fl_audit.federation.federation import Federation
 from fl_audit.mechanisms.mechanism import Mechanism
@@ -23,6 +27,34 @@ def app_through(mod: Mod) -> ClientApp:
     app.query(NonTrainingQuery.LOSS_RANGE, mods=[mod])(fl_audit.clients.app.answer_loss_range)
     app.query(NonTrainingQuery.LOSS_MOMENTS, mods=[mod])(fl_audit.clients.app.answer_loss_moments)
     return app
+
+
+class SentMessage(NamedTuple):
+    """A message to a client."""
+
+    kind: str  # the type of the message
+    client: int
+    config: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+def overheard_app(messages: list[SentMessage]) -> ClientApp:
+    """Return an app that adds every message to a client to a list, but those of identification."""
+
+    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        content = message.content
+        arrays = {str(key): array for record in content.array_records.values() for key, array in record.items()}
+        messages.append(
+            SentMessage(
+                message.metadata.message_type,
+                int(str(context.node_config["partition-id"])),
+                {str(key): value for key, value in content.config_records[MessageRecordName.CONFIG].items()},
+                {key: np.array(unpack(array)) for key, array in arrays.items()},
+            )
+        )
+        return call_next(message, context)
+
+    return app_through(note)
 
 
 def app_with_mechanism(change: Callable[[Mechanism], Mechanism]) -> ClientApp:

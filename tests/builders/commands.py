@@ -12,10 +12,11 @@ from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from fl_audit.app_audits.launchers.isolated_strategy_audit import audit_strategy
 from fl_audit.app_audits.trial_options import StrategyOptions
-from fl_audit.cli.main import main
+from fl_audit.cli.main import app, main
 
 SECONDS_TO_BEGIN = 120.0
 RunCommand = Callable[..., "FinishedCommand"]
@@ -49,6 +50,13 @@ def command_runner(capsys: pytest.CaptureFixture[str], *first: str) -> RunComman
         return FinishedCommand(status, printed.out, printed.err)
 
     return run
+
+
+def printed_by(*words: object, **options: Any) -> str:
+    """Return what a command prints, after it has ended well."""
+    result = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False, **options)
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 class StartedCommand:

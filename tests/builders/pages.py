@@ -2,6 +2,7 @@
 
 import io
 import re
+from html.parser import HTMLParser
 
 from rich.console import Console
 
@@ -10,6 +11,34 @@ from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import paragraphs
 from fl_audit.audits.sections import sections_with_findings
 from fl_audit.report.report_elements import ReportContents
+
+
+class ParsedPage(HTMLParser):
+    """The tags of a page, which are balanced, with their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "img", "br", "hr", "link", "input"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def values_of(self, *names: str, tags: tuple[str, ...] = ()) -> list[str]:
+        """Return the values of attributes, of all tags or of some."""
+        found = [(tag, attributes.get(name)) for tag, attributes in self.tags for name in names]
+        return [value for tag, value in found if value is not None and (not tags or tag in tags)]
 
 
 def console_text(contents: ReportContents, width: int = 200) -> str:

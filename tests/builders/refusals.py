@@ -10,11 +10,12 @@ import pytest
 from fl_audit.errors import InputError
 
 
-def assert_refused(named: str | None, call: Callable[..., object], /, *arguments: Any, **options: Any) -> None:
-    """Assert that a call raises an `InputError` of one line, which a pattern is found in."""
+def assert_refused(named: str | None, call: Callable[..., object], /, *arguments: Any, **options: Any) -> InputError:
+    """Assert that a call raises an `InputError` of one line, which a pattern is found in, and return it."""
     with pytest.raises(InputError, match=named) as caught:
         call(*arguments, **options)
     assert "\n" not in str(caught.value)
+    return caught.value
 
 
 class Refusal(NamedTuple):

@@ -26,7 +26,7 @@ from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run_directory import public_part
-from tests.builders.commands import RunCommand, command_runner
+from tests.builders.commands import RunCommand, command_runner, printed_by
 from tests.builders.settings import small_toml
 
 CONFIG = small_toml(
@@ -252,18 +252,8 @@ def test_who_chooses_the_sensitivities_decides_the_noise_of_a_belief(
 
 @pytest.mark.long
 def test_a_guarantee_that_sampling_alone_keeps_is_explained(fl_audit: RunCommand) -> None:
-    flags = (
-        "--delta",
-        "0.001",
-        "--rounds",
-        "5",
-        "--sampling-rate",
-        "0.004",
-        "--adjacency",
-        "add-remove-record",
-        "--accountant",
-        "pld",
-    )
+    flags = ("--delta", "0.001", "--rounds", "5", "--sampling-rate", "0.004", "--accountant", "pld")
+    flags += ("--adjacency", "add-remove-record")
     command_result = fl_audit("calibrate", "--advantage", "0.8", *flags)
     assert command_result.returncode == 0, command_result.stderr
     assert re.search("holds with any noise, .* 5 rounds", command_result.stdout)
@@ -336,9 +326,7 @@ def test_the_title_of_a_calibration_names_the_unit_of_the_adjacency(unit: str) -
 
 def account(*arguments: str) -> str:
     words = ["account", "--delta", "1e-5", "--adjacency", "add-remove-record", "--noise-multiplier", "4", *arguments]
-    result = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
+    return printed_by(*words)
 
 
 @pytest.mark.parametrize("extra_flags", [(), ("--sampling-rate", "0.1"), ("--accountant", "rdp")])

@@ -2,14 +2,13 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fl_audit.cli.main import main
 from fl_audit.experiments.papers.negoescu2023.simulation import (
     SimulationSettings,
     _true_epsilon_star,
@@ -17,6 +16,7 @@ from fl_audit.experiments.papers.negoescu2023.simulation import (
     summary,
 )
 from fl_audit.released_model.parametric_star import parametric_epsilon_star
+from tests.builders.commands import command_runner
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -34,15 +34,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     np.savetxt("flat.txt", np.full(150, 0.2))
     Path("empty.txt").write_text("\n")
 
-    def of(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fl-audit", "epsilon-star", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return of
+    run_command = command_runner(capsys, "epsilon-star")
+    return lambda *arguments: astuple(run_command(*arguments))
 
 
 @pytest.mark.parametrize("method", ["parametric", "empirical", "mixture"])

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from fl_audit.app_audits.trial_options import ReviewOptions, StrategyOptions
 from fl_audit.cli.black_box_commands import _REVIEW_SETTINGS, _STRATEGY_SETTINGS, settings_of
 from fl_audit.cli.lazy_commands import with_single_options
-from fl_audit.errors import InputError
 from fl_audit.runs.option_declarations import option, switch
+from tests.builders.refusals import assert_refused
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ def test_values_have_the_types_of_their_settings_and_the_last_one_counts() -> No
     ],
 )
 def test_what_is_no_setting_is_refused_in_a_line(text: str, expected_message: str) -> None:
-    with pytest.raises(InputError, match=expected_message):
-        settings_of(Settings, NAMES, [text])
+    assert_refused(expected_message, settings_of, Settings, NAMES, [text])
 
 
 @pytest.mark.parametrize(

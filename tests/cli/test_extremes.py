@@ -26,10 +26,10 @@ from fl_audit.data.image_folders import ImageSettings
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError
 from fl_audit.runs.exports.trackers import to_mlflow
+from tests.builders.refusals import assert_refused
 from tests.builders.settings import tiny_toml
 
 ROOT: click.Group = typer.main.get_command(app)  # type: ignore[assignment]
-CONFIG = tiny_toml()
 Options = dict[str, str | None]
 """The value given to each option; None for a switch."""
 
@@ -68,19 +68,7 @@ NUMBERS = {
     "INT": ("0", "-1", "1000000000000", "9223372036854775808", "1" + 400 * "0"),
     "FLOAT": ("0", "-1", "1e-320", "1e308", "-1e308", "nan", "inf", "1" + 400 * "0"),
 }
-ODD = (
-    "fifo",
-    "loop",
-    "loop/below",
-    "socket",
-    "/dev/zero",
-    "/dev/full",
-    "x" * 5000,
-    "/proc/self/mem",
-    "",
-    "bytes",
-    "nothing",
-)
+NO_FILES = ("fifo", "loop", "loop/below", "socket", "/dev/zero", "x" * 5000)
 SECONDS = 60.0
 """No command here works so long on a machine that does something else too."""
 
@@ -90,7 +78,7 @@ def input_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     draw = np.random.default_rng(0)
     rows = [f"{a:.3f},{b:.3f},{'uv'[number % 2]}" for number, (a, b) in enumerate(draw.normal(size=(60, 2)))]
     (tmp_path / "table.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
-    (tmp_path / "audit.toml").write_text(CONFIG)
+    (tmp_path / "audit.toml").write_text(tiny_toml())
     for name, mean in (("scores", 1.0), ("others", 0.0)):
         (tmp_path / name).write_text("\n".join(map(str, draw.normal(mean, size=60).tolist())))
     os.mkfifo(tmp_path / "fifo")
@@ -205,7 +193,7 @@ def test_every_path_that_is_no_file_is_refused_at_once(
 ) -> None:
     before = sorted(os.listdir(input_directory))
     for option, position in of_paths(name):
-        for odd in ("fifo", "loop", "loop/below", "socket", "/dev/zero", "x" * 5000):
+        for odd in NO_FILES:
             began = time.monotonic()
             assert ends(command(name, option, odd, position), monkeypatch, capsys) == 2
             assert time.monotonic() - began < 5
@@ -218,7 +206,7 @@ def test_every_path_at_its_extremes(
     name: str, input_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for option, position in of_paths(name):
-        for odd in ODD:
+        for odd in (*NO_FILES, "/dev/full", "/proc/self/mem", "", "bytes", "nothing"):
             is_new_place = option == "out" and odd in ("", "nothing")  # where a run would really begin
             if not is_new_place:
                 ends(command(name, option, odd, position), monkeypatch, capsys)
@@ -233,14 +221,10 @@ def test_what_two_numbers_make_together_is_refused(
     assert ends(command("calibrate", "epsilon", "1e308"), monkeypatch, capsys) == 2
 
 
-def _of_python() -> list[str]:
-    names = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
-    return sorted(names | {"a\0b", "base64", "x" * 3000, "../x", "utf 8"})
-
-
 def test_every_encoding_reads_a_table_or_is_refused(input_directory: Path) -> None:
     refused = set()
-    for name in _of_python():
+    encoding_names = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
+    for name in encoding_names | {"a\0b", "base64", "x" * 3000, "../x", "utf 8"}:
         try:
             read_table_text(input_directory / "table.csv", name)
         except InputError:
@@ -267,16 +251,14 @@ def test_headers_that_claim_more_than_there_is_get_one_line(
     with zipfile.ZipFile("huge.npz", "w") as archive:
         archive.writestr("x.npy", content)
     Path("huge.npy").write_bytes(content)
-    with pytest.raises(InputError, match="is damaged"):
-        load_source(DataSpec("npz", options=(("path", "huge.npz"),)))
+    assert_refused("is damaged", load_source, DataSpec("npz", options=(("path", "huge.npz"),)))
     assert ends(command("bound", None, "huge.npy", 0), monkeypatch, capsys) == 2
     assert ends(command("epsilon-star", None, "huge.npy", 0), monkeypatch, capsys) == 2
 
 
 def test_no_picture_is_made_larger_than_any_model_reads() -> None:
     assert ImageSettings.of({"image-size": 4096}).size == 4096
-    with pytest.raises(InputError, match=r"image-size in .data. is 1000000000: .* 1 to 4096"):
-        ImageSettings.of({"image-size": 10**9})
+    assert_refused(r"image-size in .data. is 1000000000: .* 1 to 4096", ImageSettings.of, {"image-size": 10**9})
 
 
 @pytest.mark.long
@@ -286,8 +268,7 @@ def test_a_server_that_does_not_answer_is_told_in_seconds() -> None:
         server_socket.bind(("127.0.0.1", 0))
         port = server_socket.getsockname()[1]
     began = time.monotonic()
-    with pytest.raises(InputError, match="does not answer"):
-        to_mlflow(None, f"http://127.0.0.1:{port}", "audits")  # type: ignore[arg-type]
+    assert_refused("does not answer", to_mlflow, None, f"http://127.0.0.1:{port}", "audits")  # type: ignore[arg-type]
     assert time.monotonic() - began < 15
 
 
@@ -300,5 +281,5 @@ def test_a_writer_puts_no_file_in_the_place_of_a_device(tmp_path: Path) -> None:
 
 
 def test_a_path_begins_in_nobodys_home(input_directory: Path) -> None:
-    with pytest.raises(InputError, match=r"~nobody.*: .*without '~'"):
-        load_source(DataSpec("csv", options=(("path", "~nobody-of-this-name/a.csv"), ("label", "y"))))
+    spec = DataSpec("csv", options=(("path", "~nobody-of-this-name/a.csv"), ("label", "y")))
+    assert_refused(r"~nobody.*: .*without '~'", load_source, spec)

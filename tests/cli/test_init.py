@@ -13,6 +13,7 @@ from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.config_file import load_config
+from tests.builders.commands import printed_by
 
 
 @pytest.fixture(autouse=True)
@@ -27,16 +28,14 @@ FLAGS = ("--data", "patients.csv", "--label", "outcome", "--clients", "3", "--ro
 
 def test_what_it_writes_passes_check_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").mkdir()
-    command_result = CliRunner().invoke(app, ["init", "mine/audit.toml", *FLAGS])
-    assert command_result.exit_code == 0, command_result.output
-    assert re.search("^next: fl-audit check mine/audit.toml$", command_result.stdout, re.MULTILINE)
+    output = printed_by("init", "mine/audit.toml", *FLAGS)
+    assert re.search("^next: fl-audit check mine/audit.toml$", output, re.MULTILINE)
     written = tomllib.loads(Path("mine/audit.toml").read_text())
     assert written["data"]["path"] == "../patients.csv"
     assert written["privacy"]["epsilon"] == 2.0
     monkeypatch.chdir("/")
-    checked = CliRunner().invoke(app, ["check", str(tmp_path / "mine" / "audit.toml"), "--no-probe"])
-    assert checked.exit_code == 0, checked.output
-    assert "│ Clients │ 3, partition iid" in " ".join(checked.stdout.split())
+    output = printed_by("check", str(tmp_path / "mine" / "audit.toml"), "--no-probe")
+    assert "│ Clients │ 3, partition iid" in " ".join(output.split())
 
 
 def test_every_key_has_its_explanation_above_it_and_those_left_out_are_known() -> None:
@@ -61,8 +60,7 @@ def test_the_owner_column_makes_natural_clients() -> None:
     rows = {"x": [1, 2, 3, 5] * 20, "who": ["a", "b", "c", "d", "e"] * 16, "y": [0, 1] * 40}
     pd.DataFrame(rows).to_csv("owned.csv", index=False)
     flags = ("--data", "owned.csv", "--label", "y", "--owner", "who", "--noise-multiplier", "3", "--delta", "0.01")
-    command_result = CliRunner().invoke(app, ["init", *flags])
-    assert command_result.exit_code == 0, command_result.output
+    printed_by("init", *flags)
     config = load_config(Path("audit.toml"))
     assert (config.data.partition, config.data.clients, config.privacy.delta) == ("natural", None, 0.01)
 
@@ -123,7 +121,6 @@ def test_a_file_that_is_there_is_written_over_only_if_told_so() -> None:
 
 def test_the_number_of_trials_is_said_to_find_what_it_finds() -> None:
     """No number of them tells whether a claim is kept: a breach of 1.5 times is found, in one record's case."""
-    command_result = CliRunner().invoke(app, ["init", *FLAGS, "--force"])
-    assert command_result.exit_code == 0, command_result.output
-    [line] = [output_line for output_line in command_result.stdout.splitlines() if output_line.startswith("trials: ")]
+    output = printed_by("init", *FLAGS, "--force")
+    [line] = [output_line for output_line in output.splitlines() if output_line.startswith("trials: ")]
     assert re.search(r"record [^,;.]*\bcounts 1\.5 times", line)

@@ -18,15 +18,13 @@ from typer.testing import CliRunner
 import fl_audit as fa
 from fl_audit.cli.main import app
 from fl_audit.cli.score_files import columns_for, read_numbers
-from fl_audit.errors import InputError
+from tests.builders.commands import printed_by
+from tests.builders.refusals import assert_refused
+
+pytestmark = pytest.mark.usefixtures("small_working_directory")
 
 VALUES = np.array([0.25, 1e-300, -3.5, 0.1, 7.0])
 LINES = "\n".join(map(repr, VALUES.tolist()))
-
-
-@pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def table(**columns: object) -> pd.DataFrame:
@@ -97,10 +95,7 @@ def test_what_is_no_list_of_numbers_is_named(
     name: str, content: str, column: str | None, expected_message: str
 ) -> None:
     Path(name).write_text(content)
-    with pytest.raises(InputError) as caught:
-        read_numbers(Path(name), column)
-    assert re.search(expected_message, str(caught.value))
-    assert "\n" not in str(caught.value)
+    assert_refused(expected_message, read_numbers, Path(name), column)
 
 
 def test_arrays_that_are_no_numbers_are_named() -> None:
@@ -113,28 +108,21 @@ def test_arrays_that_are_no_numbers_are_named() -> None:
         )
     ):
         np.save(f"{number}.npy", values)
-        with pytest.raises(InputError) as caught:
-            read_numbers(Path(f"{number}.npy"))
-        assert re.search(expected_message, str(caught.value))
+        assert_refused(expected_message, read_numbers, Path(f"{number}.npy"))
     np.savez("two.npz", a=VALUES, b=VALUES)
-    with pytest.raises(InputError, match=r"2 arrays, a, b: .* --column"):
-        read_numbers(Path("two.npz"))
-    with pytest.raises(InputError, match=r"no array 'c': .* a, b"):
-        read_numbers(Path("two.npz"), "c")
+    assert_refused(r"2 arrays, a, b: .* --column", read_numbers, Path("two.npz"))
+    assert_refused(r"no array 'c': .* a, b", read_numbers, Path("two.npz"), "c")
     Path("broken.npy").write_bytes(b"\x93NUMPY\x01\x00")
-    with pytest.raises(InputError, match=r"broken\.npy .*no readable NumPy"):
-        read_numbers(Path("broken.npy"))
+    assert_refused(r"broken\.npy .*no readable NumPy", read_numbers, Path("broken.npy"))
     np.save("objects.npy", np.array([{}]), allow_pickle=True)
-    with pytest.raises(InputError, match="holds Python objects"):
-        read_numbers(Path("objects.npy"))
+    assert_refused("holds Python objects", read_numbers, Path("objects.npy"))
 
 
 def test_one_column_for_both_files_or_one_for_each() -> None:
     assert columns_for(None) == (None, None)
     assert columns_for(["a"]) == ("a", "a")
     assert columns_for(["a", "b"]) == ("a", "b")
-    with pytest.raises(InputError, match="given 3 times"):
-        columns_for(["a", "b", "c"])
+    assert_refused("given 3 times", columns_for, ["a", "b", "c"])
 
 
 def test_canaries_in_one_table_give_what_their_arrays_give() -> None:
@@ -143,10 +131,9 @@ def test_canaries_in_one_table_give_what_their_arrays_give() -> None:
     scores = coins + draw.normal(size=400)
     pd.DataFrame({"score": scores, "coin": coins}).to_csv("canaries.csv", index=False)
     flags = ["bound", "--one-run", "canaries.csv", "canaries.csv", "--column", "score", "--column", "coin"]
-    ran = CliRunner().invoke(app, [*flags, "--delta", "1e-5", "--json"])
-    assert ran.exit_code == 0, ran.output
+    output = printed_by(*flags, "--delta", "1e-5", "--json")
     expected = fa.one_run_bound(scores, coins, 1e-5).epsilon
-    assert json.loads(ran.stdout)["epsilon"] == pytest.approx(expected)
+    assert json.loads(output)["epsilon"] == pytest.approx(expected)
     np.save("coins.npy", coins)
     np.savetxt("scores.txt", scores)
     ran = CliRunner().invoke(app, ["bound", "--one-run", "scores.txt", "coins.npy", "--delta", "1e-5", "--json"])
@@ -168,11 +155,10 @@ def test_losses_in_columns_of_tables() -> None:
 def test_few_losses_give_no_value() -> None:
     for name, start in (("members", 0.1), ("others", 2.0)):
         np.savetxt(f"{name}.txt", start + np.arange(3) / 10)
-    ran = CliRunner().invoke(app, ["epsilon-star", "members.txt", "others.txt", "--delta", "1e-3"])
-    assert ran.exit_code == 0, ran.output
-    assert re.search(r"at least, error rates .*0\.001", ran.stdout)
-    assert "0 to no limit" in ran.stdout
-    assert "3 losses" in " ".join(ran.stdout.split())
+    output = printed_by("epsilon-star", "members.txt", "others.txt", "--delta", "1e-3")
+    assert re.search(r"at least, error rates .*0\.001", output)
+    assert "0 to no limit" in output
+    assert "3 losses" in " ".join(output.split())
 
 
 def test_a_million_numbers_are_read_fast() -> None:
@@ -189,7 +175,6 @@ def test_a_million_numbers_are_read_fast() -> None:
     assert min(times) < 0.5  # about .08 s of a quiet core
 
 
-@pytest.mark.long
 @pytest.mark.campaign  # alone on the machine: processes beside it slow a core down
 @pytest.mark.parametrize("command", [["bound"], ["bound", "--one-run"], ["epsilon-star"]], ids=" ".join)
 def test_a_million_numbers_are_answered_in_five_seconds(command: list[str]) -> None:

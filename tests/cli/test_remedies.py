@@ -25,6 +25,8 @@ from fl_audit.runs.init_error_messages import OPTIONS, READING
 from tests.builders.tables import archive
 from tests.builders.workbooks import write_workbook
 
+pytestmark = pytest.mark.usefixtures("small_working_directory")
+
 ROWS = 40
 FLAGS = ("--epsilon", "2", "--clients", "3", "--rounds", "3")
 SOURCES = Path(fl_audit.__file__).parent.parent
@@ -33,11 +35,6 @@ DRAW = np.random.default_rng(0)
 Y = ["ill", "well"] * (ROWS // 2)
 NUMBERS = DRAW.normal(size=ROWS).round(2)
 WORDS = [f"P{row:03d}x" for row in range(ROWS)]
-
-
-@pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def csv(name: str = "t.csv", above: str = "", sep: str = ",", encoding: str = "utf-8", **cells: object) -> str:

@@ -53,15 +53,14 @@ print(json.dumps(found))
 """
 
 
-COMMANDS_OF = "fl_audit.cli"
-LIST = f"""
+LIST = """
 import sys
 from fl_audit.cli.main import main
 sys.argv = ["fl-audit", "--help"]
 try:
     main()
 except SystemExit:
-    print([name for name in sys.modules if name.startswith(('{COMMANDS_OF}.', 'rich.table'))], file=sys.stderr)
+    print([name for name in sys.modules if name.startswith(('fl_audit.cli.', 'rich.table'))], file=sys.stderr)
 """
 
 

@@ -13,7 +13,6 @@ from fl_audit.data.neighbours import (
     replacement_positions,
 )
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
 from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 
@@ -59,7 +58,7 @@ def test_images_are_flattened() -> None:
     assert np.array_equal(client_dissimilarities(shards, flat), client_dissimilarities(shards, images))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(clients=st.integers(2, 8), seed=st.integers(0, 2**32), farthest=st.booleans())
 def test_ranks_are_in_order_and_do_not_depend_on_the_order_of_records(clients: int, seed: int, farthest: bool) -> None:
     draw = np.random.default_rng(seed)
@@ -101,7 +100,7 @@ def test_random_client_follows_the_seed_and_is_uniform() -> None:
     assert np.abs(np.bincount(chosen, minlength=4) - 100).max() < 45
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     outside=st.integers(1, 60),
     size=st.integers(1, 30),
@@ -126,7 +125,7 @@ def test_a_stand_in_is_a_sorted_set_of_its_size_of_one_owner_who_has_enough(
         assert len(np.unique(pool.owner[shard])) == 1
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     inside=st.integers(1, 30),
     outside=st.integers(1, 60),
@@ -144,8 +143,8 @@ def test_who_stands_in_follows_the_owners(inside: int, outside: int, owners: int
     size = len(replaced)
     free = np.flatnonzero(pool.owner != replaced_owners[0]) if len(replaced_owners) == 1 else np.arange(outside)
     if len(free) < size:
-        with pytest.raises(InputError, match="its stand-in"):
-            replacement_positions(pool, size, seed, inside_records=training, replaced=replaced)
+        named = "its stand-in"
+        assert_refused(named, replacement_positions, pool, size, seed, inside_records=training, replaced=replaced)
         return
     whose = pool.owner[replacement_positions(pool, size, seed, inside_records=training, replaced=replaced)]
     if len(replaced_owners) > 1:
@@ -185,5 +184,5 @@ def test_a_client_of_several_owners_is_replaced_by_a_mixture() -> None:
 def test_no_other_owner_is_refused() -> None:
     pool = random_records(50, 0, 1)
     training = random_records(5, 1, 1)
-    with pytest.raises(InputError, match=r"has 5 records, .* 0 of other owners"):
-        replacement_positions(pool, 5, 0, inside_records=training, replaced=np.arange(5))
+    named = r"has 5 records, .* 0 of other owners"
+    assert_refused(named, replacement_positions, pool, 5, 0, inside_records=training, replaced=np.arange(5))

@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose
 
 from fl_audit.data.catalogue import DataSpec, available_datasets, load_source
 from fl_audit.data.idx_images import read_idx
-from fl_audit.errors import InputError
 from tests.builders.refusals import assert_refused
 
 MNIST = (("train-images-idx3-ubyte", "train-labels-idx1-ubyte"), ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"))
@@ -145,8 +144,7 @@ def test_mnist_by_writer(tmp_path: Path, write_idx: Write) -> None:
     assert pool.users == ("17", "2154")
     assert pool.user is not None
     assert pool.user.tolist() == [1, 0, 1]
-    with pytest.raises(InputError, match=r"owner.*: .*mnist is 'writer'"):
-        load_source(DataSpec("mnist", str(tmp_path), (("user", "owner"),)))
+    assert_refused(r"owner.*: .*mnist is 'writer'", load_source, DataSpec("mnist", str(tmp_path), (("user", "owner"),)))
 
 
 def test_truncated_and_foreign_idx_are_refused(tmp_path: Path, write_idx: Write) -> None:
@@ -194,8 +192,7 @@ def test_missing_directory_and_file_say_how_to_give_one(tmp_path: Path, monkeypa
     expected_message = r"adult\.data.*--data-dir or FL_AUDIT_DATA"
     assert_refused(expected_message, lambda: load_source(DataSpec("adult")))
     assert_refused(expected_message, lambda: load_source(DataSpec("adult", str(tmp_path))))
-    with pytest.raises(InputError, match=r"nowhere .*not exist.*--data-dir"):
-        load_source(DataSpec("adult", str(tmp_path / "nowhere")))
+    assert_refused(r"nowhere .*not exist.*--data-dir", load_source, DataSpec("adult", str(tmp_path / "nowhere")))
 
 
 def test_directory_from_the_environment(adult_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

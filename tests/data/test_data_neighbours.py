@@ -63,7 +63,7 @@ PAIRS = {
 }
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(**PAIRS)
 def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
     inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int
@@ -77,7 +77,6 @@ def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
         assert ranked_pairs(records(inside), records(outside), measure, count, farthest) == tuple(expected[:count])
 
 
-@settings(max_examples=examples(100), deadline=None)
 @given(**PAIRS, kept_pairs=st.integers(1, 9))
 def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
     inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int, kept_pairs: int
@@ -107,7 +106,7 @@ def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
     assert max(sizes) <= kept_pairs
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     inside=rows, measure=st.sampled_from(FLAT), farthest=st.booleans(), share=st.floats(0, 1), block=st.integers(1, 400)
 )

@@ -6,7 +6,7 @@ import pytest
 
 from fl_audit.data.catalogue import DataSpec, available_datasets, is_found, load_source
 from fl_audit.data.loaded_dataset import ColumnRole, LoadedDataset
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 from tests.builders.tables import load_csv
 
 TABLE = "age,hospital,colour,outcome\n20,North,red,well\n30,East,blue,ill\n40,North,red,well\n"
@@ -49,8 +49,8 @@ def test_owner_may_be_numbers_in_order_and_have_one_record_each(tmp_path: Path) 
 
 def test_records_with_missing_cells_and_test_records_have_no_owner(tmp_path: Path) -> None:
     text = TABLE.replace("30,East", "30,")
-    with pytest.raises(InputError, match=r"missing value .* hospital, row 2: .* missing = \[\] in \[data\]$"):
-        load_csv(tmp_path, text, ("owner", "hospital"))
+    named = r"missing value .* hospital, row 2: .* missing = \[\] in \[data\]$"
+    assert_refused(named, load_csv, tmp_path, text, ("owner", "hospital"))
     (tmp_path / "table.csv").unlink()
     longer_table = TABLE + "50,South,blue,ill\n"
     test_table = TABLE.replace("North", "West")

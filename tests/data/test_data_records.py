@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import population_size, select_records
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 
 
 def make(n: int, classes: int = 2, official: int = 0) -> LoadedDataset:
@@ -93,10 +93,10 @@ def test_split_may_use_the_whole_pool() -> None:
 
 @pytest.mark.parametrize(("official", "free"), [(0, 8), (5, 10)])
 def test_too_many_records_names_the_available(official: int, free: int) -> None:
-    with pytest.raises(InputError, match=f"have 11 records, .*made has {free}.*: .* 1 to {free}"):
-        select_records(make(10, official=official), 11, 100, seed=0)
-    with pytest.raises(InputError, match=f"1 to {free - 1}, since another one"):
-        select_records(make(10, official=official), free, 100, seed=0, fewest_outside=1)
+    named = f"have 11 records, .*made has {free}.*: .* 1 to {free}"
+    assert_refused(named, lambda: select_records(make(10, official=official), 11, 100, seed=0))
+    named = f"1 to {free - 1}, since another one"
+    assert_refused(named, lambda: select_records(make(10, official=official), free, 100, seed=0, fewest_outside=1))
     assert len(select_records(make(10, official=official), free - 1, 100, seed=0, fewest_outside=1).inside) == free - 1
 
 

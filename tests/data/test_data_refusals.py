@@ -1,5 +1,6 @@
 """Refusals of data sources, partitions and neighbours: each names what is wrong."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,13 @@ from fl_audit.data.dissimilarity_ranking import ranked_pairs, total_dissimilarit
 from fl_audit.data.neighbours import NeighbourRule, choose_client, replacement_positions
 from fl_audit.data.packed_graphs import pack_graph
 from fl_audit.data.partition import PartitionScheme, partition_records
+from fl_audit.data.randomizers import LaplacePixelation, RandomisedBits, RandomisedEdges
 from fl_audit.data.record_selection import select_records
 from fl_audit.data.records import Records, encoded_record, single_record, with_crafted
+from fl_audit.privacy.identifiability_bounds import response_advantage
 from tests.builders.refusals import Refusal, refusal_test, refusals
 from tests.builders.tables import load_csv
+from tests.data import test_data_graph_records as data_graph_records
 from tests.data import test_data_owners as data_owners
 from tests.data import test_data_shokri_tables as data_shokri_tables
 from tests.data import test_data_tables as data_tables
@@ -23,8 +27,9 @@ from tests.data.test_data_crafted import RECORDS
 from tests.data.test_data_neighbours import records
 from tests.data.test_data_owners import femnist, npz
 from tests.data.test_data_partition import LABELS
+from tests.data.test_data_randomizers import draws, lonely_odds, told_by
 from tests.data.test_data_records import make
-from tests.data.test_data_shokri_tables import VALUES
+from tests.data.test_data_shokri_tables import ROWS, TEXAS, VALUES
 from tests.data.test_data_tables import load_with, table_of
 
 REFUSALS = [
@@ -230,6 +235,90 @@ REFUSALS = [
         lambda name: load_with(Path(), table_of({"x": [1, 2]}), drop=(name,)),
         ("y", "drop .*'y', .*label"),
         ("z", "drop .*'z', .*no such column"),
+    ),
+    # Graphs that are none.
+    *refusals(
+        data_graph_records.records_of,
+        ([], "^there is no graph: .* 1 "),
+        ([np.eye(2), np.eye(0)], r"^graph 1 .* shape \(0, 0\): "),
+        ([np.ones((2, 3))], r"^graph 0 .* shape \(2, 3\): .*symmetric"),
+        ([np.ones(4)], r"shape \(4,\): "),
+        ([[[0, 1], [1]]], "^graph 0 .*different lengths: .*symmetric"),
+        ([[[0, 1], [0, 0]]], "^graph 0 joins .* not back: "),
+        ([[[0, 2], [2, 0]]], r"^graph 0 .* \[2\]: "),
+        ([[[0, np.nan], [np.nan, 0]]], r"^graph 0 .* \[nan\]: "),
+        ([[["a"]]], r"^graph 0 .* \['a'\]: "),
+    ),
+    # Randomizers, and records that they do not take.
+    Refusal(lambda: RandomisedBits(-1.0), "epsilon is -1.0"),
+    Refusal(lambda: RandomisedEdges(math.nan), "epsilon is nan"),
+    Refusal(lambda: LaplacePixelation(0.0, 1), "epsilon is 0.0: .*positive"),
+    Refusal(lambda: LaplacePixelation(1.0, 0), "neighbourhood is 0: .* from 1"),
+    Refusal(lambda: LaplacePixelation(1.0, 1, 0), "block is 0"),
+    Refusal(lambda: RandomisedBits(1.0).perturb(np.array([[0, 0.5]]), draws()), "feature is 0.5: .*random"),
+    Refusal(lambda: RandomisedBits(1.0).log_odds(np.ones((2, 3)), np.ones(2), np.ones(2)), r"shape \(2, 3\) .*two"),
+    Refusal(lambda: RandomisedBits(1.0).pair_events(np.ones(2), np.ones(3)), ": .*two records of one"),
+    Refusal(lambda: told_by(RandomisedEdges(1.0), np.triu(np.ones((3, 3)))), "is not symmetric"),
+    Refusal(lambda: told_by(RandomisedEdges(1.0), np.ones((1, 1))), "a graph has 1 nodes: accepted are 2 and more"),
+    Refusal(lambda: lonely_odds(2, 2), "observed node .*no edge"),
+    Refusal(lambda: lonely_odds(2, 3), ": .*two records of one"),
+    Refusal(
+        lambda: LaplacePixelation(1.0, 1, 3).perturb(np.zeros((1, 4, 6)), draws()), "4x6 pixels: .* block's side, 3"
+    ),
+    Refusal(lambda: LaplacePixelation(1.0, 1).perturb(np.full((1, 2, 2), 255.0), draws()), "a pixel is 255: accepted"),
+    Refusal(lambda: LaplacePixelation(1.0, 1).perturb(np.zeros((9, 3, 2, 2)), draws()), ": .*grey ones"),
+    Refusal(lambda: response_advantage(1.0, 0), "differing is 0"),
+    # Rows that are spoilt.
+    *refusals(
+        lambda name, files: data_shokri_tables.load_archive(Path(), files, name),
+        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,2,0,0")}, r"\(bangkok\) has '2' in row 2, feature 2"),
+        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,x,0,0")}, "'x' in row 2, feature 2: .* 0"),
+        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0,")}, "'' in row 2, feature 4"),
+        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0")}, "3 features in row 2: .* 4"),
+        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0,0,1")}, "5 features in row 2: .* 4"),
+        ("location30", {"bangkok": ROWS.replace('"30"', '"31"')}, "label '\"31\"' in row 3: .* 1 to 30"),
+        ("location30", {"bangkok": ROWS.replace('"30"', "0")}, "label '0' in row 3: accepted are 1 to 30"),
+        ("location30", {"bangkok": ROWS.replace('"30"', "1.5")}, "label '1.5' in row 3"),
+        ("location30", {"bangkok": ROWS.replace('"30"', "nan")}, "label 'nan' in row 3"),
+        ("location30", {"bangkok": "\n"}, "has 0 rows"),
+        ("location30", {"bangkok": '"13"\n"1"\n'}, "'' in row 1, feature 1"),
+        ("location30", {"bangkok": '"2",1\n"2",0\n'}, "one class only"),
+        ("location30", {}, "holds no file"),
+        ("location30", {"bangkok": ROWS, "more": ROWS}, "second file"),
+        ("texas100", {"texas/100/feats": "0,1\n"}, "1 files 100/feats .* 0 files 100/labels: .*one of each"),
+        ("texas100", TEXAS | {"texas/100/labels": "13\n1\n"}, "3 records and 2 labels"),
+        ("texas100", TEXAS | {"texas/100/labels": "13\n1\n101\n"}, "label '101' in row 3: accepted are 1 to 100"),
+    ),
+    *refusals(
+        lambda text: load_csv(Path(), text),
+        (data_tables.TABLE.replace("20,", ","), "missing value .* age, row 1: .* missing = \\[\\]"),
+        (data_tables.TABLE.replace("30,", "inf,"), "inf .* age, row 2"),
+        (data_tables.TABLE.replace("30,", "NaN,"), r'missing value .* age, row 2: .* drop = \["age"\]'),
+        (data_tables.TABLE.replace("30,", "3O,"), "'3O' .* age, row 2, .*numbers"),
+        (data_tables.TABLE.replace("blue", ""), "missing value .* colour, row 2"),
+        (data_tables.TABLE.replace("ill", ""), "missing value .* outcome, row 2"),
+        (data_tables.TABLE.replace("30,blue,false,ill", "30,blue"), "missing value .* ok, row 2"),
+        (data_tables.TABLE.replace("well", "ill"), "one class only"),
+        (data_tables.TABLE.replace("outcome", "result"), "no label column 'outcome': .* age, colour, ok, result"),
+        (data_tables.TABLE.replace("outcome", "Outcomes"), r"no label column 'outcome': .* 'Outcomes'\? .* age"),
+        (data_tables.TABLE.replace("false,ill", "false,ill,7"), "no CSV table"),
+        ("age,outcome\n1,2,ill\n3,4,well\n", "no CSV table"),
+        ("outcome\nill\nwell\n", "no column beside"),
+        ("a,outcome\n", "has 0 records"),
+        ("a,outcome\n1,0.5\n2,1.5\n", "label is 0.5: .*whole numbers or text"),
+        ("", r"table\.csv is empty: .*complete file$"),
+    ),
+    # Columns that say nothing are refused with the remedy.
+    *refusals(
+        lambda columns: load_with(Path(), table_of(columns)),
+        ({"when": ["1/2/2020", "2/2/2020"], "x": [1, 2]}, r"column when .*dates, .*'1/2/2020'.* drop = \[\"when\"\]"),
+        ({"when": ["31/12/2020 10:15", "1/2/2021 11:30"], "x": [1, 2]}, "column when .*dates, .*'31/12/2020"),
+        ({"name": data_tables.NAMES, "x": [1, 2]}, r"column name .*another text .*every record, .*'person 0'"),
+        ({"Unnamed: 0": list(range(40)), "x": [1, 2]}, r"column .*without a name.* drop = \[\"Unnamed: 0\"\]"),
+        ({"x": ["1", "2", "3", "?"]}, r"'\?' .* x, row 4, .*numbers.*missing = \[\"\?\"\]"),
+        ({"x": ["1.2.2020", "5.3.2021", "30.4.2021", "soon"]}, r"'soon' .* x, row 4, .*dates.*missing = \[\"soon\"\]"),
+        ({"x": ["soon", "2020-02-01", "2021-03-05", "2021-04-30"]}, "'soon' .* x, row 1, .*dates throughout"),
+        ({"x": ["2020-02-01", "2021-13-05", "2021-04-30"]}, "'2021-13-05' .* x, row 2, .*dates throughout"),
     ),
 ]
 

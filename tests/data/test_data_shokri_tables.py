@@ -114,32 +114,6 @@ def test_arrays_with_either_form_of_labels(tmp_path: Path, kind: type, labels: n
     assert source.pool.classes == 100
 
 
-@pytest.mark.parametrize(
-    ("name", "files", "words"),
-    [
-        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,2,0,0")}, r"\(bangkok\) has '2' in row 2, feature 2"),
-        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,x,0,0")}, "'x' in row 2, feature 2: .* 0"),
-        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0,")}, "'' in row 2, feature 4"),
-        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0")}, "3 features in row 2: .* 4"),
-        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0,0,1")}, "5 features in row 2: .* 4"),
-        ("location30", {"bangkok": ROWS.replace('"30"', '"31"')}, "label '\"31\"' in row 3: .* 1 to 30"),
-        ("location30", {"bangkok": ROWS.replace('"30"', "0")}, "label '0' in row 3: accepted are 1 to 30"),
-        ("location30", {"bangkok": ROWS.replace('"30"', "1.5")}, "label '1.5' in row 3"),
-        ("location30", {"bangkok": ROWS.replace('"30"', "nan")}, "label 'nan' in row 3"),
-        ("location30", {"bangkok": "\n"}, "has 0 rows"),
-        ("location30", {"bangkok": '"13"\n"1"\n'}, "'' in row 1, feature 1"),
-        ("location30", {"bangkok": '"2",1\n"2",0\n'}, "one class only"),
-        ("location30", {}, "holds no file"),
-        ("location30", {"bangkok": ROWS, "more": ROWS}, "second file"),
-        ("texas100", {"texas/100/feats": "0,1\n"}, "1 files 100/feats .* 0 files 100/labels: .*one of each"),
-        ("texas100", TEXAS | {"texas/100/labels": "13\n1\n"}, "3 records and 2 labels"),
-        ("texas100", TEXAS | {"texas/100/labels": "13\n1\n101\n"}, "label '101' in row 3: accepted are 1 to 100"),
-    ],
-)
-def test_spoilt_rows_are_refused(tmp_path: Path, name: str, files: dict[str, str], words: str) -> None:
-    assert_refused(words, load_archive, tmp_path, files, name)
-
-
 Damage = Callable[[bytes], bytes]
 
 

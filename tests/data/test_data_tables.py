@@ -12,7 +12,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.column_encoding import column_lines
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.data.tables import MOST_COLUMNS
-from fl_audit.errors import InputError, Remedy
+from fl_audit.errors import Remedy
 from tests.builders.refusals import assert_refused
 from tests.builders.tables import load_csv
 
@@ -47,40 +47,16 @@ def test_csv_numeric_labels_sort_as_numbers(tmp_path: Path) -> None:
     assert source.pool.labels.tolist() == [2, 1, 0]
 
 
+def test_the_largest_numbers_are_scaled(tmp_path: Path) -> None:
+    source = load_csv(tmp_path, "a,outcome\n1e300,0\n2,1\n-1e300,1\n")
+    assert_allclose(source.pool.features[:, 0], [1, 0.5, 0])
+
+
 def test_csv_gzipped_and_absolute(tmp_path: Path) -> None:
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(TABLE.encode()))
     source = load_source(DataSpec("csv", None, (("path", str(path)), ("label", "outcome"))))
     assert len(source.pool) == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (TABLE.replace("20,", ","), "missing value .* age, row 1: .* missing = \\[\\]"),
-        (TABLE.replace("30,", "inf,"), "inf .* age, row 2"),
-        (TABLE.replace("30,", "NaN,"), r'missing value .* age, row 2: .* drop = \["age"\]'),
-        (TABLE.replace("30,", "3O,"), "'3O' .* age, row 2, .*numbers"),
-        (TABLE.replace("blue", ""), "missing value .* colour, row 2"),
-        (TABLE.replace("ill", ""), "missing value .* outcome, row 2"),
-        (TABLE.replace("30,blue,false,ill", "30,blue"), "missing value .* ok, row 2"),
-        (TABLE.replace("well", "ill"), "one class only"),
-        (TABLE.replace("outcome", "result"), "no label column 'outcome': .* age, colour, ok, result"),
-        (TABLE.replace("outcome", "Outcomes"), r"no label column 'outcome': .* 'Outcomes'\? .* age"),
-        (TABLE.replace("false,ill", "false,ill,7"), "no CSV table"),
-        ("age,outcome\n1,2,ill\n3,4,well\n", "no CSV table"),
-        ("outcome\nill\nwell\n", "no column beside"),
-        ("a,outcome\n", "has 0 records"),
-        ("a,outcome\n1,0.5\n2,1.5\n", "label is 0.5: .*whole numbers or text"),
-        ("a,outcome\n1e300,0\n2,1\n-1e300,1\n", None),
-        ("", r"table\.csv is empty: .*complete file$"),
-    ],
-)
-def test_spoilt_csv_is_refused(tmp_path: Path, text: str, words: str | None) -> None:
-    if words is None:
-        assert_allclose(load_csv(tmp_path, text).pool.features[:, 0], [1, 0.5, 0])
-        return
-    assert_refused(words, load_csv, tmp_path, text)
 
 
 def test_npz_bytes_become_images(tmp_path: Path) -> None:
@@ -113,8 +89,7 @@ def test_pickles_and_damaged_archives_are_refused(tmp_path: Path, monkeypatch: p
     contents = [pickle.dumps(Bomb()), whole[:-40], whole[:300] + b"xxxx" + whole[304:], b"hello", single.read_bytes()]
     for number, content in enumerate(contents):
         (tmp_path / f"{number}.npz").write_bytes(content)
-        with pytest.raises(InputError, match="archive"):
-            load_source(DataSpec("npz", str(tmp_path), (("path", f"{number}.npz"),)))
+        assert_refused("archive", load_source, DataSpec("npz", str(tmp_path), (("path", f"{number}.npz"),)))
     assert not (tmp_path / "exploded").exists()
 
 
@@ -172,25 +147,6 @@ def test_a_column_that_numbers_the_records_is_pointed_out(tmp_path: Path) -> Non
 NAMES = [f"person {number}" for number in range(40)]
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        ({"when": ["1/2/2020", "2/2/2020"], "x": [1, 2]}, r"column when .*dates, .*'1/2/2020'.* drop = \[\"when\"\]"),
-        ({"when": ["31/12/2020 10:15", "1/2/2021 11:30"], "x": [1, 2]}, "column when .*dates, .*'31/12/2020"),
-        ({"name": NAMES, "x": [1, 2]}, r"column name .*another text .*every record, .*'person 0'"),
-        ({"Unnamed: 0": list(range(40)), "x": [1, 2]}, r"column .*without a name.* drop = \[\"Unnamed: 0\"\]"),
-        ({"x": ["1", "2", "3", "?"]}, r"'\?' .* x, row 4, .*numbers.*missing = \[\"\?\"\]"),
-        ({"x": ["1.2.2020", "5.3.2021", "30.4.2021", "soon"]}, r"'soon' .* x, row 4, .*dates.*missing = \[\"soon\"\]"),
-        ({"x": ["soon", "2020-02-01", "2021-03-05", "2021-04-30"]}, "'soon' .* x, row 1, .*dates throughout"),
-        ({"x": ["2020-02-01", "2021-13-05", "2021-04-30"]}, "'2021-13-05' .* x, row 2, .*dates throughout"),
-    ],
-)
-def test_columns_that_say_nothing_are_refused_with_the_remedy(
-    tmp_path: Path, columns: dict[str, list[object]], words: str
-) -> None:
-    assert_refused(words, lambda: load_with(tmp_path, table_of(columns)))
-
-
 def test_a_dropped_column_is_gone_and_named(tmp_path: Path) -> None:
     source = load_with(tmp_path, table_of({"name": NAMES, "x": [1, 2]}), drop=("name",))
     assert source.pool.features.shape == (40, 1)
@@ -209,18 +165,15 @@ def test_the_only_key_of_persons_is_never_advised_to_be_left_out(tmp_path: Path)
     draw = np.random.default_rng(1)
     frame = pd.DataFrame({"x": draw.normal(size=132).round(4), "y": person % 2})
     hidden = frame.assign(name=[f"phon_R01_S{owner:02d}_{row % 6}" for row, owner in enumerate(person)])
-    with pytest.raises(
-        InputError, match=r"name .*22 ways, such as 'phon_R01_S00', .*6 each.* the user; if .* not"
-    ) as error_info:
-        load_with(tmp_path, hidden.to_csv(index=False))
-    assert error_info.value.remedies == ()
+    named = r"name .*22 ways, such as 'phon_R01_S00', .*6 each.* the user; if .* not"
+    assert assert_refused(named, load_with, tmp_path, hidden.to_csv(index=False)).remedies == ()
     split = hidden.assign(who=hidden["name"].str.rpartition("_")[0])
     dataset = load_with(tmp_path, split.to_csv(index=False), user="who", drop=("name",))
     assert (len(dataset.pool.users), dataset.pool.shape) == (22, (1,))
     patient_frame = frame.assign(patient_id=[f"P{owner:03d}" for owner in person])
-    with pytest.raises(InputError, match=r"patient_id has 22 .* user = ") as error_info:
-        load_with(tmp_path, patient_frame.to_csv(index=False), max_levels=10)
-    assert [remedy.key for remedy in (*error_info.value.remedies, *error_info.value.choices)] == ["user"]
+    text = patient_frame.to_csv(index=False)
+    error = assert_refused(r"patient_id has 22 .* user = ", load_with, tmp_path, text, max_levels=10)
+    assert [remedy.key for remedy in (*error.remedies, *error.choices)] == ["user"]
     assert len(load_with(tmp_path, patient_frame.to_csv(index=False), user="patient_id").pool.users) == 22
 
 
@@ -228,15 +181,15 @@ def test_the_only_key_of_persons_is_never_advised_to_be_left_out(tmp_path: Path)
 def test_many_texts_cost_no_memory_before_they_are_refused(tmp_path: Path) -> None:
     text = table_of({"word": [f"w{number}" for number in range(30_000)]}, records=60_000)
     assert_refused("word has 30,000 different", load_with, tmp_path, text)
-    with pytest.raises(InputError, match=r"30,000 features of 60,000 records, .*1,073,741,824 numbers"):
-        load_with(tmp_path, text, max_levels=30_000)
+    named = r"30,000 features of 60,000 records, .*1,073,741,824 numbers"
+    assert_refused(named, load_with, tmp_path, text, max_levels=30_000)
 
 
 @pytest.mark.parametrize(("records", "options"), [(300, {}), (40, {"max_levels": 1000})])
 def test_a_quantity_to_predict_is_refused(tmp_path: Path, records: int, options: dict[str, object]) -> None:
     frame = pd.DataFrame({"x": np.arange(records) % 7, "y": np.arange(records) * 3 % 149})
-    with pytest.raises(InputError, match=rf"label column y has {min(records, 149)} .*quantity"):
-        load_with(tmp_path, frame.to_csv(index=False), **options)
+    named = rf"label column y has {min(records, 149)} .*quantity"
+    assert_refused(named, load_with, tmp_path, frame.to_csv(index=False), **options)
     assert_refused(r"y has 40 .* 40 records, .*quantity", load_npz, tmp_path, x=np.zeros((40, 2)), y=np.arange(40))
 
 
@@ -246,9 +199,9 @@ def test_whole_numbers_are_a_quantity_unless_the_setting_says_that_they_are_clas
 ) -> None:
     number = np.random.default_rng(0).permutation(1000) % classes
     frame = pd.DataFrame({"x": np.arange(1000) % 7, "y": number})
-    with pytest.raises(InputError, match=f"y has {classes} .*quantity .*max-levels = {classes}") as refused:
-        load_with(tmp_path, frame.to_csv(index=False))
-    as_quantity, as_classes = sorted(refused.value.choices, key=lambda remedy: remedy.key != "task")
+    named = f"y has {classes} .*quantity .*max-levels = {classes}"
+    error = assert_refused(named, load_with, tmp_path, frame.to_csv(index=False))
+    as_quantity, as_classes = sorted(error.choices, key=lambda remedy: remedy.key != "task")
     assert (
         load_with(
             tmp_path, frame.to_csv(index=False), **{as_classes.key.replace("-", "_"): as_classes.value}
@@ -265,17 +218,16 @@ def test_whole_numbers_are_a_quantity_unless_the_setting_says_that_they_are_clas
 
 def test_numbers_that_are_not_whole_are_refused_without_advice_that_does_not_help(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": np.arange(600) % 7, "y": np.arange(600) % 150 / 4})
-    with pytest.raises(InputError, match=r"y has 150 .*quantity") as refused:
-        load_with(tmp_path, frame.to_csv(index=False))
-    (remedy,) = refused.value.remedies
+    error = assert_refused(r"y has 150 .*quantity", load_with, tmp_path, frame.to_csv(index=False))
+    (remedy,) = error.remedies
     quantities = load_with(tmp_path, frame.to_csv(index=False), **{remedy.key: remedy.value}).pool.labels
     assert np.unique(quantities).size == 150
 
 
 def test_classes_beyond_the_limit_can_be_asked_for(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": np.arange(600) % 7, "y": np.arange(600) % 150})
-    with pytest.raises(InputError, match=r"150 .* 600 records.* max-levels = 150 in \[data\]"):
-        load_with(tmp_path, frame.to_csv(index=False))
+    named = r"150 .* 600 records.* max-levels = 150 in \[data\]"
+    assert_refused(named, load_with, tmp_path, frame.to_csv(index=False))
     assert load_with(tmp_path, frame.to_csv(index=False), max_levels=150).pool.classes == 150
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fl_audit.errors import FederationError, InputError
+from fl_audit.errors import FederationError
 from fl_audit.federation.contributions import RoundContext, contributed
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.run_plan import RunPlan
@@ -24,6 +24,7 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
 from fl_audit.strategies import aggregation as aggregation_module
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
+from tests.builders.refusals import refusal_test, refusals
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_settings
 from tests.federation.test_federation_engines import assert_same
@@ -152,28 +153,33 @@ def test_what_a_strategy_does_otherwise_is_said_in_a_line(
         run_locally(_open_plan(f"own_strategies:{name}"), tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("training", "expected_message"),
+test_settings_that_do_not_go_together_are_refused = refusal_test(
     [
-        ({"aggregation": "own_strategies:no_strategy"}, "returned a int: accepted is a function without arguments"),
-        ({"aggregation": "own_strategies:noisy"}, "whose noise a run would not account for: .*fl-audit strategy"),
-        ({"aggregation": "fedsomething"}, "accepted are 'fedavg', .* or 'package.module:name' of your own"),
-        ({"aggregation": "nowhere:made"}, "there is no module 'nowhere'"),
-        ({"aggregation": "fedavg", "optimizer": "adam"}, "optimizer = adam has no effect with aggregation = fedavg"),
-        ({"aggregation": "fedavg", "momentum": 0.5}, "momentum = 0.5 has no effect"),
-        ({"aggregation": "fedprox"}, "aggregation = fedprox needs proximal-mu, which is left out"),
-        ({"proximal-mu": 0.1, "strategy": "dp-fedsgd"}, "proximal-mu = 0.1 needs strategy = dp-fedavg"),
-    ],
+        *refusals(
+            lambda training: small_plan(**_OPEN, training=_TRAINING | training, audit={"insider": False}),
+            ({"aggregation": "own_strategies:no_strategy"}, "returned a int: accepted is a function without arguments"),
+            ({"aggregation": "own_strategies:noisy"}, "whose noise a run would not account for: .*fl-audit strategy"),
+            ({"aggregation": "fedsomething"}, "accepted are 'fedavg', .* or 'package.module:name' of your own"),
+            ({"aggregation": "nowhere:made"}, "there is no module 'nowhere'"),
+            (
+                {"aggregation": "fedavg", "optimizer": "adam"},
+                "optimizer = adam has no effect with aggregation = fedavg",
+            ),
+            ({"aggregation": "fedavg", "momentum": 0.5}, "momentum = 0.5 has no effect"),
+            ({"aggregation": "fedprox"}, "aggregation = fedprox needs proximal-mu, which is left out"),
+            ({"proximal-mu": 0.1, "strategy": "dp-fedsgd"}, "proximal-mu = 0.1 needs strategy = dp-fedavg"),
+        ),
+        # A claim leaves nothing to strategies that compare clients.
+        *refusals(
+            lambda name: small_plan(training={"strategy": "dp-fedavg", "aggregation": name, "learning-rate": None}),
+            *(
+                (name, r"gets the released mean alone: .* audited with fl-audit strategy")
+                for name, aggregation in AGGREGATIONS.items()
+                if aggregation.compares_clients
+            ),
+        ),
+    ]
 )
-def test_settings_that_do_not_go_together_are_refused(training: dict[str, Any], expected_message: str) -> None:
-    with pytest.raises(InputError, match=expected_message):
-        small_plan(**_OPEN, training=_TRAINING | training, audit={"insider": False})
-
-
-@pytest.mark.parametrize("name", [name for name, aggregation in AGGREGATIONS.items() if aggregation.compares_clients])
-def test_a_claim_leaves_nothing_to_strategies_that_compare_clients(name: str) -> None:
-    with pytest.raises(InputError, match=r"gets the released mean alone: .* audited with fl-audit strategy"):
-        small_plan(training={"strategy": "dp-fedavg", "aggregation": name, "learning-rate": None})
 
 
 @pytest.mark.few_cases(1)

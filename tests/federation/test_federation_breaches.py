@@ -17,25 +17,19 @@ from tests.validation.breach_kinds import BREACHES
 from tests.validation.breaches import _real_run
 from tests.validation.engine_runs import breach_plan, measured_run, parties_of
 
-ALONE = (TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES)
-"""Tests that stand where most of the others cannot be made."""
-TRIED = (
-    "noise missing on the smallest tensor",
-    "the same noise in two trials",
-    "float16 draws, then scaled",
-    "one client does not clip",
-    "noise 1.1 times larger under D' only",
-)
-ALIKE = (
-    "the same noise in two trials",
-    "float16 draws, then scaled",
-    "one client does not clip",
-    "noise 1.1 times larger under D' only",
-)
-"""Other draws of the same server: made-up noise of this kind is found among the tests of noise."""
 
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in ALIKE)) for name in TRIED])
+# Made-up noise of the kinds behind the first is found among the tests of noise.
+@pytest.mark.few_cases(1)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "noise missing on the smallest tensor",
+        "the same noise in two trials",
+        "float16 draws, then scaled",
+        "one client does not clip",
+        "noise 1.1 times larger under D' only",
+    ],
+)
 def test_a_breach_of_a_real_federation_is_found(name: str) -> None:
     breach = next(candidate for candidate in BREACHES if candidate.name == name)
     broken = {test.name for test in run_family(_real_run(breach, 4))[0] if test.violated}
@@ -47,7 +41,9 @@ def test_an_honest_real_federation_breaks_nothing_and_offers_every_test() -> Non
     assert not any(test.violated for test in tests)
     opened = {TestName.EXACT_STEPS}  # everybody takes part here, and the server adds noise
     assert {name for name, _ in missing} == set(OF_OPENED) - opened
-    assert {test.name for test in tests} == set(TestName) - set(ALONE) - {name for name, _ in missing}
+    # These stand where most of the others cannot be made.
+    alone = {TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES}
+    assert {test.name for test in tests} == set(TestName) - alone - {name for name, _ in missing}
 
 
 @pytest.mark.long

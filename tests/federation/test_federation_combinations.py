@@ -117,19 +117,17 @@ def _offered() -> Iterator[Named]:
 
 
 def test_every_kind_of_every_part_is_tried() -> None:
+    # Noise that is not Gaussian has tests of its own.
+    distributions = (NoiseDistribution.GAUSSIAN, NoiseDistribution.NONE)
+    combined_noises = [noise for noise in registry.NOISES.values() if noise.distribution in distributions]
     for kinds, examples in (
         (get_args(Contribution), CONTRIBUTIONS),
         (get_args(Clipping), CLIPPINGS),
         (tuple(KINDS.values()), PARTICIPATIONS),
-        (filter(_is_combined, registry.NOISES.values()), NOISES),
+        (combined_noises, NOISES),
     ):
         # Users as units have tests of their own: test_federation_users.
         assert {type(example) for example in examples} == set(kinds) - {UserGradients}
-
-
-def _is_combined(kind: type[MechanismNoise]) -> bool:
-    """Whether the table of combinations has a noise; noise that is not Gaussian has tests of its own."""
-    return kind.distribution in (NoiseDistribution.GAUSSIAN, NoiseDistribution.NONE)
 
 
 @pytest.mark.long

@@ -24,27 +24,21 @@ TRIALS = 4
 SPOILED = ("clients", "cohorts", "sampled clients", "adaptive", "adaptive, sampled", "distributed", "banded")
 
 
-class Released:
-    """Callback that notes every release."""
-
-    def __init__(self) -> None:
-        self.made: list[ServerRound] = []
-
-    def __call__(self, batch: TrialBatch, server_round: ServerRound) -> None:
-        self.made.append(server_round)
-
-
-def begun(changes: Changes) -> tuple[TrialBatchStrategy, Released, list[Message]]:
-    """Return a strategy after its first request to the clients, and the honest replies."""
+def begun(changes: Changes, batch_trials: int = TRIALS) -> tuple[TrialBatchStrategy, list[ServerRound], list[Message]]:
+    """Return a strategy after its first request to the clients, the rounds that it released, and the honest replies."""
     plan = small_plan(**changes)
-    released = Released()
+    released: list[ServerRound] = []
     federation = load_federation(plan.federation)
     grid = local_grid(fl_audit.clients.app.build_app(), plan.federation.clients, 60.0)
-    (batch,) = remaining_batches(TRIALS, TRIALS, ())
+    batches = remaining_batches(TRIALS, batch_trials, ())
     size = federation.model.layout.size
     roster = discover_clients(ReplyTimeoutGrid(grid, 60.0), federation)
-    strategy = TrialBatchStrategy(plan.federation, roster, SeededChallenger(0), [batch], size, 60.0, released)
-    arrays = ArrayRecord({batch.name: Array(np.zeros((TRIALS, size), dtype=np.float32))})
+
+    def note(batch: TrialBatch, server_round: ServerRound) -> None:
+        released.append(server_round)
+
+    strategy = TrialBatchStrategy(plan.federation, roster, SeededChallenger(0), batches, size, 60.0, note)
+    arrays = ArrayRecord({batch.name: Array(np.zeros((batch_trials, size), dtype=np.float32)) for batch in batches})
     return strategy, released, list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
 
 
@@ -105,7 +99,7 @@ def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name:
         strategy, released, replies = begun(MECHANISMS[name])
         with pytest.raises(FederationError, match=expected_message):
             strategy.aggregate_train(1, spoil(replies))
-        assert released.made == [], fault
+        assert released == [], fault
         # No trace is left either: the norm of the next round is that of this one.
         (transcript,) = strategy.transcripts.values()
         assert transcript.latest_round is None
@@ -118,7 +112,7 @@ def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name:
 def test_whoever_was_asked_and_nobody_else_contributes(name: str) -> None:
     strategy, released, replies = begun(MECHANISMS[name])
     strategy.aggregate_train(1, replies)
-    assert len(released.made) == 1
+    assert len(released) == 1
     mechanism = strategy.federation.mechanism
     challenger = SeededChallenger(0)
     replies_by_client = {strategy.roster.nodes.index(reply.metadata.src_node_id): reply for reply in replies}
@@ -141,7 +135,7 @@ def test_a_round_in_which_nobody_takes_part_releases_noise_alone() -> None:
     strategy, released, replies = begun(MECHANISMS["sampled clients"] | {"training": rarely})
     assert replies == []
     strategy.aggregate_train(1, replies)
-    (server_round,) = released.made
+    (server_round,) = released
     mechanism = strategy.federation.mechanism
     draws = SeededChallenger(0).standard_normals(range(TRIALS), 1, server_round.release.shape[1])
     np.testing.assert_allclose(

@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fl_audit.errors import InputError
 from fl_audit.federation.initial_weights import InitialWeightsSource, pretraining_examples, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
@@ -17,13 +16,11 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import run_audit
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 
 NORM = 3.0
 PRIVACY: dict[str, Any] = {"sensitivity": "global", "clipping-norm": NORM, "accountant": "gdp"}
-
-
-_REMOVED = {"adjacency": "add-remove-record"}
 
 
 def _shares(contents: ReportContents, largest: float) -> np.ndarray[Any, Any]:
@@ -72,26 +69,6 @@ def test_its_opposite_takes_its_place_to_most_effect(tmp_path: Path) -> None:
     np.testing.assert_allclose(contents.trials["record_score"], stand_in - record_losses, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"privacy": {"adjacency": "add-remove-client"}, "training": {"strategy": "dp-fedavg"}}, "accepted are those"),
-        ({"privacy": {"adjacency": "add-remove-record"}}, r"no opposite: .*'crafted'"),
-        (
-            {"audit": {"kind": "membership", "attacks": ["loss"], "neighbour": "crafted"}, "privacy": _REMOVED},
-            "with kind = 'membership'",
-        ),
-        ({"audit": {"neighbour-rank": 2}}, "neighbour-rank = 2 needs neighbour = most-dissimilar"),
-    ],
-)
-def test_where_none_can_be_crafted_it_is_refused(changes: dict[str, dict[str, Any]], message: str) -> None:
-    audit = {"neighbour": "crafted-opposite"} | changes.get("audit", {})
-    privacy = PRIVACY | changes.get("privacy", {})
-    with pytest.raises(InputError, match=message) as refusal:
-        small_plan(**(changes | {"audit": audit, "privacy": privacy}))
-    assert "\n" not in str(refusal.value)
-
-
 @pytest.mark.long
 def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(tmp_path: Path) -> None:
     plan = small_plan(
@@ -126,5 +103,5 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(tm
 def test_where_nothing_is_left_to_pretrain_on_it_is_refused() -> None:
     federation = load_federation(small_plan().federation)
     assert len(federation.spare) == 0
-    with pytest.raises(InputError, match=r"\b0 records .*population sample"):
-        starting_models(federation, InitialWeightsSource.PRETRAINED, 0, [0])
+    named = r"\b0 records .*population sample"
+    assert_refused(named, starting_models, federation, InitialWeightsSource.PRETRAINED, 0, [0])

@@ -14,14 +14,15 @@ import grpc
 import psutil
 import pytest
 
-from fl_audit.errors import InputError
 from fl_audit.runs import process_guard
 from fl_audit.runs.cluster import embedded_ray
 from fl_audit.runs.cluster.embedded_ray import read_credentials_anew
 from fl_audit.runs.cluster.ray_connection import cluster_at, ray_for
 from fl_audit.runs.cluster.ray_options import RayOptions
+from tests.builders.refusals import assert_refused
 from tests.federation.hosts import other_hosts
 
+pytestmark = [pytest.mark.long, pytest.mark.ray]
 CALLS = (
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
     "/ray.rpc.InternalKVGcsService/InternalKVKeys",
@@ -94,8 +95,6 @@ def refused(answers_by_listener: dict[str, list[str]], expected_statuses: set[st
         assert set(replies) <= expected_statuses, f"{name} answers {replies}"
 
 
-@pytest.mark.long
-@pytest.mark.ray
 def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -133,8 +132,6 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(
         assert os.environ["RAY_AUTH_TOKEN"] not in (token, "")
 
 
-@pytest.mark.long
-@pytest.mark.ray
 def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger has no token or a wrong one. The same stranger is let in by a Ray that asks for none."""
 
@@ -172,8 +169,6 @@ def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatc
             assert reached.stdout.strip() == "OK"
 
 
-@pytest.mark.long
-@pytest.mark.ray
 def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,11 +179,6 @@ def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
 
         with ray_for(RayOptions(cluster_at(address))):
             assert len(ray.nodes()) == 1
-
-    def told(address: str) -> str:
-        with pytest.raises(InputError) as caught:
-            joined(address)
-        return str(caught.value)
 
     token = "c" * 64
     started: list[Callable[[], object]] = []
@@ -208,9 +198,9 @@ def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
             assert ("no token" in capfd.readouterr().err) == (name == "open")
             if name == "closed":
                 monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
-                assert "refuses the token" in told(cluster.address)
+                assert_refused("refuses the token", joined, cluster.address)
                 monkeypatch.delenv("RAY_AUTH_MODE")
-                assert "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" in told(cluster.address)
+                assert_refused("set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN", joined, cluster.address)
                 monkeypatch.setenv("RAY_AUTH_MODE", "token")
                 monkeypatch.setenv("RAY_AUTH_TOKEN", token)
                 read_credentials_anew()

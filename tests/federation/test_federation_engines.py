@@ -23,6 +23,7 @@ from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_toml
 
@@ -34,14 +35,17 @@ def assert_same(first_contents: ReportContents, second_contents: ReportContents)
         pd.testing.assert_frame_equal(getattr(first_contents, label), getattr(second_contents, label), check_exact=True)
 
 
-FEDERATED = {"epsilon-star-losses": "federated"}
+def app_context(config: Path, out: Path) -> Context:
+    """Return the context of an app of Flower's own command."""
+    settings = UserConfig({"config": str(config), "out": str(out)})
+    return Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=settings)
 
 
 @pytest.mark.ray
 def test_ray_gives_the_trials_of_the_local_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are two actors; a single actor whose processes die is tested among the failures."""
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # an embedded Ray joins no cluster, whatever the variable names
-    plan = small_plan(run={"actors": 2}, audit=FEDERATED)
+    plan = small_plan(run={"actors": 2}, audit={"epsilon-star-losses": "federated"})
     local = run_locally(plan, tmp_path / "local")
     ray = run_audit(plan, tmp_path / "ray", Engine.RAY, with_report=False)
     assert_same(local, ray)
@@ -84,10 +88,9 @@ def test_the_app_of_flowers_own_command_refuses_what_a_run_refuses(
 ) -> None:
     path = tmp_path / "audit.toml"
     path.write_text(SMALL_TOML.replace("learning-rate = 1.0", "learning-rate = 1e300"))
-    settings = UserConfig({"config": str(path), "out": str(tmp_path / "flower")})
-    context = Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=settings)
-    with pytest.raises(InputError, match=r"learning-rate is 1e\+300: accepted are"):
-        server_app(grid=local_grid(client_app, 3, 60.0), context=context)
+    context = app_context(path, tmp_path / "flower")
+    grid = local_grid(client_app, 3, 60.0)
+    assert_refused(r"learning-rate is 1e\+300: accepted are", server_app, grid=grid, context=context)
     assert not (tmp_path / "flower").exists()
     assert "status 2: " in capsys.readouterr().err
 
@@ -106,10 +109,8 @@ def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
         raise InputError("so far")
 
     monkeypatch.setattr("fl_audit.runs.flower_app.load_config", load)
-    settings = UserConfig({"config": str(tmp_path / "audit.toml"), "out": str(tmp_path / "flower")})
-    context = Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=settings)
-    with pytest.raises(InputError, match="so far"):
-        server_app(grid=object.__new__(InMemoryGrid), context=context)
+    context = app_context(tmp_path / "audit.toml", tmp_path / "flower")
+    assert_refused("so far", server_app, grid=object.__new__(InMemoryGrid), context=context)
     monkeypatch.setattr("fl_audit.runs.flower_app._SECONDS_FOR_RAY", 0.2)
     with pytest.raises(FederationError, match=r"Flower .*no Ray .* 0 s"):
         server_app(grid=object.__new__(InMemoryGrid), context=context)
@@ -123,13 +124,7 @@ def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdi
 ) -> None:
     path = tmp_path / "audit.toml"
     path.write_text(SMALL_TOML)
-    context = Context(
-        run_id=1,
-        node_id=1,
-        node_config=UserConfig(),
-        state=RecordDict(),
-        run_config=UserConfig({"config": str(path), "out": str(tmp_path / "flower")}),
-    )
+    context = app_context(path, tmp_path / "flower")
     plan = plan_run(load_config(path))
     contents = run_audit(plan, tmp_path / "known", Engine.LOCAL)
     server_app(grid=local_grid(client_app, plan.federation.clients, 60.0), context=context)

@@ -5,7 +5,6 @@ less knowledge is called better with one of 0.1 % a comparison at most.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,14 +20,9 @@ TRIALS, PRIVATE_TRIALS = 200, 24
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("guarantees") / "records.npz"
-    write_records(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def rows(records: Path) -> tuple[CombinationRow, ...]:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[CombinationRow, ...]:
+    records = tmp_path_factory.mktemp("guarantees") / "records.npz"
+    write_records(records)
     studied_rows = [
         study(combination, records, PRIVATE_TRIALS if combination.strategy == "dp-sgd-clients" else TRIALS, seed=number)
         for number, combination in enumerate(QUICK)

@@ -46,12 +46,9 @@ CASES = (
     ),
 )
 
-QUICK = ("digits-adam",)
-
 
 @pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, id=case.setting, marks=[pytest.mark.long] * (case.setting not in QUICK)) for case in CASES],
+    "case", [pytest.param(case, id=case.setting, marks=[pytest.mark.long] * (case.needs_files)) for case in CASES]
 )
 def test_innovations_follow_their_distribution_and_those_of_wrong_insiders_do_not(
     case: Quick, request: pytest.FixtureRequest, tmp_path: Path

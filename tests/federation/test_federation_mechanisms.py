@@ -4,7 +4,6 @@ Everything is computed a second time here, for one client and one trial after th
 """
 
 import shutil
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from flwr.app import Context, Message
-from flwr.clientapp.typing import ClientAppCallable
 from safetensors.torch import load_file
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.array_packing import unpack
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import likelihood_ratio_input, sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -26,20 +22,21 @@ from fl_audit.federation.observed_rounds import ServerRound, part_seen_by_client
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.local_training import local_batches
-from fl_audit.learning.models import ModelSpec, build_model
+from fl_audit.learning.models import build_model
 from fl_audit.mechanisms.contribution import AdaptiveClipping, LocalTraining, PoissonSampling, RotatingCohorts
 from fl_audit.mechanisms.noise_draws import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
+from fl_audit.message_keys import Key, NonTrainingQuery
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.replay import replay, stored_rounds
 from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.secret_draws import SeededChallenger
-from tests.builders.clients import app_through
+from tests.builders.clients import SentMessage, overheard_app
 from tests.builders.mechanisms import MECHANISMS
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.federation.elsewhere import AppElsewhere
 from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
@@ -47,28 +44,30 @@ TRIALS = 6
 ROUNDING = 1e-5
 
 
+def plan_of(name: str, **run: Any) -> RunPlan:
+    """Return the plan of a mechanism in six trials."""
+    sections = {"audit": {"trials": TRIALS}, "run": {"trials-per-batch": TRIALS} | run}
+    return small_plan(**changed_settings(MECHANISMS[name], sections))
+
+
 def play(name: str, directory: Path, keep: int = TRIALS, **run: Any) -> RunPlan:
     """Run a mechanism in six trials, of which `keep` are stored."""
-    changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
-    changes["audit"] |= {"trials": TRIALS}
-    plan = small_plan(**changes, run={"trials-per-batch": TRIALS, "keep-releases": keep} | run)
+    plan = plan_of(name, **{"keep-releases": keep} | run)
     run_locally(plan, directory)
     return plan
 
 
 class Stored(NamedTuple):
-    """Stored rounds of a run, reconstructed by `walk`."""
+    """Stored rounds of a run."""
 
     federation: LoadedFederation
     rounds: tuple[ServerRound, ...]
-    batch_trials: int
 
 
 def stored_run(plan: RunPlan, directory: Path) -> Stored:
     (path,) = (directory / "public").glob("releases-*")
     federation = load_federation(plan.federation)
-    tensors = load_file(path)
-    return Stored(federation, tuple(stored_rounds(federation, tensors)), int(tensors["batch_trials"]))
+    return Stored(federation, tuple(stored_rounds(federation, load_file(path))))
 
 
 # A second, plain account of what units contribute.
@@ -81,16 +80,11 @@ class ByHand(NamedTuple):
     within: Tensor
 
 
-@lru_cache(maxsize=2)
-def module_of(federation_model: str, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
-    return build_model(ModelSpec(federation_model, shape, classes))
-
-
 def by_hand(
     federation: LoadedFederation, client: int, examples: Examples, models: Tensor, number: int, norms: Tensor
 ) -> ByHand:
     """Return the contribution of examples of a client, computed for one trial after the other."""
-    module = module_of(federation.public.model, federation.model.feature_shape, federation.classes)
+    module = build_model(federation.spec)
     kind = federation.public.mechanism.contribution
     totals = []
     within = []
@@ -312,10 +306,10 @@ def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(tmp_pa
 
 
 def test_the_noise_of_an_adaptive_norm_is_told_without_an_insider_too(tmp_path: Path) -> None:
-    changes = MECHANISMS["adaptive"] | {"audit": MECHANISMS["adaptive"]["audit"] | {"trials": TRIALS}}
     columns = []
     for has_insider in (True, False):
-        plan = small_plan(**changes | {"audit": changes["audit"] | {"insider": has_insider}})
+        audit = {"trials": TRIALS, "insider": has_insider}
+        plan = small_plan(**changed_settings(MECHANISMS["adaptive"], {"audit": audit}))
         run_locally(plan, tmp_path / str(has_insider))
         table = pd.read_parquet(tmp_path / str(has_insider) / "rounds.parquet")
         columns.append(table[["trial", "round", "sigma", "clipping_norm"]])
@@ -354,13 +348,12 @@ def test_replay_from_public_files_gives_the_same_beliefs(name: str, keep: int, t
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["sampled clients", "adaptive", "distributed", "banded cohorts"])
 def test_batches_change_no_trial_of_clients(name: str, tmp_path: Path) -> None:
-    columns = []
-    for label, run in (("whole", {}), ("parts", {"trials-per-batch": 2})):
-        play(name, tmp_path / label, 1, **run)
-        columns.append(pd.read_parquet(tmp_path / label / "rounds.parquet").sort_values(["trial", "round"]))
-    for split_table in columns[1:]:
-        for column in ("log_odds", "sigma", "local_sensitivity"):
-            np.testing.assert_allclose(split_table[column], columns[0][column], rtol=1e-4, atol=1e-5)
+    tables = []
+    for size in (TRIALS, 2):
+        play(name, tmp_path / str(size), 1, **{"trials-per-batch": size})
+        tables.append(pd.read_parquet(tmp_path / str(size) / "rounds.parquet").sort_values(["trial", "round"]))
+    for column in ("log_odds", "sigma", "local_sensitivity"):
+        np.testing.assert_allclose(tables[1][column], tables[0][column], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.long
@@ -379,40 +372,18 @@ def test_clients_in_another_process_give_the_same_trials(
 # Secrets.
 
 
-class Told(NamedTuple):
-    """A message to a client."""
-
-    kind: str
-    client: int
-    config: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-
-
-def told_in(name: str, directory: Path, **audit: Any) -> tuple[RunPlan, list[Told]]:
+def told_in(name: str, directory: Path) -> tuple[RunPlan, list[SentMessage]]:
     """Run a mechanism, and return every message to a client."""
-    messages: list[Told] = []
-
-    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        content = message.content
-        arrays = {str(key): array for record in content.array_records.values() for key, array in record.items()}
-        config = {str(key): value for key, value in content.config_records[MessageRecordName.CONFIG].items()}
-        client = int(str(context.node_config["partition-id"]))
-        values = {key: np.array(unpack(array)) for key, array in arrays.items()}
-        messages.append(Told(message.metadata.message_type, client, config, values))
-        return call_next(message, context)
-
-    changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
-    changes["audit"] |= {"trials": TRIALS} | audit
-    plan = small_plan(**changes, run={"trials-per-batch": TRIALS})
-    run_locally(plan, directory, parties=ClientAppAndStrategy(client_app=app_through(note)))
+    messages: list[SentMessage] = []
+    plan = plan_of(name)
+    run_locally(plan, directory, parties=ClientAppAndStrategy(client_app=overheard_app(messages)))
     return plan, messages
 
 
-SECRET = ("sampled clients", "replaced sampled clients", "sampled records", "adaptive, sampled")
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("name", SECRET)
+@pytest.mark.parametrize(
+    "name", ["sampled clients", "replaced sampled clients", "sampled records", "adaptive, sampled"]
+)
 def test_an_insider_is_not_told_when_the_target_takes_part(name: str, tmp_path: Path) -> None:
     plan, messages = told_in(name, tmp_path / "run")
     federation = load_federation(plan.federation)

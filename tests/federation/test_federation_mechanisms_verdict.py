@@ -4,91 +4,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.clientapp import ClientApp
 
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from tests.builders.clients import app_with_mechanism
-from tests.builders.runs import run_locally
+from tests.builders.mechanisms import MECHANISMS
+from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.builders.strategies import HalvedNoise
 
-Changes = dict[str, dict[str, Any]]
-
-CLIENTS: Changes = {
-    "data": {"name": "digits", "records": 60, "clients": 5, "test-records": 10, "population-records": 10},
-    "model": {"name": "logistic"},
-    "training": {
-        "strategy": "dp-fedavg",
-        "rounds": 6,
-        "local-epochs": 1,
-        "local-batch": 6,
-        "local-learning-rate": 0.05,
-    },
-    "privacy": {
-        "noise-multiplier": 1.0,
-        "delta": 0.01,
-        "clipping-norm": 0.1,
-        "accountant": "gdp",
-        "adjacency": "add-remove-client",
-    },
-    "audit": {"trials": 60, "epsilon-star": False, "membership": False},
-    "run": {"seed": 1, "trials-per-batch": 60, "keep-releases": 0},
-}
-RECORDS: Changes = {
-    "training": {
-        "strategy": "dp-fedsgd",
-        "learning-rate": 0.5,
-        "local-epochs": None,
-        "local-batch": None,
-        "local-learning-rate": None,
-    },
-    "privacy": {"adjacency": "add-remove-record", "clipping-norm": 1.0},
-}
-PLD: Changes = {"privacy": {"accountant": "pld"}}
-SAMPLED_CLIENTS = {"training": {"sampling-rate": 0.5}}
-SAMPLED_RECORDS = {"training": {"sampling-rate": 0.5}}
-SEEN = {"audit": {"participation": "seen"}}
-DISTRIBUTED = {"privacy": {"noise": "distributed"}, "audit": {"colluders": 2}}
-ADAPTIVE = {"privacy": {"clipping": "adaptive"}}
-
-MECHANISMS: dict[str, tuple[Changes, ...]] = {
-    "clients": (),
-    "clients replaced": ({"privacy": {"adjacency": "replace-client"}},),
-    "clients sampled in secret": (PLD, SAMPLED_CLIENTS),
-    "clients replaced and sampled in secret": (PLD, SAMPLED_CLIENTS, {"privacy": {"adjacency": "replace-client"}}),
-    "clients seen to be sampled": (PLD, SAMPLED_CLIENTS, SEEN),
-    "records sampled in secret": (RECORDS, PLD, SAMPLED_RECORDS),
-    "records seen to be sampled": (RECORDS, PLD, SAMPLED_RECORDS, SEEN),
-    "cohorts": ({"training": {"cohort": 2}},),
-    "distributed noise, two colluders": (DISTRIBUTED,),
-    "local noise": ({"privacy": {"noise": "local"}},),
-    "local noise, the server looks": ({"privacy": {"noise": "local"}, "audit": {"adversary": "server"}},),
-    "adaptive clipping": (ADAPTIVE,),
-    "adaptive clipping, clients sampled": (PLD, ADAPTIVE, SAMPLED_CLIENTS),
-    "noise along a tree": ({"privacy": {"noise": "tree"}},),
-    "banded noise": ({"privacy": {"noise": "banded"}},),
+CASES = MECHANISMS | {
+    "sampled records, seen": changed_settings(MECHANISMS["sampled records"], {"audit": {"participation": "seen"}})
 }
 
 
-def play(directory: Path, changes: tuple[Changes, ...], parties: ClientAppAndStrategy = HONEST) -> ReportContents:
-    """Run a federation on the local engine; a change to None removes a setting."""
-    settings = {name: dict(section) for name, section in CLIENTS.items()}
-    for change in changes:
-        for name, section in change.items():
-            settings[name] |= section
-    clean_settings = {
-        name: {key: value for key, value in section_values.items() if value is not None}
-        for name, section_values in settings.items()
+def play(directory: Path, name: str, parties: ClientAppAndStrategy = HONEST) -> ReportContents:
+    """Run sixty trials of a mechanism, with updates that nearly all exceed the clipping norm."""
+    is_of_records = "records" in name
+    changes: dict[str, dict[str, Any]] = {
+        "data": {"name": "digits", "test-records": 10, "population-records": 10},
+        "training": {"rounds": 6}
+        | ({"learning-rate": 0.5} if is_of_records else {"local-epochs": 1, "local-learning-rate": 0.05}),
+        "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0 if is_of_records else 0.1},
+        "audit": {"trials": 60},
+        "run": {"seed": 1, "trials-per-batch": 60, "keep-releases": 0},
     }
-    return run_locally(plan_run(parse_config(clean_settings)), directory, parties=parties)
+    return run_locally(small_plan(**changed_settings(CASES[name], changes)), directory, parties=parties)
 
 
 @pytest.mark.few_cases(1)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_an_honest_federation_is_not_called_violated(mechanism: str, tmp_path: Path) -> None:
-    contents = play(tmp_path / "run", MECHANISMS[mechanism])
+@pytest.mark.parametrize("name", CASES)
+def test_an_honest_federation_is_not_called_violated(name: str, tmp_path: Path) -> None:
+    contents = play(tmp_path / "run", name)
     guarantee = contents.plan.guarantee
     empirical_epsilon = contents.summary["empirical_epsilon"]
     assert guarantee is not None
@@ -102,28 +49,26 @@ def test_an_honest_federation_is_not_called_violated(mechanism: str, tmp_path: P
     assert 0 <= empirical_epsilon["from_sensitivity"] <= guarantee.epsilon * (1 + 1e-5)
 
 
-def halving_clients() -> ClientApp:
-    """Return an app of clients that add half of the claimed noise."""
-    return app_with_mechanism(lambda claimed: claimed.with_multiplier(claimed.noise_multiplier / 2))
-
-
 SERVER = ClientAppAndStrategy(strategy=HalvedNoise)
+EACH_CLIENT = ClientAppAndStrategy(
+    client_app=app_with_mechanism(lambda claimed: claimed.with_multiplier(claimed.noise_multiplier / 2))
+)
 
 
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
-    ("mechanism", "parties"),
+    ("name", "parties"),
     [
-        ("clients sampled in secret", SERVER),
-        ("records sampled in secret", SERVER),
-        ("clients seen to be sampled", SERVER),
-        ("adaptive clipping", SERVER),
-        ("banded noise", SERVER),
-        ("distributed noise, two colluders", ClientAppAndStrategy(client_app=halving_clients())),
+        ("sampled clients", SERVER),
+        ("sampled records", SERVER),
+        ("sampled clients, seen", SERVER),
+        ("adaptive", SERVER),
+        ("banded", SERVER),
+        ("distributed", EACH_CLIENT),
     ],
 )
-def test_halved_noise_is_found(mechanism: str, parties: ClientAppAndStrategy, tmp_path: Path) -> None:
-    contents = play(tmp_path / "run", MECHANISMS[mechanism], parties)
+def test_halved_noise_is_found(name: str, parties: ClientAppAndStrategy, tmp_path: Path) -> None:
+    contents = play(tmp_path / "run", name, parties)
     empirical_epsilon = contents.summary["empirical_epsilon"]
     guarantee = contents.summary["guarantee"]
     assert contents.summary["verdict"] == "violated"

@@ -12,7 +12,6 @@ from dp_accounting.pld import PLDAccountant
 from scipy import stats
 
 from fl_audit.clients import app
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.local_dpsgd import ClientRandomness, private_steps, step_sample, trained_privately
 from fl_audit.learning.private_training import PrivateUpdates
@@ -21,23 +20,25 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.planned_run_check import planned_noise, planned_of_signal
 from fl_audit.runs.replay import replay
 from fl_audit.verdict.sections_verdict import verdict_of
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
 
-TRAINING: dict[str, Any] = {
-    "strategy": "dp-sgd-clients",
-    "rounds": 3,
-    "local-steps": 1,
-    "local-batch": 100,
-    "learning-rate": None,
-}
-PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.5, "sensitivity": None, "clipping-norm": 1.0}
-AUDIT: dict[str, Any] = {"epsilon-star": False, "membership": False}
 ALL, SOME = 100, 4  # batches larger than every shard, and such that a step samples
 
 
 def plan_of(**changes: dict[str, Any]) -> Any:
-    settings = {"training": TRAINING, "privacy": PRIVACY, "audit": AUDIT}
+    settings: dict[str, dict[str, Any]] = {
+        "training": {
+            "strategy": "dp-sgd-clients",
+            "rounds": 3,
+            "local-steps": 1,
+            "local-batch": 100,
+            "learning-rate": None,
+        },
+        "privacy": {"belief": None, "noise-multiplier": 1.5, "sensitivity": None, "clipping-norm": 1.0},
+        "audit": {"epsilon-star": False, "membership": False},
+    }
     return small_plan(**changed_settings(settings, changes))
 
 
@@ -190,8 +191,7 @@ def test_shards_of_several_sizes_have_rates_of_their_own(tmp_path: Path) -> None
 
 def test_weights_whose_rounding_hides_the_noise_are_refused_and_the_remedy_works(tmp_path: Path) -> None:
     small = plan_of(training={"local-learning-rate": 1e-7}, audit={"trials": 4})
-    with pytest.raises(InputError, match=r"raise local-learning-rate, or .*local-steps = 2"):
-        run_locally(small, tmp_path / "small")
+    assert_refused(r"raise local-learning-rate, or .*local-steps = 2", run_locally, small, tmp_path / "small")
     for name, remedy in (("raised", {"local-learning-rate": 0.1}), ("scored", {"local-steps": 2})):
         plan = plan_of(training={"local-learning-rate": 1e-7} | remedy, audit={"trials": 4})
         run_locally(plan, tmp_path / name)

@@ -16,7 +16,6 @@ from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
@@ -40,10 +39,6 @@ def one_run_plan(training: dict[str, Any], **changes: dict[str, Any]) -> RunPlan
         "run": {"trials-per-batch": None} | changes.get("run", {}),
     }
     return small_plan(model=model, **sections)
-
-
-def played(plan: RunPlan, directory: Path, **options: Any) -> ReportContents:
-    return run_locally(plan, directory, **options)
 
 
 def slope(table: pd.DataFrame) -> tuple[float, float]:
@@ -74,7 +69,7 @@ def test_scores_hold_their_canaries_and_the_noise_of_the_mechanism(
     If clients are replaced, a canary that is out is sent with the opposite sign, and the noise is twice as large.
     """
     plan = one_run_plan(training, privacy=privacy, audit={"trials": 2})
-    contents = played(plan, tmp_path / "run")
+    contents = run_locally(plan, tmp_path / "run")
     table = contents.run.tables.canaries
     numbers = contents.summary["one_run"]
     assert table is not None
@@ -105,7 +100,7 @@ def test_noise_that_is_missing_is_found(tmp_path: Path) -> None:
             return super().noise(batch, server_round, total, sigma / 10)
 
     plan = one_run_plan(AVERAGED | {"rounds": 20})
-    contents = played(plan, tmp_path / "run", parties=ClientAppAndStrategy(strategy=TenthOfTheNoise))
+    contents = run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(strategy=TenthOfTheNoise))
     assert contents.summary["verdict"] == "violated"
     assert contents.summary["one_run"]["mu_lower"] > 2 * contents.summary["one_run"]["mu_claimed"]
 
@@ -120,7 +115,7 @@ def verdict_on(run: FinishedRun) -> Verdict:
 @pytest.mark.long
 def test_an_accountant_that_starts_afresh_every_round_is_caught(tmp_path: Path) -> None:
     plan = one_run_plan(PRIVATE | {"rounds": 20}, privacy={"accountant": "pld"}, audit={"canaries": 20})
-    run = played(plan, tmp_path / "run").run
+    run = run_locally(plan, tmp_path / "run").run
     assert verdict_on(run) != "violated"
     client_table = run.tables.clients
     assert client_table is not None
@@ -141,7 +136,7 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(tmp_path: Path) -
     audit = {"trials": 12, "canaries": 12}
     privacy = {"delta": 1 - 1e-12}
     plan = one_run_plan(AVERAGED, data={"clients": 3}, privacy=privacy, audit=audit)
-    run = played(plan, tmp_path / "run").run
+    run = run_locally(plan, tmp_path / "run").run
     facts = run.find(PublicCanaryFacts)
     table = run.tables.canaries
     assert facts is not None
@@ -163,7 +158,7 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(tmp_path: Path) -
 
 @pytest.mark.long
 def test_everybody_trains_and_only_canaries_toss_coins(tmp_path: Path) -> None:
-    contents = played(one_run_plan(AVERAGED | {"rounds": 30}, audit={"trials": 3}), tmp_path / "run")
+    contents = run_locally(one_run_plan(AVERAGED | {"rounds": 30}, audit={"trials": 3}), tmp_path / "run")
     table = contents.run.tables.canaries
     assert table is not None
     assert contents.run.bits.all()
@@ -178,7 +173,7 @@ def test_everybody_trains_and_only_canaries_toss_coins(tmp_path: Path) -> None:
 @pytest.mark.ray
 def test_ray_gives_the_canaries_of_the_local_engine(tmp_path: Path) -> None:
     plan = one_run_plan(AVERAGED | {"rounds": 3}, data={"clients": 3}, run={"actors": 2})
-    local = played(plan, tmp_path / "local")
+    local = run_locally(plan, tmp_path / "local")
     ray = run_audit(plan, tmp_path / "ray", Engine.RAY, with_report=False)
     assert local.run.tables.canaries is not None
     assert ray.run.tables.canaries is not None

@@ -13,7 +13,6 @@ from scipy.special import ndtr, ndtri
 
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.gaussian import gdp_mu
@@ -21,6 +20,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.runs.run_requirements import require_runnable
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
 
@@ -148,5 +148,4 @@ def test_without_a_guarantee_there_is_one_row(folder: Path, tmp_path: Path) -> N
     ],
 )
 def test_runs_without_pictures_are_refused(folder: Path, changes: dict[str, dict[str, Any]], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        require_runnable(plan_of(folder, **changes))
+    assert_refused(message, lambda: require_runnable(plan_of(folder, **changes)))

@@ -8,25 +8,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.errors import FederationError, InputError
+from fl_audit.errors import FederationError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.queries import _read
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
 from tests.federation.elsewhere import AppElsewhere
 
-TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None}
-PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None, "clipping-norm": 1.0}
-UNEVEN: dict[str, Any] = {"partition": "linear", "clients": 3}
-AUDIT: dict[str, Any] = {"epsilon-star": False, "membership": False}
-
 
 def plan_of(**changes: dict[str, Any]) -> Any:
-    settings = {"training": TRAINING, "privacy": PRIVACY, "data": UNEVEN, "audit": AUDIT}
+    settings: dict[str, dict[str, Any]] = {
+        "training": {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None},
+        "privacy": {"belief": None, "noise-multiplier": 1.2, "sensitivity": None, "clipping-norm": 1.0},
+        "data": {"partition": "linear", "clients": 3},
+        "audit": {"epsilon-star": False, "membership": False},
+    }
     return small_plan(**changed_settings(settings, changes))
 
 
@@ -78,8 +79,7 @@ def test_scores_stand_where_beliefs_cannot(tmp_path: Path) -> None:
 def test_scores_that_are_no_log_odds_are_not_replayed(tmp_path: Path) -> None:
     plan = plan_of(audit={"trials": 6}, run={"seed": 3})
     run_locally(plan, tmp_path / "run")
-    with pytest.raises(InputError, match=r"scores and .*log-odds"):
-        replay(tmp_path / "run")
+    assert_refused(r"scores and .*log-odds", replay, tmp_path / "run")
 
 
 @pytest.mark.long

@@ -1,6 +1,5 @@
 """Tests of runs on randomised graphs and pixelated images: refused settings, and the report on each record."""
 
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from torch import nn
 from fl_audit.audits.common.sections_record_guarantee import advantage_of, measured_advantage
 from fl_audit.data.packed_graphs import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
-from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.local_dpsgd import ClientRandomness
@@ -28,28 +26,17 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.trial_batches import TrialBatch
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
+from tests.data.test_data_graph_records import collab, random_graphs
 from tests.federation.test_federation_randomised_records import ALONE, MEMBERS, NOT_PRIVATE, bits, carts_plan
 
 
-def _graph(nodes: int, source: np.random.Generator) -> NDArray[np.bool_]:
-    above = np.triu(source.random((nodes, nodes)) < 0.5, 1)
-    return above | above.T
-
-
 @pytest.fixture
-def collab(tmp_path: Path) -> Path:
+def graphs_directory(tmp_path: Path) -> Path:
     """A data directory with 40 graphs of 6 to 9 nodes in COLLAB's format."""
-    source = np.random.default_rng(0)
-    lines = ["40"]
-    for number in range(40):
-        joined = _graph(6 + number % 4, source)
-        lines.append(f"{len(joined)} {number % 3}")
-        lines += [" ".join(map(str, [0, row.sum(), *np.flatnonzero(row)])) for row in joined]
-    with zipfile.ZipFile(tmp_path / "COLLAB.zip", "w") as archive:
-        archive.writestr("COLLAB/COLLAB.txt", "\n".join(lines))
-    return tmp_path
+    return collab(tmp_path, random_graphs([6 + number % 4 for number in range(40)]))
 
 
 @pytest.fixture
@@ -89,8 +76,8 @@ def images_plan(path: Path, **changes: dict[str, Any]) -> RunPlan:
     return small_plan(**changed_settings(base, changes))
 
 
-def test_clients_train_on_graphs_with_randomised_edges(collab: Path, tmp_path: Path) -> None:
-    plan = graphs_plan(collab)
+def test_clients_train_on_graphs_with_randomised_edges(graphs_directory: Path, tmp_path: Path) -> None:
+    plan = graphs_plan(graphs_directory)
     contents = run_locally(plan, tmp_path / "run")
     federation = load_federation(plan.federation)
     shard = federation.shards[1]
@@ -228,51 +215,14 @@ def test_a_randomizer_leaves_the_insider_out() -> None:
     assert "pixelation-pixels" not in stored
 
 
-TUMOURS: dict[str, Any] = {"name": "breast-cancer", "loader-parameters": None}
-PIXELS: dict[str, Any] = {"local-randomizer": "pixelation", "pixelation-pixels": 10}
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected_message"),
-    [
-        ({"data": TUMOURS}, r"local-randomizer is 'randomised-response' .*\b0.* accepted are features"),
-        ({"privacy": {"local-randomizer": "randomised-edges"}}, r"'randomised-edges' .*no graphs"),
-        ({"privacy": PIXELS}, r"'pixelation' .*\(600,\): .*grey images"),
-        ({"privacy": {"local-randomizer": "laplace"}}, "privacy.local-randomizer is 'laplace'"),
-        ({"privacy": {"record-epsilon": None}}, "randomised-response needs record-epsilon"),
-        ({"privacy": {"record-epsilon": -1.0}}, "privacy.record-epsilon is -1"),
-        ({"privacy": {"local-randomizer": None}}, "record-epsilon = 1.0 needs a randomizer"),
-        ({"privacy": {"pixelation-block": 2}}, "pixelation-block = 2 needs local-randomizer = pixelation"),
-        ({"privacy": PIXELS | {"pixelation-pixels": None}}, "pixelation needs pixelation-pixels"),
-        ({"privacy": PIXELS | {"record-epsilon": 0}}, "record-epsilon = 0 with local-randomizer = pixelation"),
-        (
-            {"privacy": {"private": True, "epsilon": 1.0}, "audit": {"insider": True}},
-            r"insider is true .*local-randomizer",
-        ),
-        (
-            {"privacy": {"private": True, "epsilon": 1.0}, "training": {"strategy": "dp-sgd-clients"}},
-            "'dp-sgd-clients' with local-randomizer",
-        ),
-    ],
-)
-def test_what_cannot_be_randomised_is_refused_in_one_line(
-    changes: dict[str, dict[str, Any]], expected_message: str
-) -> None:
-    with pytest.raises(InputError, match=expected_message) as caught:
-        carts_plan(**changes)
-    assert "\n" not in str(caught.value)
-
-
-def test_graphs_and_images_take_their_own_randomizer_alone(collab: Path, images: Path, tmp_path: Path) -> None:
+def test_graphs_and_images_take_their_own_randomizer_alone(graphs_directory: Path, images: Path) -> None:
     for expected_message, change in (
         (r"graphs: .*'randomised-edges'", {"local-randomizer": "randomised-response"}),
         ("accepted are grey", {"local-randomizer": "pixelation", "pixelation-pixels": 3}),
     ):
-        with pytest.raises(InputError, match=expected_message):
-            graphs_plan(collab, privacy=change)
+        assert_refused(expected_message, graphs_plan, graphs_directory, privacy=change)
     for expected_message, wrong in (
         (r"multiples .*block.* 3\b", {"pixelation-block": 3}),
         ("pixelation-pixels is 65: accepted are 1 to 64", {"pixelation-pixels": 65}),
     ):
-        with pytest.raises(InputError, match=expected_message):
-            images_plan(images, privacy=wrong)
+        assert_refused(expected_message, images_plan, images, privacy=wrong)

@@ -26,12 +26,14 @@ from tests.builders.strategies import HalvedNoise
 from tests.builders.tables import write_people
 
 DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
-PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}
 
 
-def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> RunPlan:
-    audit = {"kind": "reconstruction", "candidates": 20, "trials": 200, "epsilon-star": False}
-    values: dict[str, dict[str, Any]] = {"audit": audit, "privacy": PRIVACY, "run": {"trials-per-batch": 200}}
+def plan_of(**changes: dict[str, Any]) -> RunPlan:
+    values: dict[str, dict[str, Any]] = {
+        "audit": {"kind": "reconstruction", "candidates": 20, "trials": 200, "epsilon-star": False},
+        "privacy": {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None},
+        "run": {"trials-per-batch": 200},
+    }
     return small_plan(**changed_settings(values, changes))
 
 
@@ -86,13 +88,10 @@ MECHANISMS: dict[str, dict[str, dict[str, Any]]] = {
     "clients-sampled": of_clients({"sampling-rate": 0.5}),
     "clients-sampled-adaptive": of_clients({"sampling-rate": 0.5}, clipping="adaptive"),
 }
-QUICK = 1
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.long] if index >= QUICK else []) for index, name in enumerate(MECHANISMS)],
-)
+@pytest.mark.few_cases(1)
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_within_the_bound(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,9 +102,8 @@ def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_withi
     """
     monkeypatch.chdir(tmp_path)
     write_people(Path("people.csv"), visits=8, classes=3)
-    changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
-    changes["audit"] = {"trials": 2000} | changes.get("audit", {})
-    plan = plan_of(**changes, run={"trials-per-batch": 500})
+    sections: dict[str, dict[str, Any]] = {"audit": {"trials": 2000}, "run": {"trials-per-batch": 500}}
+    plan = plan_of(**changed_settings(MECHANISMS[name], sections))
     contents = run_locally(plan, tmp_path / "run")
     table = pd.read_parquet(tmp_path / "run" / "targets.parquet")
     with np.errstate(divide="ignore"):

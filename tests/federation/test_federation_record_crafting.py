@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fl_audit.errors import InputError
 from fl_audit.federation.crafted_records import CraftingProblem, FeatureBounds, craft_opposite, craft_record
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.stacked_model import StackedModel
+from tests.builders.refusals import assert_refused
 
 FEATURES = 12
 CLASSES = 3
@@ -107,5 +107,4 @@ def test_a_model_without_a_gradient_in_its_features_is_refused() -> None:
     scene = _scene(_network())
     model = StackedModel(_Detached(), (FEATURES,))
     blind = CraftingProblem(model, torch.zeros(1, CLASSES), NORM, scene.bounds)
-    with pytest.raises(InputError, match="not differentiable"):
-        craft_record(blind, torch.ones(1, CLASSES), _starts(2))
+    assert_refused("not differentiable", lambda: craft_record(blind, torch.ones(1, CLASSES), _starts(2)))

@@ -29,6 +29,7 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.verdict.noise_statistics import NoiseStatistics
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 
 
@@ -155,6 +156,25 @@ def test_replay_notices_a_changed_release(small_run: Path) -> None:
     assert abs(replay(small_run).log_odds[0, -1] - pd.read_parquet(small_run / "trials.parquet")["log_odds"][0]) > 1e-3
 
 
+@pytest.mark.parametrize(
+    ("changes", "engine", "address", "named"),
+    [
+        (
+            {"data": {"records": 2, "clients": 2, "seed": 1}, "privacy": {"adjacency": "add-remove-record"}},
+            Engine.LOCAL,
+            None,
+            "Epsilon\\* needs 2 records in D', there are 1",
+        ),
+        ({}, Engine.RAY, "127.0.0.1:1", r"127\.0\.0\.1:1: .*no Ray cluster"),
+    ],
+)
+def test_what_cannot_run_is_refused_and_leaves_nothing(
+    changes: dict[str, dict[str, Any]], engine: Engine, address: str | None, named: str, tmp_path: Path
+) -> None:
+    assert_refused(named, run_audit, small_plan(**changes), tmp_path / "run", engine, address, with_report=False)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.long
 def test_the_view_model_says_what_the_view_update_says(tmp_path: Path) -> None:
     runs = [
@@ -164,17 +184,11 @@ def test_the_view_model_says_what_the_view_update_says(tmp_path: Path) -> None:
     np.testing.assert_allclose(runs[0], runs[1], atol=1e-3)
 
 
-def test_the_view_model_is_refused_where_rounding_hides_the_release(tmp_path: Path) -> None:
-    plan = small_plan(audit={"view": "model"}, training={"learning-rate": 1e-7})
-    with pytest.raises(InputError, match=r"view is 'model', .*32-bit .*release"):
-        run_locally(plan, tmp_path / "run")
-
-
 def test_an_existing_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds no run"):
-        run_locally(small_plan(), tmp_path / "run")
+    for is_resumed in (False, True):
+        assert_refused("holds no run", run_locally, small_plan(), tmp_path / "run", resume=is_resumed)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
 
@@ -241,25 +255,6 @@ def test_trials_added_after_a_report_are_a_further_look_and_the_report_says_so(t
     assert unjudged.summary["looks"] == [9]
 
 
-def test_resume_refuses_a_directory_without_a_run(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds no run"):
-        run_locally(small_plan(), tmp_path / "run", resume=True)
-    with pytest.raises(InputError, match="holds no run"):
-        run_locally(small_plan(), tmp_path / "nothing", resume=True)
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match="cannot be made"):
-        run_locally(small_plan(), tmp_path / "file" / "run")
-
-
-def test_what_epsilon_star_cannot_use_is_refused_before_the_run(tmp_path: Path) -> None:
-    plan = small_plan(data={"records": 2, "clients": 2, "seed": 1}, privacy={"adjacency": "add-remove-record"})
-    with pytest.raises(InputError, match="Epsilon\\* needs 2 records in D', there are 1"):
-        run_locally(plan, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_auto_is_the_only_cluster_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object, **__: object) -> None:
         raise ConnectionError("Found multiple active Ray instances")
@@ -276,24 +271,23 @@ def test_auto_is_the_only_cluster_of_the_machine(monkeypatch: pytest.MonkeyPatch
         assert cluster_at("auto") == cluster_at(address) == address
         assert cluster_at(None) is None
     monkeypatch.setattr(ray_connection.ray, "init", none)
-    with pytest.raises(InputError, match=r"exactly one Ray .*Found multiple"):
-        cluster_at("auto")
+    assert_refused(r"exactly one Ray .*Found multiple", cluster_at, "auto")
 
 
-def _finish_a_batch_and_fail(run: RunDirectory) -> None:
-    (run.path / "challenger" / "batches" / "batch-00000").mkdir(parents=True)
-    raise InputError("late")
+def _open(run: RunDirectory, finished: str | None = None) -> None:
+    """Open a run directory, make a directory in it, and refuse the input."""
+    with run.opened(small_plan(), resume=False):
+        if finished is not None:
+            (run.path / finished).mkdir(parents=True)
+        raise InputError("late")
 
 
 def test_wrong_input_that_shows_late_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
-    plan = small_plan()
     for _ in range(2):  # the second try finds the place free
-        with pytest.raises(InputError, match="late"), run.opened(plan, resume=False):
-            raise InputError("late")
+        assert_refused("late", _open, run)
         assert not run.path.exists()
-    with pytest.raises(InputError, match="late"), run.opened(plan, resume=False):
-        _finish_a_batch_and_fail(run)
+    assert_refused("late", _open, run, "challenger/batches/batch-00000")
     assert run.is_begun, "what was finished is kept"
 
 
@@ -303,8 +297,8 @@ def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_run
     configuration = small_run / "public" / "configuration.json"
     before = configuration.read_bytes()
     extended_plan = small_plan(audit={"trials": 2 * plan.config.audit.trials})
-    with run_directory.locked(), pytest.raises(InputError, match="in use"):
-        run_locally(extended_plan, small_run, resume=True)
+    with run_directory.locked():
+        assert_refused("in use", run_locally, extended_plan, small_run, resume=True)
     assert configuration.read_bytes() == before
 
 
@@ -316,10 +310,8 @@ def test_two_runs_that_begin_in_one_place_at_once_are_one(tmp_path: Path, monkey
     files = [first.path / "challenger" / "seed.json", first.path / "public" / "configuration.json"]
     with first.opened(plan, resume=False):
         begun = [file.read_bytes() for file in files]
-        with pytest.raises(InputError, match="in use"), first.opened(plan, resume=False):
-            pass
-    with pytest.raises(InputError, match="has begun"), first.opened(plan, resume=False):
-        pass
+        assert_refused("in use", _open, first)
+    assert_refused("has begun", _open, first)
     assert [file.read_bytes() for file in files] == begun
 
 
@@ -336,14 +328,4 @@ def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(tmp_path: P
     assert not list(run_directory.path.rglob(".*.part*"))
     (tmp_path / "other" / "challenger").mkdir(parents=True)
     (tmp_path / "other" / "thesis.txt").touch()
-    with (
-        pytest.raises(InputError, match=r"other .*no run"),
-        RunDirectory(tmp_path / "other").opened(small_plan(), resume=False),
-    ):
-        pass
-
-
-def test_an_unreachable_cluster_is_refused_before_the_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"127\.0\.0\.1:1: .*no Ray cluster"):
-        run_audit(small_plan(), tmp_path / "run", Engine.RAY, ray_address="127.0.0.1:1", with_report=False)
-    assert not (tmp_path / "run").exists()
+    assert_refused(r"other .*no run", _open, RunDirectory(tmp_path / "other"))

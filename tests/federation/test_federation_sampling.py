@@ -10,49 +10,45 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from flwr.app import Context, Message
-from flwr.clientapp.typing import ClientAppCallable
 from safetensors.torch import load_file
 from scipy.stats import binomtest, norm
 from torch import Tensor, nn
 
-from fl_audit.clients.app import build_app
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.message_keys import Key, MessageRecordName, pack_participation, unpack_participation
+from fl_audit.message_keys import Key, pack_participation, unpack_participation
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import SeededChallenger
+from tests.builders.clients import SentMessage, overheard_app
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
 from tests.learning.gradient_truth import clip_and_sum, example_gradients
 
-ALONE: dict[str, Any] = {"trials": 6, "insider": False}
-SAMPLED: dict[str, Any] = {
-    "training": {"epochs": 2, "rounds": None, "expected-batch": 15, "learning-rate": 0.5, "optimizer": "momentum"},
-    "privacy": {
-        "belief": None,
-        "epsilon": 4.0,
-        "delta": 0.01,
-        "clipping-norm": 1.0,
-        "accountant": "rdp",
-        "sensitivity": "global",
-        "adjacency": "add-remove-record",
-    },
-    "audit": ALONE,
-}
 WITHOUT_GUARANTEE = {"private": False, **dict.fromkeys(("belief", "epsilon", "clipping-norm", "sensitivity"))}
 
 
 def _plan(**changes: dict[str, Any]) -> RunPlan:
     """Return the plan of the sampled setting with changes; a change to None removes a setting."""
-    sections = changed_settings(SAMPLED, changes)
-    return small_plan(**sections)
+    settings: dict[str, dict[str, Any]] = {
+        "training": {"epochs": 2, "rounds": None, "expected-batch": 15, "learning-rate": 0.5, "optimizer": "momentum"},
+        "privacy": {
+            "belief": None,
+            "epsilon": 4.0,
+            "delta": 0.01,
+            "clipping-norm": 1.0,
+            "accountant": "rdp",
+            "sensitivity": "global",
+            "adjacency": "add-remove-record",
+        },
+        "audit": {"trials": 6, "insider": False},
+    }
+    return small_plan(**changed_settings(settings, changes))
 
 
 # Draws. False alarms: 1e-4 a test, at a fixed seed.
@@ -154,14 +150,8 @@ def test_a_round_releases_what_its_sample_makes(privacy: dict[str, Any], rate: f
 
 def test_each_client_is_told_of_its_own_records_alone(tmp_path: Path) -> None:
     plan = _plan(training={"epochs": 0.5})
-    messages_by_client = dict[int, set[bytes]]()
-
-    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[MessageRecordName.CONFIG]
-        messages_by_client.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
-        return call_next(message, context)
-
-    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=build_app([note])))
+    messages: list[SentMessage] = []
+    run_locally(plan, tmp_path / "run", parties=ClientAppAndStrategy(client_app=overheard_app(messages)))
     rate = plan.federation.mechanism.sampling_rate
     shards = load_federation(plan.federation).shards
     for client, shard in enumerate(shards):
@@ -170,7 +160,7 @@ def test_each_client_is_told_of_its_own_records_alone(tmp_path: Path) -> None:
             for trials in (range(3), range(3, 6))
             for server_round in range(1, plan.federation.rounds + 1)
         ]
-        assert messages_by_client[client] == set(draws)
+        assert {message.config[Key.PARTICIPATION] for message in messages if message.client == client} == set(draws)
 
 
 # Whole runs.
@@ -204,8 +194,7 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(tmp_path: Path) -> 
     assert not list((tmp_path / "run" / "public").glob("releases-*"))
     figures = {path.stem for path in (tmp_path / "run" / "figures").iterdir()}
     assert figures == {"other-guarantees", "accuracy", "epsilon-star"}
-    with pytest.raises(InputError, match="without the insider"):
-        replay(tmp_path / "run")
+    assert_refused("without the insider", replay, tmp_path / "run")
 
 
 @pytest.mark.long

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from fl_audit.errors import InputError
 from fl_audit.federation import loaded_federation as federations
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
 from fl_audit.sent_modules import make_importable, sent_modules
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import small_plan
 
 
@@ -127,6 +127,5 @@ def test_too_much_beside_a_module_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "sent_small.py").write_text("")
     (tmp_path / "sent_large.py").write_text("#" * (2**24 + 1))
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InputError, match=r"sent_small .*16,777,217 characters"):
-        sent_modules(["sent_small:x"])
+    assert_refused(r"sent_small .*16,777,217 characters", sent_modules, ["sent_small:x"])
     assert sent_modules(["fl_audit.federation:x"]) == {}

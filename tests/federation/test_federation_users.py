@@ -18,7 +18,6 @@ import fl_audit.clients.owner_contributions
 import fl_audit.strategies.received_contributions
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_as_victim, contribute_members
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.errors import InputError
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.contributions import ContributionByTrial, RoundContext
 from fl_audit.federation.federation_records import split_of
@@ -28,14 +27,13 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.microbatching import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.planning import plan_run
 from fl_audit.runs.replay import replay
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
 from tests.builders.hospital import hospital_data, write_hospital
-from tests.builders.runs import run_locally
+from tests.builders.refusals import assert_refused
+from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import changed_settings
 
 Changes = dict[str, dict[str, Any]]
@@ -49,27 +47,18 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plan_of(table: Path, **changes: dict[str, Any]) -> RunPlan:
     settings: Changes = {
         "data": hospital_data(table),
-        "model": {"name": "logistic"},
         "training": {"rounds": 6, "learning-rate": 0.5},
         "privacy": {
+            "belief": None,
             "noise-multiplier": 2.0,
-            "delta": 0.01,
-            "clipping-norm": 1.0,
+            "sensitivity": None,
             "adjacency": "add-remove-user",
             "accountant": "pld",
         },
         "audit": {"trials": 60, "epsilon-star": False, "membership": False},
         "run": {"seed": 1, "trials-per-batch": 60},
     }
-    merged = {name: section | changes.get(name, {}) for name, section in settings.items()}
-    return plan_run(
-        parse_config(
-            {
-                name: {k: v for k, v in section_values.items() if v is not None}
-                for name, section_values in merged.items()
-            }
-        )
-    )
+    return small_plan(**changed_settings(settings, changes))
 
 
 def direct_sums(federation: LoadedFederation, model: Tensor, users: np.ndarray) -> Tensor:
@@ -168,9 +157,8 @@ MECHANISMS: dict[str, Changes] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (n > 1)) for n, name in enumerate(MECHANISMS)]
-)
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, table: Path) -> None:
     contents = results_of_run(plan_of(table, **MECHANISMS[name]))
     tables = contents.run.tables
@@ -333,9 +321,8 @@ BREACHES: dict[str, tuple[str, Any, Changes]] = {
 """Dishonest replacements in a federation: the name of the function at the clients, and another one."""
 
 
-def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def broken_tests(table: Path, where: str, instead: Any, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the tests that fail in a run of few users with many records each and little noise."""
-    where, instead, changes = ("contributed", HONEST, {}) if name is None else BREACHES[name]
     monkeypatch.setattr(fl_audit.clients.owner_contributions, where, instead)
     # A server refuses a sum that is longer than its users together; the verdict has to find it without that.
     monkeypatch.setattr(fl_audit.strategies.received_contributions, "_require_short", lambda *_: None)
@@ -352,23 +339,21 @@ def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.few_cases(1)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (number > 1)) for number, name in enumerate(BREACHES)]
-)
+@pytest.mark.parametrize("name", BREACHES)
 def test_breaches_of_users_as_units_are_found(
     name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = write_hospital(tmp_path_factory.mktemp("few"), stays=400, patients=40)
-    assert broken_tests(table, name, monkeypatch)
+    assert broken_tests(table, *BREACHES[name], monkeypatch)
 
 
 @pytest.mark.few_cases(1)
-@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("changes", [{}, SAMPLED], ids=["everybody", "sampled"])
 def test_the_same_federation_is_honest_without_a_breach(
-    sampled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes: Changes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    BREACHES["none"] = ("contributed", HONEST, SAMPLED if sampled else {})
-    assert not broken_tests(write_hospital(tmp_path, stays=400, patients=40), "none", monkeypatch)
+    table = write_hospital(tmp_path, stays=400, patients=40)
+    assert not broken_tests(table, "contributed", HONEST, changes, monkeypatch)
 
 
 @pytest.mark.long
@@ -385,11 +370,10 @@ def test_the_guarantee_of_a_plan_counts_users(rate: float | None, table: Path) -
 
 def test_users_at_several_clients_are_refused_with_their_number_or_given_to_the_first(table: Path) -> None:
     apart = {"partition": "dirichlet", "clients": 3}
-    with pytest.raises(InputError) as refused:
-        load_federation(plan_of(table, data=apart).federation)
-    number, users = re.findall(r"([\d,]+) of ([\d,]+) users .*several clients", str(refused.value))[0]
+    error = assert_refused(None, lambda: load_federation(plan_of(table, data=apart).federation))
+    number, users = re.findall(r"([\d,]+) of ([\d,]+) users .*several clients", str(error))[0]
     assert 1 < int(number) <= int(users)
-    for remedy in (*refused.value.remedies, *refused.value.choices):
+    for remedy in (*error.remedies, *error.choices):
         fixed = load_federation(plan_of(table, data=apart | {remedy.key: remedy.value}).federation)
         client_units = [set(fixed.units_of(client).tolist()) for client in range(3)]
         assert sum(map(len, client_units)) == fixed.units
@@ -408,24 +392,6 @@ def test_the_first_records_of_each_user_are_read_and_no_more(table: Path) -> Non
     assert len(load_source(plan.federation.data).pool) == len(first_rows)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected_message"),
-    [
-        ({"data": {"user": None, "drop": ["hospital", "patient_id"]}}, "whose each record"),
-        ({"data": {"user": "pat_id"}}, r"column 'pat_id': .*'patient_id'"),
-        ({"data": {"user": "readmitted"}}, "the label column"),
-        ({"data": {"records": 1}}, "first user"),
-        ({"training": {"strategy": "dp-fedavg"}}, r"contributions .*accepted are add-remove-client"),
-        ({"audit": {"kind": "membership", "attacks": ["white-box"]}}, "are loss, lira and rmia"),
-        ({"privacy": {"adjacency": "add-remove-record"}, "data": {"users": 5}}, "leave users out"),
-        ({"audit": {"kind": "canaries", "canaries": 3}}, r"adjacencies .*records and clients"),
-    ],
-)
-def test_what_does_not_go_with_users_is_refused(table: Path, changes: Changes, expected_message: str) -> None:
-    with pytest.raises(InputError, match=expected_message):
-        plan_of(table, **changes)
-
-
 def test_owners_of_a_data_set_can_be_its_users(tmp_path: Path) -> None:
     images = np.zeros((6, 28, 28), np.uint8)
     owners = np.array(["a", "b", "a", "c", "b", "a"])
@@ -433,7 +399,5 @@ def test_owners_of_a_data_set_can_be_its_users(tmp_path: Path) -> None:
     pool = load_source(DataSpec("femnist", str(tmp_path), (("user", "owner"), ("records-per-user", 2)))).pool
     assert pool.users == pool.owners == ("a", "b", "c")
     assert pool.labels.tolist() == [0, 1, 2, 3, 4]
-    with pytest.raises(InputError, match="whose its records"):
-        load_source(DataSpec("digits", None, (("user", "owner"),)))
-    with pytest.raises(InputError, match="whose each record"):
-        load_source(DataSpec("digits", None, (("records-per-user", 2),)))
+    assert_refused("whose its records", load_source, DataSpec("digits", None, (("user", "owner"),)))
+    assert_refused("whose each record", load_source, DataSpec("digits", None, (("records-per-user", 2),)))

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fl_audit.errors import InputError
 from fl_audit.learning import dense_chain_training
 from fl_audit.learning.dense_chain_training import dense_chain
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates, member_updates
@@ -20,6 +19,7 @@ from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
+from tests.builders.refusals import assert_refused
 from tests.few_examples import examples
 from tests.learning.gradient_truth import assert_close
 from tests.learning.test_learning_stacked_model import NETS
@@ -117,13 +117,13 @@ def test_a_proximal_term_is_that_of_a_loss_with_it(name: str, stretch: int, monk
     tiled_batches = [np.tile(batch, (3, 1)) for batch in batches]
     by_trial = member_updates(model, models, features, labels, schedule, tiled_batches)
     torch.testing.assert_close(by_trial, updates, rtol=1e-3, atol=1e-5)
-    with pytest.raises(InputError, match=r"proximal weight is -1\.0: accepted are numbers from 0"):
-        LocalSchedule(0.1, batch=4, epochs=3, proximal=-1.0)
+    named = r"proximal weight is -1\.0: accepted are numbers from 0"
+    assert_refused(named, LocalSchedule, 0.1, batch=4, epochs=3, proximal=-1.0)
 
 
 @pytest.mark.parametrize("name", ["sigmoids", "residual", "embedding"])
 @given(trials=st.integers(1, 4), records=st.integers(1, 9), rate=st.floats(1e-3, 1.0))
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 def test_one_step_on_all_records_is_the_mean_gradient(name: str, trials: int, records: int, rate: float) -> None:
     model, models, features, labels = _setting(name, trials, records)
     schedule = LocalSchedule(rate, batch=records, steps=1)

@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-from fl_audit.errors import InputError
 from fl_audit.learning.model_checks import check_module
 from fl_audit.learning.model_initialisation import initial_models, model_template
 from fl_audit.learning.models import ModelSpec, build_model
@@ -322,9 +321,9 @@ def test_a_factory_of_ones_own(factories: None, name: str, parameters: int) -> N
     [("mnist", "mnist-cnn"), ("adult_mlp", "adult-mlp"), ("logit", "logistic"), ("dense", "dense-128")],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
-    with pytest.raises(InputError, match=f"{name!r} is unknown .nearest: {nearest!r}.") as refusal:
-        StackedModel.of(ModelSpec(name, (1, 28, 28), 10))
-    assert all(model_name in str(refusal.value) for model_name in ("logistic", "mnist-cnn", "package.module:factory"))
+    named = f"{name!r} is unknown .nearest: {nearest!r}."
+    error = assert_refused(named, lambda: StackedModel.of(ModelSpec(name, (1, 28, 28), 10)))
+    assert all(model_name in str(error) for model_name in ("logistic", "mnist-cnn", "package.module:factory"))
 
 
 # Refusals of modules

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fl_audit.learning import fast_path_checks, layers, pass_budgets
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.learning.stacked_layers import ParameterLayout, clipping_weights
 from fl_audit.learning.stacked_model import StackedModel
 from tests.learning.gradient_truth import assert_close, clip_and_sum, example_gradients
 
@@ -195,6 +195,13 @@ def test_a_gradient_of_zero_stays_zero(method: str) -> None:
     assert torch.equal(total[1], torch.zeros(model.layout.size))
     assert bool(total.isfinite().all())
     assert bool((total[[0, 2]].norm(dim=1) > 0.1).all())
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.5])
+def test_a_norm_is_clipped_after_the_slack_is_added(slack: float) -> None:
+    norms = torch.tensor([0.0, 1.0, 1.5, 4.0])
+    expected = torch.clamp(2.0 / (norms + slack), max=1.0)
+    torch.testing.assert_close(clipping_weights(norms**2, 2.0, None, slack), expected)
 
 
 def test_a_certain_prediction_has_no_gradient() -> None:

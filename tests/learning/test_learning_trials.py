@@ -8,7 +8,7 @@ from tests.few_examples import examples
 
 
 @given(st.integers(1, 300), st.integers(1, 320))
-@settings(max_examples=examples(60), deadline=None, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 def test_batches_divide_the_trials_in_order(trials: int, per_batch: int) -> None:
     batches = remaining_batches(trials, per_batch, ())
     assert [trial for batch in batches for trial in batch.trials] == list(range(trials))
@@ -18,7 +18,7 @@ def test_batches_divide_the_trials_in_order(trials: int, per_batch: int) -> None
 
 
 @given(st.integers(1, 40))
-@settings(max_examples=examples(20), deadline=None, derandomize=True)
+@settings(max_examples=examples(20), derandomize=True)
 def test_waves_keep_every_batch_in_order(number: int) -> None:
     batches = remaining_batches(number, 1, ())
     grouped = waves(batches)

@@ -10,7 +10,6 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy import integrate, stats
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses
@@ -26,6 +25,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import LaplaceRelease
 from fl_audit.privacy.independent_epsilon import PlayedReleases, independent_epsilon
 from fl_audit.privacy.targets import BeliefTarget, EpsilonTarget
+from tests.builders.refusals import assert_refused
 
 ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
 
@@ -157,10 +157,10 @@ def test_a_small_shift_of_the_noise_shifts_residuals_as_stated() -> None:
 
 def test_what_it_does_not_go_together_with_is_refused() -> None:
     assert mechanism().global_sensitivity == 3.0
-    with pytest.raises(InputError, match="clipped in the L2 norm, and noise is 'laplace': accepted with it is the L1"):
-        mechanism(clipping=FixedClipping(3.0))
-    with pytest.raises(InputError, match=r"'laplace' at sampling rate 0.5, .*: accepted are cohorts"):
-        mechanism(participation=PoissonSampling(0.5))
+    named = "clipped in the L2 norm, and noise is 'laplace': accepted with it is the L1"
+    assert_refused(named, lambda: mechanism(clipping=FixedClipping(3.0)))
+    named = r"'laplace' at sampling rate 0.5, .*: accepted are cohorts"
+    assert_refused(named, lambda: mechanism(participation=PoissonSampling(0.5)))
 
 
 def test_epsilon_of_more_rounds_is_larger_and_scales_of_the_noise_follow_the_sensitivity() -> None:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.contribution import (
@@ -132,8 +131,8 @@ def test_an_adversary_faces_the_noise_that_it_does_not_know(
 @pytest.mark.parametrize("noise", [DistributedGaussian(3.0, 4), LocalGaussian(3.0, 4)])
 def test_some_noise_of_others_must_be_left(noise: MechanismNoise) -> None:
     effective_noise_multiplier(noise, ThreatModel(colluders=2))
-    with pytest.raises(InputError, match=r"colluders is 3 .* 4 clients: .* 0 to 2"):
-        effective_noise_multiplier(noise, ThreatModel(colluders=3))
+    named = r"colluders is 3 .* 4 clients: .* 0 to 2"
+    assert_refused(named, lambda: effective_noise_multiplier(noise, ThreatModel(colluders=3)))
 
 
 def _distribution(
@@ -280,29 +279,6 @@ def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
     assert_refused(r"first client .* is 10: .* 0 to 9", RotatingCohorts, 3, 10, 10)
 
 
-# Refusals.
-
-
-@pytest.mark.parametrize("name", ["clipping norm", "noise multiplier", "denominator"])
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, -math.inf])
-def test_refuses_numbers_out_of_range(name: str, value: float) -> None:
-    make = {"clipping norm": FixedClipping, "noise multiplier": CentralGaussian}
-    with pytest.raises(InputError, match=f"{name} is {value}: .*positive finite"):
-        make.get(name, lambda denominator: replace(RECORD_SUMS, denominator=denominator))(value)
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT])
-def test_refuses_to_guarantee_clients_what_only_records_are_clipped_for(adjacency: Adjacency) -> None:
-    with pytest.raises(InputError, match=f"adjacency is '{adjacency}'.*: .*add-remove-record and replace-record"):
-        replace(RECORD_SUMS, adjacency=adjacency)
-
-
-@pytest.mark.parametrize("adjacency", RELATIONS)
-def test_refuses_to_guarantee_records_what_only_clients_are_clipped_for(adjacency: Adjacency) -> None:
-    with pytest.raises(InputError, match=f"adjacency is '{adjacency}'.*: .*add-remove-client and replace-client"):
-        replace(CLIENTS, adjacency=adjacency)
-
-
 TREE = CorrelatedGaussian(2.0, StrategyMatrixKind.TREE, 8)
 POISSON = PoissonSampling(0.1)
 COHORT = RotatingCohorts(2, 5)
@@ -324,14 +300,3 @@ def test_everything_else_goes_together(contribution: RecordGradients | LocalTrai
             replace(mechanism, noise=noise, participation=COHORT)
         for participation in (Everybody(), POISSON, COHORT):
             replace(mechanism, noise=CentralGaussian(2.0), participation=participation, clipping=ADAPTIVE)
-
-
-@pytest.mark.parametrize("rate", [0, -0.1, 1, 1.5, math.nan])
-def test_refuses_rates_that_sample_nobody_or_everybody(rate: float) -> None:
-    assert_refused(f"sampling rate is {rate}", PoissonSampling, rate)
-
-
-@pytest.mark.parametrize("clients", [0, 1])
-def test_refuses_noise_of_clients_without_two_of_them(clients: int) -> None:
-    for noise in (DistributedGaussian, LocalGaussian):
-        assert_refused(f"clients is {clients}", noise, 1.0, clients)

@@ -3,7 +3,17 @@
 import math
 from dataclasses import replace
 
-from fl_audit.mechanisms.contribution import AdaptiveClipping, NoClipping, RotatingCohorts
+import torch
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    FixedClipping,
+    NoClipping,
+    PoissonSampling,
+    RotatingCohorts,
+)
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses
 from fl_audit.mechanisms.mechanism import require_likelihood_ratio
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
@@ -77,6 +87,41 @@ REFUSALS = [
         ({"learning_rate": math.inf}, "learning rate is inf"),
         ({"bit_noise": -1.0}, "noise is -1.0"),
         ({"quantile": 1.0}, "quantile is 1.0"),
+    ),
+    # Numbers out of range.
+    *refusals(
+        lambda make, value: make(value),
+        *(
+            (make, value, f"{name} is {value}: .*positive finite")
+            for name, make in (
+                ("clipping norm", FixedClipping),
+                ("noise multiplier", CentralGaussian),
+                ("denominator", lambda denominator: replace(RECORD_SUMS, denominator=denominator)),
+            )
+            for value in (0, -1, math.nan, math.inf, -math.inf)
+        ),
+    ),
+    *refusals(PoissonSampling, *((rate, f"sampling rate is {rate}") for rate in (0, -0.1, 1, 1.5, math.nan))),
+    *refusals(
+        lambda weight: Hypotheses(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2), weight),
+        *((weight, "weight is") for weight in (0.0, -0.1, 1.1)),
+    ),
+    # A unit is protected only where its contributions are clipped.
+    *refusals(
+        lambda mechanism, adjacency: replace(mechanism, adjacency=Adjacency(adjacency)),
+        (RECORD_SUMS, "add-remove-client", "'add-remove-client'.*: .*add-remove-record and replace-record"),
+        (RECORD_SUMS, "replace-client", "'replace-client'.*: .*add-remove-record and replace-record"),
+        (CLIENTS, "add-remove-record", "'add-remove-record'.*: .*add-remove-client and replace-client"),
+        (CLIENTS, "replace-record", "'replace-record'.*: .*add-remove-client and replace-client"),
+    ),
+    # Noise of clients needs two of them.
+    *refusals(
+        lambda noise, clients: noise(1.0, clients),
+        *(
+            (noise, clients, f"clients is {clients}")
+            for noise in (DistributedGaussian, LocalGaussian)
+            for clients in (0, 1)
+        ),
     ),
 ]
 

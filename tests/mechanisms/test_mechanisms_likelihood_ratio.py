@@ -13,7 +13,6 @@ from scipy import special, stats
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, ReleaseLlrs
 from fl_audit.mechanisms.noises.gaussian_likelihood import gaussian_llr
 from fl_audit.privacy.accounting_enums import VectorNorm
-from tests.builders.refusals import assert_refused
 
 
 class Simulated(NamedTuple):
@@ -126,9 +125,3 @@ def test_a_round_in_which_nothing_differs_tells_nothing(weight: float) -> None:
     llrs = weighed(simulation._replace(hypotheses=same))
     assert (llrs.log_odds == 0).all()
     assert llrs.scores.isnan().all()
-
-
-@pytest.mark.parametrize("weight", [0.0, -0.1, 1.1])
-def test_refuses_weights_that_are_no_probability(weight: float) -> None:
-    zero = torch.zeros(1, 2)
-    assert_refused("weight is", Hypotheses, zero, zero, zero, weight)

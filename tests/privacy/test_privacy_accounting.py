@@ -71,7 +71,7 @@ def test_gdp_is_below_renyi_accounting_and_classic_above() -> None:
 
 
 @given(st.floats(1e-4, 1e3), st.floats(-300, -0.01))
-@settings(max_examples=examples(200), deadline=None, derandomize=True)
+@settings(max_examples=examples(200), derandomize=True)
 def test_gdp_epsilon_delta_and_mu_invert_each_other(mu: float, exponent: float) -> None:
     delta = 10.0**exponent
     eps = gdp_epsilon(delta, mu)
@@ -107,7 +107,7 @@ def test_classic_orders_and_renyi_divergences_are_the_published_ones() -> None:
 
 @pytest.mark.long
 @given(st.floats(1e-3, 50), st.floats(-12, -0.1), st.sampled_from(list(Accountant)))
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_mu_of_epsilon_inverts_every_accountant(mu: float, exponent: float, accountant: Accountant) -> None:
     delta = 10.0**exponent
     eps = epsilon_of_mu(accountant, mu, delta)

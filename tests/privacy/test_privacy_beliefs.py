@@ -26,7 +26,6 @@ from fl_audit.privacy.identifiability_bounds import (
 )
 from fl_audit.privacy.pld import loss_curves
 from tests.builders.refusals import assert_refused
-from tests.few_examples import examples
 from tests.privacy.passing import gaussian_passing_probability, passing_probability, survival
 
 FIXED = SignalToNoiseAdaptivity.FIXED
@@ -54,7 +53,7 @@ def test_the_bound_is_the_least_over_all_epsilons(mu: float, delta: float) -> No
 
 
 @given(st.floats(1e-3, 30), st.floats(-9, -0.05))
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_the_worst_strategy_lies_between_the_fixed_distribution_and_the_bound(mu: float, exponent: float) -> None:
     delta = 10.0**exponent
     fixed, adaptive = (gaussian_log_odds_bound(mu, delta, kind) for kind in (FIXED, ADAPTIVE))
@@ -69,7 +68,7 @@ def test_the_worst_strategy_lies_between_the_fixed_distribution_and_the_bound(mu
 
 
 @given(st.floats(0.02, 0.95), st.floats(0.01, 0.99), st.floats(1e-9, 0.9), st.sampled_from(SignalToNoiseAdaptivity))
-@settings(deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_mu_from_belief_is_the_largest_that_keeps_it(
     prior: float, share: float, delta: float, kind: SignalToNoiseAdaptivity
 ) -> None:

@@ -205,7 +205,7 @@ def test_distribution_of_the_log_odds_against_simulation() -> None:
 
 
 @given(st.floats(0.3, 8), st.floats(1e-3, 0.95), st.integers(1, 300), st.floats(-7, -1))
-@settings(max_examples=examples(15), deadline=None, derandomize=True)
+@settings(max_examples=examples(15), derandomize=True)
 def test_never_above_renyi_accounting_and_monotone(z: float, q: float, rounds: int, exponent: float) -> None:
     delta = 10.0**exponent
 

@@ -73,7 +73,7 @@ def test_advantage_is_riskcals_where_directions_differ() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 5), st.floats(1, 50), st.integers(1, 40)), min_size=1, max_size=4))
-@settings(max_examples=examples(60), deadline=None, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 def test_gaussian_releases_have_closed_forms(releases: list[tuple[float, float, int]]) -> None:
     profile = PrivacyProfile(tuple(GaussianRelease(*release) for release in releases), ADD_REMOVE, 0.3)
     mu = math.sqrt(sum(count * (sensitivity / sigma) ** 2 for sensitivity, sigma, count in releases))
@@ -105,7 +105,7 @@ EVENTS: st.SearchStrategy[ReleaseEvent] = st.one_of(
 
 
 @given(EVENTS, EVENTS, st.floats(-6, -1))
-@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@settings(max_examples=examples(40), derandomize=True)
 def test_composition_loses_and_never_gains(first: ReleaseEvent, second: ReleaseEvent, exponent: float) -> None:
     delta = 10.0**exponent
     first_profile = profile_of(first)
@@ -120,7 +120,7 @@ def test_composition_loses_and_never_gains(first: ReleaseEvent, second: ReleaseE
 
 
 @given(EVENTS, st.floats(0.1, 0.9))
-@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@settings(max_examples=examples(40), derandomize=True)
 def test_answers_fit_each_other(event: ReleaseEvent, prior: float) -> None:
     profile = PrivacyProfile((event,), ADD_REMOVE, prior)
     for delta in (1e-6, 1e-3, 0.05):

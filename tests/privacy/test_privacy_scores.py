@@ -39,7 +39,7 @@ def test_table_3_of_the_paper_in_printed_digits(
 
 
 @given(st.floats(0, 30), st.floats(1e-6, 1 - 1e-6))
-@settings(deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_beliefs_invert(eps: float, prior: float) -> None:
     belief = rho_beta(eps, prior)
     assert belief == pytest.approx(prior * math.exp(eps) / (prior * math.exp(eps) + 1 - prior), rel=1e-9)
@@ -48,7 +48,7 @@ def test_beliefs_invert(eps: float, prior: float) -> None:
 
 
 @given(st.floats(1e-6, 8), st.floats(1e-9, 0.5))
-@settings(deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_advantages_invert(eps: float, delta: float) -> None:
     advantage = rho_alpha(eps, delta)
     assert advantage == pytest.approx(2 * norm.cdf(eps / (2 * math.sqrt(2 * math.log(1.25 / delta)))) - 1, abs=1e-12)
@@ -56,7 +56,7 @@ def test_advantages_invert(eps: float, delta: float) -> None:
 
 
 @given(st.floats(1e-4, 8))
-@settings(deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_gaussian_advantage_is_the_total_variation(mu: float) -> None:
     assert gaussian_advantage(mu) == pytest.approx(gdp_delta(0.0, mu), rel=1e-9)
     assert mu_from_advantage(gaussian_advantage(mu)) == pytest.approx(mu, rel=1e-7)
@@ -76,7 +76,7 @@ def test_simulated_insider_has_the_gaussian_advantage_and_passes_the_bound_with_
 
 
 @given(st.floats(0.02, 0.95), st.floats(0.01, 0.99), st.floats(1e-9, 0.9))
-@settings(deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_mu_from_belief_is_the_largest_that_keeps_it(prior: float, share: float, delta: float) -> None:
     belief = prior + (1 - prior) * share
     mu = mu_from_belief(belief, delta, SignalToNoiseAdaptivity.FIXED, prior)

@@ -95,7 +95,7 @@ def test_renyi_divergences_are_those_of_the_mixture(z: float, q: float, count: i
 
 @pytest.mark.parametrize("accountant", [Accountant.PLD, Accountant.RDP, Accountant.RDP_CLASSIC])
 @given(st.floats(0.5, 10), st.floats(0.01, 0.9), st.integers(1, 100))
-@settings(max_examples=examples(8), deadline=None, derandomize=True)
+@settings(max_examples=examples(8), derandomize=True)
 def test_between_secret_and_certain_participation(accountant: Accountant, z: float, q: float, count: int) -> None:
     secret, visible_epsilon, certain = (
         account(PrivacyProfile(events, Adjacency.ADD_REMOVE_RECORD), accountant, 1e-5)

@@ -39,7 +39,7 @@ def slow_star(members: list[int], population: list[int], delta: float, cut: floa
 
 
 @given(LOSSES, LOSSES, st.sampled_from([0.0, 1e-3, 0.2, 0.9]), st.sampled_from([0.0, 0.001, 0.1]))
-@settings(max_examples=examples(200), deadline=None, derandomize=True)
+@settings(max_examples=examples(200), derandomize=True)
 def test_empirical_form_is_definition_2(members: list[int], population: list[int], delta: float, cut: float) -> None:
     computed_star = float(empirical_epsilon_star(np.array(members), np.array(population), delta, cut))
     assert computed_star == pytest.approx(slow_star(members, population, delta, cut), rel=1e-12, abs=1e-12)
@@ -105,7 +105,7 @@ def test_the_interval_holds_where_few_thresholds_lie_within_the_cut() -> None:
 
 
 @given(st.floats(0, 9), st.floats(0.2, 5), st.sampled_from([20, 100, 1000]), st.sampled_from([0.001, 0.01, 0.2]))
-@settings(max_examples=examples(150), deadline=None, derandomize=True)
+@settings(max_examples=examples(150), derandomize=True)
 def test_the_interval_holds_what_the_losses_themselves_show(shift: float, spread: float, size: int, cut: float) -> None:
     """The counted distribution functions lie in the enclosure, so their own Epsilon* lies in the interval."""
     quantiles = norm.ppf((np.arange(size) + 0.5) / size)
@@ -116,7 +116,7 @@ def test_the_interval_holds_what_the_losses_themselves_show(shift: float, spread
 
 
 @given(LOSSES, LOSSES)
-@settings(max_examples=examples(150), deadline=None, derandomize=True)
+@settings(max_examples=examples(150), derandomize=True)
 def test_attacks_agree_with_scikit_learn(members: list[int], population: list[int]) -> None:
     labels = [1] * len(members) + [0] * len(population)
     scores = [-x for x in members + population]

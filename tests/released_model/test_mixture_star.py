@@ -187,7 +187,7 @@ def test_a_leak_is_certified_below_the_truth_and_more_models_certify_more() -> N
     assert 1 < bounds[-1] < truth
 
 
-@settings(max_examples=examples(60), deadline=None, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 @given(
     seed=st.integers(0, 999), models=st.integers(1, 12), m=st.integers(1, 20), p=st.integers(1, 20), gap=st.floats(0, 4)
 )

@@ -112,7 +112,7 @@ LOSSES = st.lists(st.floats(0, 50, width=32), min_size=4, max_size=40)
 
 
 @given(LOSSES, LOSSES, st.floats(0.02, 50), st.floats(0, 20), st.sampled_from([1e-6, 1e-2, 0.3]))
-@settings(max_examples=examples(120), deadline=None, derandomize=True)
+@settings(max_examples=examples(120), derandomize=True)
 def test_roles_shifts_and_scales(
     member_losses: list[float], zero: list[float], scale: float, origin: float, delta: float
 ) -> None:

@@ -138,11 +138,12 @@ def synthetic_run(
     if with_membership:
         columns["membership_advantage"] = 0.018 + 0.01 * generator.standard_normal(trials)
         columns["record_membership_guess"] = generator.integers(0, 2, trials)
+    # An adaptive norm halves over the rounds.
+    halving = np.broadcast_to(np.linspace(3.0, 1.5, rounds), sigma.shape)
+    norms = {"clipping_norm": halving} if mechanism.is_adaptive else {}
     tables = RunTables(
         trials=pd.DataFrame(columns),
-        rounds=long_table(
-            1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds, **synthetic_norms(mechanism, sigma.shape)
-        ),
+        rounds=long_table(1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds, **norms),
         releases=long_table(0, test_accuracy=accuracy, epsilon_star=epsilon_star),
         clients=synthetic_clients(trials, rounds) if with_clients else None,
         residuals=long_table(1, **synthetic_residuals(generator, sigma, noise).columns())
@@ -166,6 +167,8 @@ def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise
     squares = scale[..., None] ** 2 * generator.chisquare(freedom)
     counts = np.broadcast_to(np.array([640, 640, 640]), (*shape, 1, 3))
     classes = stride_sizes(int(sizes.sum()))
+    # Along the difference and along contributions that are as long as the noise, so that few tell.
+    noise_draws = noise * np.random.default_rng(77).standard_normal((*shape, 1, 2))
     return NoiseStatistics(
         tensors=("weight", "bias"),
         places=tuple((number, "weight" if number < 640 else "bias") for number in range(0, 650, 10)),
@@ -176,19 +179,13 @@ def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise
         freedom=freedom,
         projections=scale[..., None] * generator.standard_normal((*shape, 16)),
         gradient=scale * generator.standard_normal(shape),
-        signal=synthetic_signal(shape, noise),
+        signal=np.concatenate([noise_draws, np.ones((*shape, 1, 1))], axis=-1),
         low_bits=np.sqrt(counts / 2) * generator.standard_normal(counts.shape),
         low_bits_count=counts,
         grain=np.full(shape, 1e-6),
         strides=(noise**2 * generator.chisquare(classes, (*shape, len(classes))))[:, :, None],
         sample=noise * generator.standard_normal((*shape, 1, 65)),
     )
-
-
-def synthetic_signal(shape: tuple[int, ...], noise: float) -> np.ndarray:
-    """Return the noise along the difference and along contributions that are as long as the noise, so that few tell."""
-    noise_draws = noise * np.random.default_rng(77).standard_normal((*shape, 1, 2))
-    return np.concatenate([noise_draws, np.ones((*shape, 1, 1))], axis=-1)
 
 
 def synthetic_participation(sampling_rate: float, cohort: int | None) -> Participation:
@@ -230,11 +227,6 @@ def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> Mechanis
         "banded": CorrelatedGaussian(z, StrategyMatrixKind.BANDED, rounds, min(2, rounds)),
     }
     return offered[source]
-
-
-def synthetic_norms(mechanism: Mechanism, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Return a clipping norm that halves over the rounds where it is adaptive, nothing elsewhere."""
-    return {"clipping_norm": np.broadcast_to(np.linspace(3.0, 1.5, shape[1]), shape)} if mechanism.is_adaptive else {}
 
 
 def synthetic_guarantee(mechanism: Mechanism, rounds: int, prior: float, threat_model: ThreatModel) -> Guarantee:

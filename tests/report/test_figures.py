@@ -16,7 +16,6 @@ from fl_audit.audits.identifiability.sections_roc import FEWEST, TprAtFprFinding
 from fl_audit.audits.membership.sections_membership_adversary import FinalModelMembershipFinding
 from fl_audit.audits.page.drawn_pictures import _page_svg, draw_all
 from fl_audit.audits.sections import SECTIONS, report_contents, sections_with_findings
-from fl_audit.errors import InputError
 from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables, quantiles_by_round
@@ -233,8 +232,8 @@ def test_findings_that_a_run_has_none_of_are_left_out(make_contents):
 
 def test_incomplete_tables_are_refused(make_contents):
     tables = make_contents(trials=2, rounds=2).run.tables
-    with pytest.raises(InputError, match="rounds lacks sigma"):
-        RunTables(tables.trials, tables.rounds.drop(columns="sigma"), tables.releases)
+    named = "rounds lacks sigma"
+    assert_refused(named, lambda: RunTables(tables.trials, tables.rounds.drop(columns="sigma"), tables.releases))
     assert_refused("trials is empty", lambda: RunTables(tables.trials.head(0), tables.rounds, tables.releases))
 
 
@@ -282,3 +281,8 @@ def test_this_run_is_seen_among_other_guarantees_even_where_it_guarantees_less(m
     low, high = axes.get_ylim()
     assert low < here < high
     assert here < min(guarantee.noise_multiplier for guarantee in contents.find(AlternativeGuarantees).guarantees)
+
+
+def test_an_axis_spans_the_finite_numbers() -> None:
+    assert figure_style.span([np.nan, 3.0], [[-2.0, np.inf]]) == (-2.0, 3.0)
+    assert figure_style.span([np.nan]) == (0.0, 1.0)

@@ -4,7 +4,6 @@ import html
 import json
 import re
 from dataclasses import dataclass, replace
-from html.parser import HTMLParser
 
 import pytest
 
@@ -28,38 +27,8 @@ from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests, message_of, p_text, title_of
 from fl_audit.words import number_text
-from tests.builders.pages import console_text, opening_of, text_of, undrawn
+from tests.builders.pages import ParsedPage, console_text, opening_of, text_of, undrawn
 from tests.report.conftest import KINDS
-
-VOID = {"meta", "img", "br", "hr", "link", "input"}
-
-
-class Page(HTMLParser):
-    """Checks that tags are balanced and collects attributes, values and visible text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open = []
-        self.links = []
-        self.values = []
-        self.names = []
-        self.text = ""
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        self.links += [attributes[name] for name in ("src", "href") if name in attributes]
-        self.values += [attributes["value"]] if tag == "data" else []
-        self.names += [attributes["id"]] if "id" in attributes else []
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
 
 
 def html_of(contents):
@@ -88,11 +57,11 @@ def test_the_page_is_short_and_the_rest_is_folded(make_contents, verdict):
     assert "<details" not in page
     assert re.findall(r"<h2 id=\"([a-z]+)\"", page)[:3] == ["person", "engineer", "words"]
     listed = re.findall(r'<a href="#([a-z-]+)"', appendix)
-    assert [name for name in Page(html_of(contents)).names if name in listed] == listed
+    assert [name for name in ParsedPage(html_of(contents)).values_of("id") if name in listed] == listed
     assert appendix.count("<details>") == len(listed) <= len(sections_with_findings(contents)) + 1
     for caption in re.findall(r"<figcaption>(.*?)</figcaption>", page + appendix, re.DOTALL):
         assert len(words_of(re.sub(r"<strong>.*?</strong>", "", caption))) <= 40, caption
-    assert not re.search(r"\bNone\b(?! of)|\bnan\b", Page(html_of(contents)).text)
+    assert not re.search(r"\bNone\b(?! of)|\bnan\b", ParsedPage(html_of(contents)).text)
     assert banner(contents).word.lower() == str(verdict)
 
 
@@ -117,7 +86,7 @@ def leaves(entry):
 
 def test_every_number_of_the_summary_is_on_the_page(make_contents):
     contents = make_contents()
-    values = set(Page(html_of(contents)).values)
+    values = set(ParsedPage(html_of(contents)).values_of("value", tags=("data",)))
     words = ("schema", "findings", "noise", "exact")  # exact answers stand there as sentences
     summary = {key: value for key, value in contents.summary.items() if key not in words}
     summary["noise"] = {key: value for key, value in contents.summary["noise"].items() if key not in ("tests", "level")}
@@ -148,7 +117,7 @@ def test_report_is_written_whole_and_self_contained(make_contents, tmp_path):
     names = {file.relative_to(tmp_path / "run").as_posix() for file in (tmp_path / "run").rglob("*") if file.is_file()}
     assert names == {"report.html"} | {f"figures/{picture.name}.png" for picture in undrawn(contents)}
     text = path.read_text(encoding="utf-8")
-    assert all(link.startswith(("data:image/png;base64,", "#")) for link in Page(text).links)
+    assert all(link.startswith(("data:image/png;base64,", "#")) for link in ParsedPage(text).values_of("src", "href"))
     assert not re.search(r"url\(|@import|<script|<link", text)
 
 
@@ -158,7 +127,7 @@ def test_user_strings_are_escaped_and_dollars_kept(make_contents):
     plan = replace(run.plan, config=run.plan.config.changed(data={"name": evil, "partition_parameters": {"<b>": evil}}))
     contents = report_contents(replace(run, plan=plan, timing=Timing(engine=evil)))
     text = render_html(contents, [DrawnPicture(evil, b"x", evil, evil)])
-    Page(text)
+    ParsedPage(text)
     assert "<script" not in text
     assert "<b>" not in text
     assert "&lt;script&gt;" in text
@@ -193,7 +162,7 @@ def test_words_need_no_course(make_contents, shape):
 
 @pytest.mark.long
 def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
-    local, private = (Page(html_of(make_contents(exact=exact))).text for exact in (True, False))
+    local, private = (ParsedPage(html_of(make_contents(exact=exact))).text for exact in (True, False))
     assert AUDIT_DEVICE in local
     assert AUDIT_DEVICE not in private
     assert "no secure release" in local
@@ -211,7 +180,7 @@ def test_every_test_is_named_in_words_with_its_level(make_contents):
     assert sum(row.test.level for row in rows) <= FAMILY_LEVEL * (1 + 1e-9)
     assert len({row.title for row in rows}) == len(rows)
     html = html_of(contents)
-    assert all(row.title in Page(html).text for row in rows)
+    assert all(row.title in ParsedPage(html).text for row in rows)
     assert p_text(0.0) == "under 1e-300"
 
 

@@ -1,5 +1,6 @@
 """Refusals of configurations: each names what is wrong."""
 
+from functools import partial
 from pathlib import Path
 
 from fl_audit.runs.config import parse_config
@@ -9,7 +10,7 @@ from fl_audit.runs.signed_statement import new_key
 from fl_audit.runs.sweeps.grid import Axis, grid, parse_axis
 from tests.builders.refusals import Refusal, refusal_test, refusals
 from tests.builders.runs import small_plan
-from tests.builders.settings import small_settings
+from tests.builders.settings import changed_settings, small_settings
 from tests.federation import test_federation_one_private_step as federation_one_private_step
 from tests.federation import test_federation_reconstruction as federation_reconstruction
 from tests.federation import test_laplace_runs as laplace_runs
@@ -17,9 +18,13 @@ from tests.federation.test_federation_one_private_step import SOME
 from tests.federation.test_federation_one_run import AVERAGED, one_run_plan
 from tests.runs import test_regression_runs as regression_runs
 from tests.runs.sweeps.test_sweeps_grid import VALUES
+from tests.runs.test_plan import ALONE, sampled_plan
+from tests.runs.test_private_training_settings import PRIVACY, TRAINING
 from tests.runs.test_runs_graphs_and_cores import DGCNN
 from tests.runs.test_settings import changed
 from tests.test_new_audit import _plan
+
+MEMBERSHIP = {"kind": "membership", "trials": 70}
 
 REFUSALS = [
     # Axes that are none.
@@ -132,6 +137,81 @@ REFUSALS = [
         lambda: laplace_runs.plan_of(privacy={"sensitivity": "local"}), "sensitivity is 'local' with noise = 'laplace'"
     ),
     Refusal(lambda: laplace_runs.plan_of(privacy={"accountant": "rdp"}), "rdp accounts for Gaussian releases only"),
+    # Rounds, samples and claims that do not go together.
+    *refusals(
+        lambda sections: small_plan(**sections),
+        ({"training": {"epochs": 2, "rounds": 3}}, "rounds = 3 and epochs = 2.0 .*both given"),
+        (
+            {"training": {"sampling-rate": 0.5, "expected-batch": 3}},
+            "sampling-rate = 0.5 and expected-batch = 3 .*both given",
+        ),
+        ({"training": {"sampling-rate": 1.5}}, "sampling-rate"),
+        ({"training": {"expected-batch": 61}, "audit": ALONE}, "expected-batch is 61 of 60 records"),
+        ({"training": {"sampling-rate": 0.5}}, "sensitivity is 'local' .*rate 0.5: .*'global'"),
+        (
+            {"training": {"sampling-rate": 0.5}, "audit": ALONE, "privacy": {"adjacency": "add-remove-record"}},
+            "sensitivity is 'local' .*rate 0.5",
+        ),
+        ({"audit": ALONE}, "sensitivity is 'local' .*without the insider"),
+        ({"privacy": {"private": False}}, "clipping-norm = 1.0 and sensitivity = local .*private = false"),
+        (
+            {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}},
+            r"nothing to weigh .*: set insider = false in \[audit\]",
+        ),
+        (
+            {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": "global"}},
+            "sensitivity = global .*private = false, .*guarantees nothing",
+        ),
+    ),
+    # Accountants refuse samples that they do not cover, whatever is asked for.
+    *(
+        Refusal(partial(sampled_plan, accountant, adjacency, **target), named)
+        for accountant, adjacency, named in (
+            ("gdp", "add-remove-record", "gdp .*without sampling only"),
+            ("gdp", "replace-record", "gdp .*without sampling only"),
+            ("rdp", "replace-record", "^rdp .*sampling only .*comes or goes"),
+            ("rdp-classic", "replace-record", "^rdp-classic .*sampling only .*comes or goes"),
+        )
+        for target in ({}, {"noise-multiplier": None, "epsilon": 2.0})
+    ),
+    # What does not go with training of clients by DP-SGD.
+    *refusals(
+        lambda changes: small_plan(**changed_settings({"training": TRAINING, "privacy": PRIVACY}, changes)),
+        ({"privacy": {"adjacency": "replace-record"}}, "accountant of Opacus, .*records that come"),
+        ({"privacy": {"adjacency": "add-remove-client"}}, "clipped .*contributions of a record"),
+        ({"privacy": {"noise": "central"}}, "noise is 'central' .*: .*'inside-training'"),
+        ({"privacy": {"noise": "local"}}, "noise is 'local' .*: .*'inside-training'"),
+        ({"privacy": {"clipping": "adaptive"}}, "clipping is 'adaptive'.*: .*'fixed'"),
+        ({"privacy": {"sensitivity": "local"}}, "sensitivity is 'local'.*: .*'global'"),
+        ({"privacy": {"accountant": "gdp"}}, "gdp"),
+        ({"training": {"cohort": 2}}, "cohort = 2 needs strategy = dp-fedavg"),
+        ({"training": {"sampling-rate": 0.5}}, "sampling-rate = 0.5 needs strategy = dp-fedsgd"),
+        ({"training": {"local-epochs": 1, "local-steps": 1}}, "local-epochs .*local-steps .*: .*one of"),
+        ({"training": {"strategy": "dp-fedsgd", "local-batch": 5}}, "dp-fedavg or dp-sgd-clients"),
+        (
+            {"training": {"strategy": "dp-fedsgd"}, "privacy": {"noise": "inside-training"}},
+            "inside-training.*not train by",
+        ),
+        ({"audit": {"colluders": 2}}, "accepted are 0 to 1"),
+        # Without a guarantee there is no private training.
+        (
+            {"privacy": {"private": False, "epsilon": None, "clipping-norm": None}, "audit": {"insider": False}},
+            r"without a guarantee .*'dp-fedsgd' and 'dp-fedavg'",
+        ),
+        # Sizes that overflow.
+        ({"privacy": {"clipping-norm": 1e40}}, "clipping-norm"),
+        ({"training": {"local-learning-rate": 1e40}}, "local-learning-rate"),
+        ({"training": {"learning-rate": 1e39}}, "learning-rate"),
+    ),
+    # Quantities have no classes to partition, craft, attack or measure by.
+    *refusals(
+        lambda changes: regression_runs.plan_of(Path(), **changes),
+        ({"data": {"partition": "dirichlet"}}, "partition is 'dirichlet'.* accepted"),
+        ({"audit": {"neighbour": "crafted"}}, "neighbour is 'crafted'.* accepted"),
+        ({"audit": MEMBERSHIP | {"attacks": ["loss", "shadow"]}}, "attacks shadow look at classes.* accepted"),
+        ({"audit": MEMBERSHIP | {"attacks": ["attribute"]}}, "attacks attribute look at classes.* accepted"),
+        ({"training": {"metrics": ["auroc"]}}, "auroc is not defined for labels that are quantities.* accepted"),
+    ),
     # Without its line a kind is unknown.
     Refusal(lambda: _plan(), r"audit\.kind is 'first-target': .* 'identifiability'"),
 ]

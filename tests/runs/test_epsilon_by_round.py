@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_audit.errors import InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds
@@ -20,7 +19,9 @@ from fl_audit.privacy.accounting_enums import StrategyMatrixKind
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.runs.epsilon_by_round import rounds_within
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 
 ROUNDS = 6
 NOISES: dict[str, dict[str, dict[str, Any]]] = {
@@ -35,16 +36,9 @@ NOISES: dict[str, dict[str, dict[str, Any]]] = {
 
 def plan_of(noise: str, **overrides: dict[str, Any]) -> RunPlan:
     """Return the plan of six rounds with a noise multiplier of 2."""
-    changes = NOISES[noise]
     privacy = {"belief": None, "noise-multiplier": 2.0, "sensitivity": None, "noise": noise, "accountant": None}
-    sections = {
-        "training": {"rounds": ROUNDS} | changes.get("training", {}),
-        "privacy": privacy | changes.get("privacy", {}),
-        "audit": changes.get("audit", {}),
-    }
-    for section, values in overrides.items():
-        sections[section] = sections.get(section, {}) | values
-    return small_plan(**sections)
+    sections = {"training": {"rounds": ROUNDS}, "privacy": privacy}
+    return small_plan(**changed_settings(changed_settings(sections, NOISES[noise]), overrides))
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -92,8 +86,8 @@ def test_the_first_rounds_of_correlated_noise_are_accounted_as_their_marginal_di
         largest = max(pattern @ np.abs(precision) @ pattern for pattern in patterns)
         ((event,),) = noise.events_of_each(AccountedRounds(count, z, participation, seen=False))
         assert 1 / event.noise_multiplier**2 == pytest.approx(largest)
-    with pytest.raises(InputError, match="accepted are 1 to 7"):
-        noise.events_of_each(AccountedRounds(rounds + 1, z, participation, seen=False))
+    named = "accepted are 1 to 7"
+    assert_refused(named, lambda: noise.events_of_each(AccountedRounds(rounds + 1, z, participation, seen=False)))
 
 
 @given(st.floats(1, 100), st.integers(1, 60))
@@ -114,8 +108,8 @@ def test_training_ends_before_the_round_that_exceeds_the_budget(noise: str) -> N
     assert plan.federation.mechanism.noise_multiplier == whole.federation.mechanism.noise_multiplier
     if noise == "central":
         assert plan.federation.rounds == 4
-    with pytest.raises(InputError, match="first round alone spends"):
-        plan_of(noise, privacy={"stop-at-epsilon": whole.epsilon_after(1) / 2})
+    named = "first round alone spends"
+    assert_refused(named, lambda: plan_of(noise, privacy={"stop-at-epsilon": whole.epsilon_after(1) / 2}))
 
 
 def test_the_table_of_releases_has_the_epsilon_of_each(tmp_path: Path) -> None:

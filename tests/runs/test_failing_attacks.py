@@ -40,12 +40,6 @@ def pictures_in(folder: Path) -> Path:
     return folder
 
 
-def people_in(file: Path) -> dict[str, Any]:
-    """Write a table of 300 people, and return the settings that read it."""
-    write_people(file, visits=4, classes=2)
-    return {"name": "csv", "path": str(file), "label": "ill", "records": 40, "clients": 2, "population-records": 100}
-
-
 def consistent_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tests alone find nothing and be conclusive, whatever a small run says."""
     monkeypatch.setattr(findings_verdict.VerdictDetails, "verdict", Verdict.CONSISTENT)
@@ -71,10 +65,11 @@ def test_the_other_attacks_are_written_without_one_that_fails(
         "epsilon-star": False,
     }
     attribute_settings = {"attribute": "smokes"} if guesses_values else {}
+    path = tmp_path / "people.csv"
+    write_people(path, visits=4, classes=2)
+    data = {"name": "csv", "path": str(path), "label": "ill", "records": 40, "clients": 2, "population-records": 100}
     privacy = {"adjacency": "add-remove-record", "sensitivity": None}
-    summary = played(
-        tmp_path, data=people_in(tmp_path / "people.csv"), audit=audit | attribute_settings, privacy=privacy
-    )
+    summary = played(tmp_path, data=data, audit=audit | attribute_settings, privacy=privacy)
     assert summary["verdict"] == "inconclusive"
     assert [failure["reason"] for failure in summary["not_computed"]] == [f"ArithmeticError: {REASON}"]
     assert failing in summary["not_computed"][0]["part"]

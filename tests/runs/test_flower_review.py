@@ -30,6 +30,7 @@ from fl_audit.runs.flower_review import add_flower_review, read_flower_reviews, 
 from fl_audit.runs.signed_statement import verify
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.refusals import assert_refused
 
 BUNDLE = b"the content of a bundle"
 RESULT = AuditResult(
@@ -108,8 +109,8 @@ def test_nothing_is_signed_where_no_review_can_be(
 def test_a_file_of_something_else_is_refused(tmp_path: Path, keys: dict[str, Path]) -> None:
     for text in ("[1]", "{}", "no JSON", '[{"signature": "x"}]'):
         (tmp_path / "reviews.json").write_text(text)
-        with pytest.raises(InputError, match="has no reviews"):
-            add_flower_review(tmp_path / "reviews.json", str(RESULT.bundle), keys["officer"])
+        named = "has no reviews"
+        assert_refused(named, add_flower_review, tmp_path / "reviews.json", str(RESULT.bundle), keys["officer"])
 
 
 SERVER = """

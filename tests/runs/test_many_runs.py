@@ -17,6 +17,7 @@ from fl_audit.errors import FederationError, InputError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs import many_runs
 from fl_audit.runs.many_runs import ScheduledRun
+from tests.builders.refusals import assert_refused
 
 
 def _scheduled(*labels: str) -> list[ScheduledRun]:
@@ -51,8 +52,7 @@ def test_runs_are_counted_and_fail_with_their_own_error(execution_name: str, mon
     many_runs.play_runs(_scheduled("a", "b", "c"), execution, progress)
     assert sorted(played) == ["a", "b", "c"]
     assert counts == [3, 3, 3]
-    with pytest.raises(InputError, match="wrong"):
-        many_runs.play_runs(_scheduled("wrong", "a", "b", "c"), execution, progress)
+    assert_refused("wrong", lambda: many_runs.play_runs(_scheduled("wrong", "a", "b", "c"), execution, progress))
     played.clear()
     finished: list[str] = []
     runs = _scheduled("failed", "a", "b", "c")

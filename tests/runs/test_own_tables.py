@@ -16,21 +16,19 @@ from fl_audit.data.column_encoding import column_lines
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.table_text import read_table_text
 from fl_audit.data.written_numbers import is_number
-from fl_audit.errors import InputError, Remedy
+from fl_audit.errors import Remedy
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.runs.plan_warnings import data_warnings_of
 from fl_audit.runs.planning import plan_run
 from tests.builders.own_tables import LABEL, write_table
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally
 from tests.builders.tables import load_table
 
+pytestmark = pytest.mark.usefixtures("small_working_directory")
+
 _MOST_REFUSALS = 5
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def initialised(name: str) -> str:
@@ -123,8 +121,8 @@ def test_advice_never_costs_a_class() -> None:
     assert data.missing == ("unknown",)
     labels = pd.read_csv("hospital.csv")["readmitted"].str.strip()
     assert load_source(data_spec(data)).pool.labels.size == (pd.read_csv("hospital.csv")["age"] != "unknown").sum()
-    with pytest.raises(InputError, match=r"every record .*'Died' lacks.* missing = \[\"Died\"\] in \[data\]"):
-        load("hospital", drop=("ferritin", "biopsy"), missing=("unknown",))
+    named = r"every record .*'Died' lacks.* missing = \[\"Died\"\] in \[data\]"
+    assert_refused(named, load, "hospital", drop=("ferritin", "biopsy"), missing=("unknown",))
     assert "Died" in set(labels)
 
 
@@ -191,10 +189,9 @@ def test_numbers_are_read_as_they_are_meant(text: str, low: float, high: float) 
 @pytest.mark.parametrize("cells", [("6,392", "1"), ("12.500", "1.000"), ("1.000", "2.000")])
 def test_numbers_that_can_be_meant_in_two_ways_are_asked_about(cells: tuple[str, ...]) -> None:
     text = column(*cells)
-    with pytest.raises(InputError, match="file tells which") as caught:
-        written(text)
-    assert caught.value.choices == (Remedy("decimal", ","), Remedy("decimal", "."))
-    assert caught.value.remedies == ()
+    error = assert_refused("file tells which", written, text)
+    assert error.choices == (Remedy("decimal", ","), Remedy("decimal", "."))
+    assert error.remedies == ()
     values = {mark: written(text, decimal=mark).columns[1].detail for mark in (",", ".")}
     assert values[","] != values["."]
     assert all("levels" not in detail for detail in values.values())
@@ -202,8 +199,7 @@ def test_numbers_that_can_be_meant_in_two_ways_are_asked_about(cells: tuple[str,
 
 def test_a_column_with_the_other_mark_is_refused_by_name() -> None:
     text = "a;b;y\n" + "".join(f"1,{row:02d};0.{row:02d};{row % 2}\n" for row in range(ROWS))
-    with pytest.raises(InputError, match=r"column a, .* mark '\.': .* drop = \[\"a\"\]"):
-        written(text)
+    assert_refused(r"column a, .* mark '\.': .* drop = \[\"a\"\]", written, text)
     assert written(text, drop=("a",)).columns[1].detail.startswith("0 to 0.29")
 
 
@@ -254,8 +250,7 @@ def test_languages_are_read_as_they_are_written(encoding: str, header: str, word
 )
 def test_codes_and_grades_are_no_amounts(cells: tuple[str, ...], levels: int | None) -> None:
     if levels is None:
-        with pytest.raises(InputError, match=r"'1-' .* x\b.* missing = \[\"1-\", \"2-\"\]"):
-            written(column(*cells))
+        assert_refused(r"'1-' .* x\b.* missing = \[\"1-\", \"2-\"\]", lambda: written(column(*cells)))
     else:
         assert str(written(column(*cells)).columns[1]).startswith(f"x: levels, {levels} of them")
 
@@ -263,9 +258,13 @@ def test_codes_and_grades_are_no_amounts(cells: tuple[str, ...], levels: int | N
 def test_how_amounts_are_read_is_said_and_many_words_among_numbers_are_no_missing_values() -> None:
     assert "('(4.50 €)' is below 0; '€' left out)" in written(column("20.00 €", "(4.50 €)")).columns[1].detail
     words = [f"word {row}" for row in range(8)]
-    with pytest.raises(InputError, match=r"'word 0' .* x\b.* 7 further") as caught:
-        written(column(*words, *map(str, range(22))).replace(";", ";1;").replace("x;1;y", "x;z;y"), max_levels=99)
-    assert caught.value.remedies == (Remedy("drop", ("x",)),)
+    error = assert_refused(
+        r"'word 0' .* x\b.* 7 further",
+        lambda: written(
+            column(*words, *map(str, range(22))).replace(";", ";1;").replace("x;1;y", "x;z;y"), max_levels=99
+        ),
+    )
+    assert error.remedies == (Remedy("drop", ("x",)),)
 
 
 def test_words_that_differ_by_spaces_around_them_are_one_and_said() -> None:
@@ -317,23 +316,19 @@ def test_a_usual_word_for_a_missing_value_is_a_class_among_words(word: str) -> N
     without = written(text, missing=(word,))
     assert (without.pool.classes, len(without.pool), without.cautions) == (2, 2 * ROWS // 3, ())
     gaps = text.replace(";Bleeding", ";").replace("x;y", "x;z")
-    with pytest.raises(InputError, match=r"missing value .* z\b"):
-        written(gaps, label="z")
+    assert_refused(r"missing value .* z\b", written, gaps, label="z")
     assert written(gaps, label="z", missing=()).pool.classes == 2
     for other_labels in ((0, 1), (True, False)):  # beside numbers and truth values it is no class
         numbers = "x;w\n" + "".join(f"{row};{(word, *other_labels)[row % 3]}\n" for row in range(ROWS))
-        with pytest.raises(InputError, match=rf"{word!r} .*missing value .* w\b") as caught:
-            written(numbers, label="w", missing=())
-        assert caught.value.remedies == (Remedy("missing", (word,)),)
+        error = assert_refused(rf"{word!r} .*missing value .* w\b", written, numbers, label="w", missing=())
+        assert error.remedies == (Remedy("missing", (word,)),)
         assert written(numbers, label="w", missing=(word,)).pool.classes == 2
 
 
 def test_an_encoding_that_is_named_is_taken_and_a_wrong_one_refused() -> None:
     Path("own.csv").write_bytes("Größe;y\n".encode("cp1252"))
-    with pytest.raises(InputError, match=r"byte 0xf6 at 2, .*utf-8"):
-        read_table_text(Path("own.csv"), "utf-8")
-    with pytest.raises(InputError, match=r"encoding is 'cp9': .*Python"):
-        read_table_text(Path("own.csv"), "cp9")
+    assert_refused(r"byte 0xf6 at 2, .*utf-8", read_table_text, Path("own.csv"), "utf-8")
+    assert_refused(r"encoding is 'cp9': .*Python", read_table_text, Path("own.csv"), "cp9")
 
 
 @pytest.mark.parametrize("cell", ["", "-", ".", ",", "1.2.3", "2,4,5", "12a", "1,23,456"])

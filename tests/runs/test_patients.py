@@ -17,29 +17,18 @@ from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.plan_warnings import data_warnings_of, most_records
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
+from tests.builders.commands import printed_by
 from tests.builders.pages import console_text
 from tests.builders.runs import run_locally
 
 ROWS, PATIENTS = 300, 80
-FLAGS = (
-    "--data",
-    "hospital.csv",
-    "--label",
-    "readmitted",
-    "--belief",
-    "0.9",
-    "--set",
-    "audit.trials=4",
-    "--rounds",
-    "2",
-)
+FLAGS = shlex.split("--data hospital.csv --label readmitted --belief 0.9 --set audit.trials=4 --rounds 2")
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +47,7 @@ def _hospital(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said_by(*words: str) -> str:
-    command_result = CliRunner().invoke(app, list(words))
-    assert command_result.exit_code == 0, command_result.exception
-    return " ".join(command_result.stdout.replace("│", " ").split())
+    return " ".join(printed_by(*words).replace("│", " ").split())
 
 
 def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed() -> None:
@@ -215,10 +202,6 @@ def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(
     assert (config.privacy.adjacency, config.training.strategy) == (adjacency, strategy)
 
 
-def terminal_text(contents: ReportContents) -> str:
-    return console_text(contents, width=400)
-
-
 @pytest.mark.long
 def test_report_console_and_summary_say_it_with_the_number() -> None:
     for flags in ((), ("--owner", "patient_id")):
@@ -229,7 +212,7 @@ def test_report_console_and_summary_say_it_with_the_number() -> None:
         contents = run_locally(plan, directory)
         assert caution.text in contents.summary["look_at"]
         assert caution.text in json.loads((directory / "summary.json").read_text())["look_at"]
-        assert caution.text[:60] in terminal_text(contents)
+        assert caution.text[:60] in console_text(contents, width=400)
         assert caution.text.partition(":")[2][:40] in first_screen(contents)
         assert f"here up to {contents.run.most_records}, is protected less" in person_text(contents)
     rebuild_report(directory)

@@ -11,10 +11,7 @@ from typing import Any
 import pandas as pd
 import psutil
 import pytest
-from typer.testing import CliRunner
 
-from fl_audit.cli.main import app
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.guarantee_warnings import delta_warning
 from fl_audit.runs import time_probe
@@ -26,6 +23,8 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory_checks import require_new_run_path
 from fl_audit.runs.time_probe import probe
+from tests.builders.commands import printed_by
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_settings, small_toml
 
@@ -46,9 +45,8 @@ def test_it_says_what_there_is_and_writes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    ran = CliRunner().invoke(app, ["check", str(config), "--json"])
-    assert ran.exit_code == 0, ran.output
-    answer = json.loads(ran.stdout)
+    output = printed_by("check", str(config), "--json")
+    answer = json.loads(output)
     assert sorted(tmp_path.rglob("*")) == before
     assert answer["data"]["records"] == 60
     assert answer["data"]["smallest_client"] == answer["data"]["largest_client"] == 20
@@ -91,12 +89,12 @@ def test_a_few_trials_show_how_long_many_take(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_person_reads_the_same(config: Path) -> None:
-    output = CliRunner().invoke(app, ["check", str(config), "--no-probe"]).stdout
+    output = printed_by("check", str(config), "--no-probe")
     assert max(map(len, output.splitlines())) <= 80
     for word in ("60 records", "age: number", "noise multiplier", "4 trials find noise", "1.5 times"):
         assert word in output
     assert "Takes" not in output
-    assert "│ Takes │ about" in " ".join(CliRunner().invoke(app, ["check", str(config)]).stdout.split())
+    assert "│ Takes │ about" in " ".join(printed_by("check", str(config)).split())
 
 
 @pytest.mark.parametrize(
@@ -119,8 +117,8 @@ def test_what_a_guarantee_cannot_assure_is_told_before_the_run(privacy: dict[str
 
 
 def test_one_client_trains_where_nobody_attacks(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"2 and more .* insider = false .* 1 is"):
-        check_plan(small_plan(data={"clients": 1}), with_probe=False)
+    named = r"2 and more .* insider = false .* 1 is"
+    assert_refused(named, lambda: check_plan(small_plan(data={"clients": 1}), with_probe=False))
     alone = {"data": {"clients": 1}, "audit": {"insider": False}, "privacy": {"sensitivity": "global"}}
     contents = run_locally(small_plan(**alone), tmp_path / "run")
     assert contents.summary["verdict"] == "not audited"
@@ -133,12 +131,10 @@ def test_a_run_is_offered_to_be_resumed_where_there_is_one(tmp_path: Path) -> No
     (tmp_path / "run" / "public").mkdir(parents=True)
     (tmp_path / "run" / "public" / "configuration.json").write_text("{}")
     for name, expected_message in (("file", "is a file"), ("full", "holds no run"), ("run", "exists: .* --resume")):
-        with pytest.raises(InputError, match=expected_message) as caught:
-            require_new_run_path(tmp_path / name, resume=False)
-        assert ("--resume" in str(caught.value)) is (name == "run")
+        error = assert_refused(expected_message, require_new_run_path, tmp_path / name, resume=False)
+        assert ("--resume" in str(error)) is (name == "run")
     require_new_run_path(tmp_path / "new" / "one", resume=False)
-    with pytest.raises(InputError, match="is a file"):
-        require_new_run_path(tmp_path / "file" / "one", resume=False)
+    assert_refused("is a file", require_new_run_path, tmp_path / "file" / "one", resume=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "run"], "nothing is left behind"
 
 
@@ -159,8 +155,7 @@ def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_n
     with_less_memory = replace(run_footprint, tables=10**15).caution
     assert re.search("GB of memory .*more than this machine", with_less_memory)
     monkeypatch.setattr(psutil, "disk_usage", lambda path: SimpleNamespace(free=5 * 10**9))
-    with pytest.raises(InputError, match=r"fewer trials or rounds.* 5\.0 GB .*free"):
-        run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    assert_refused(r"fewer trials or rounds.* 5\.0 GB .*free", run_audit, plan, tmp_path / "run", Engine.LOCAL)
     assert not (tmp_path / "run").exists()
 
 

@@ -8,7 +8,6 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config import parse_config
@@ -17,9 +16,8 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import Run, read_run
-from tests.builders.settings import toml_text
-
-MEMBERSHIP = {"kind": "membership", "trials": 70}
+from tests.builders.refusals import assert_refused
+from tests.builders.settings import changed_settings, toml_text
 
 
 def table(directory: Path, records: int = 400) -> Path:
@@ -41,7 +39,7 @@ def settings(directory: Path, **changes: dict[str, object]) -> dict[str, dict[st
         "audit": {"trials": 1, "insider": False},
         "run": {"seed": 1},
     }
-    return {section: values | changes.get(section, {}) for section, values in base.items()}
+    return changed_settings(base, changes)
 
 
 def plan_of(directory: Path, **changes: dict[str, object]) -> RunPlan:
@@ -84,12 +82,9 @@ def test_numbers_that_look_like_a_quantity_are_refused_with_the_task_that_learns
     path = tmp_path / "days.csv"
     pd.DataFrame({"a": np.random.default_rng(0).random(len(days)), "days": days}).to_csv(path, index=False)
     options = (("path", str(path)), ("label", "days"))
-    with pytest.raises(InputError, match="looks like a quantity") as refused:
-        load_source(DataSpec("table", options=options))
-    (remedy,) = [
-        candidate for candidate in (*refused.value.remedies, *refused.value.choices) if candidate.key == "task"
-    ]
-    assert str(remedy) in str(refused.value)
+    error = assert_refused("looks like a quantity", load_source, DataSpec("table", options=options))
+    (remedy,) = [candidate for candidate in (*error.remedies, *error.choices) if candidate.key == "task"]
+    assert str(remedy) in str(error)
     assert load_source(DataSpec("table", options=(*options, ("task", str(remedy.value))))).pool.has_quantities
 
 
@@ -97,27 +92,8 @@ def test_a_label_of_words_is_no_quantity(tmp_path: Path) -> None:
     path = tmp_path / "words.csv"
     path.write_text("age,group\n20,young\n30,old\n")
     options = (("path", str(path)), ("label", "group"), ("task", "regression"))
-    with pytest.raises(InputError, match="label column group has words, and task is 'regression'"):
-        load_source(DataSpec("table", options=options))
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected_message"),
-    [
-        ({"data": {"partition": "dirichlet"}}, "partition is 'dirichlet'"),
-        ({"audit": {"neighbour": "crafted"}}, "neighbour is 'crafted'"),
-        ({"audit": MEMBERSHIP | {"attacks": ["loss", "shadow"]}}, "attacks shadow look at classes"),
-        ({"audit": MEMBERSHIP | {"attacks": ["attribute"]}}, "attacks attribute look at classes"),
-        ({"training": {"metrics": ["auroc"]}}, "auroc is not defined for labels that are quantities"),
-    ],
-)
-def test_what_needs_classes_is_refused_in_one_line(
-    tmp_path: Path, changes: dict[str, dict[str, object]], expected_message: str
-) -> None:
-    with pytest.raises(InputError, match=expected_message) as refused:
-        plan_of(tmp_path, **changes)
-    assert "accepted" in str(refused.value)
-    assert "\n" not in str(refused.value)
+    named = "label column group has words, and task is 'regression'"
+    assert_refused(named, load_source, DataSpec("table", options=options))
 
 
 @pytest.mark.long

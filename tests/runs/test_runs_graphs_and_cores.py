@@ -8,13 +8,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run_directory import read_public
 from fl_audit.runs.run_requirements import require_runnable
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.data.test_data_graph_records import collab, random_graphs
 from tests.learning.test_learning_frozen_cores import PUBLISHED
@@ -92,8 +92,7 @@ def test_a_run_on_graphs(graphs: dict[str, object], tmp_path: Path) -> None:
 def test_models_that_do_not_fit_graphs_are_refused(
     model: dict[str, str], expected_message: str, graphs: dict[str, object]
 ) -> None:
-    with pytest.raises(InputError, match=expected_message):
-        require_runnable(small_plan(data=graphs, model=model, **SMALL))
+    assert_refused(expected_message, lambda: require_runnable(small_plan(data=graphs, model=model, **SMALL)))
 
 
 @pytest.mark.long
@@ -123,16 +122,14 @@ def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, tmp_pat
     other_plan = small_plan(
         data=faces, model=model | {"weights": str(weights_file(tmp_path / "other.safetensors", seed=1))}, **overrides
     )
-    with pytest.raises(InputError, match=r"weights .*frozen core"):
-        run_locally(other_plan, tmp_path / "run", resume=True)
+    assert_refused(r"weights .*frozen core", run_locally, other_plan, tmp_path / "run", resume=True)
     elsewhere.rename(weights)
 
 
 def test_without_the_file_it_is_said_what_is_missing(faces: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=r"vgg16 needs weights .*\[model\]: accepted") as caught:
-        small_plan(data=faces, model={"name": "vgg16"}, **SMALL)
-    assert "\n" not in str(caught.value)
-    assert "features.0.weight" in str(caught.value)
+    named = r"vgg16 needs weights .*\[model\]: accepted"
+    error = assert_refused(named, small_plan, data=faces, model={"name": "vgg16"}, **SMALL)
+    assert "features.0.weight" in str(error)
 
 
 def test_relative_paths_are_relative_to_the_configuration(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.planning import plan_run
+from tests.builders.refusals import assert_refused
 from tests.builders.settings import small_settings
 
 
@@ -40,13 +40,12 @@ def test_every_owner_is_a_client(archive: Path) -> None:
 
 
 def test_another_number_of_clients_is_refused_with_both_numbers(archive: Path) -> None:
-    with pytest.raises(InputError, match=r"clients is 5, .*\b4 owners"):
-        load_federation(plan_run(_config(archive, clients=5)).federation)
+    named = r"clients is 5, .*\b4 owners"
+    assert_refused(named, lambda: load_federation(plan_run(_config(archive, clients=5)).federation))
 
 
 def test_data_without_owners_has_no_natural_clients(archive: Path) -> None:
-    with pytest.raises(InputError, match="whose each record"):
-        plan_run(_config(archive, owner=None))
+    assert_refused("whose each record", lambda: plan_run(_config(archive, owner=None)))
 
 
 def test_other_partitions_have_ten_clients_unless_told() -> None:

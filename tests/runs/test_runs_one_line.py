@@ -17,13 +17,14 @@ from safetensors import SafetensorError
 from fl_audit import trial_batches
 from fl_audit.atomic_files import atomic_file
 from fl_audit.data.encoding import min_max
-from fl_audit.errors import FederationError, InputError
+from fl_audit.errors import FederationError
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs import progress
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.verbosity import printable
 from tests.builders.commands import exit_status
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 
 STRANGE = ("a$b$c_{x", "[red]x[bold]", "one\x1b[31mtwo\nthree")
@@ -31,8 +32,7 @@ STRANGE = ("a$b$c_{x", "[red]x[bold]", "one\x1b[31mtwo\nthree")
 
 def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(b"0" * 158_000)
-    with pytest.raises(InputError, match="be made: No space"):
-        run_audit(small_plan(), small_disk / "run", Engine.LOCAL)
+    assert_refused("be made: No space", lambda: run_audit(small_plan(), small_disk / "run", Engine.LOCAL))
     assert not (small_disk / "run").exists()
 
 
@@ -87,8 +87,7 @@ def test_names_of_runs_are_shown_and_drawn_as_they_are(
 
 def test_columns_too_wide_for_a_number_are_refused() -> None:
     wide = np.array([[0.0, -1e308], [1.0, 1e308]])
-    with pytest.raises(InputError, match=r"-1e\+308 to 1e\+308"):
-        min_max(wide)
+    assert_refused(r"-1e\+308 to 1e\+308", min_max, wide)
     scaled, _ = min_max(wide / 4)
     np.testing.assert_array_equal(scaled, [[0, 0], [1, 1]])
 

@@ -11,9 +11,9 @@ import pytest
 
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.record_selection import select_records
-from fl_audit.errors import InputError
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.run_directory import RunDirectory, read_public
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 
 QUICK = {"epsilon-star": False, "membership": False}
@@ -49,8 +49,7 @@ def test_a_run_goes_on_with_more_trials(tmp_path: Path) -> None:
     np.testing.assert_allclose(continued_run.trials["log_odds"], at_once.trials["log_odds"], atol=1e-4)
     assert read_public(tmp_path / "run")[1]["audit"]["trials"] == 11
     assert sorted(path.name for path in batches.glob("batch-*")) == [f"batch-{index:05d}" for index in range(4)]
-    with pytest.raises(InputError, match=r"audit\.trials is 5 and was 11, .*added"):
-        play(tmp_path / "run", resume=True, **small_changes)
+    assert_refused(r"audit\.trials is 5 and was 11, .*added", play, tmp_path / "run", resume=True, **small_changes)
 
 
 @pytest.mark.few_cases(2)
@@ -66,10 +65,8 @@ def test_a_run_goes_on_with_more_trials(tmp_path: Path) -> None:
     ],
 )
 def test_what_differs_is_named(changes: dict[str, dict[str, object]], expected_message: str, finished: Path) -> None:
-    with pytest.raises(InputError, match="another configuration") as caught:
-        play(finished, resume=True, **changes)
-    assert re.search(expected_message, str(caught.value))
-    assert "\n" not in str(caught.value)
+    error = assert_refused("another configuration", play, finished, resume=True, **changes)
+    assert re.search(expected_message, str(error))
 
 
 def test_where_a_built_in_set_is_looked_for_is_no_difference(tmp_path: Path) -> None:
@@ -99,8 +96,8 @@ def test_the_same_records_may_lie_elsewhere_and_others_may_not(tmp_path: Path) -
     (tmp_path / "here.csv").unlink()
     continued_run = play(tmp_path / "run", resume=True, data=data_settings["there"], audit={"trials": 9})
     pd.testing.assert_frame_equal(continued_run.trials[:6], first.trials, check_exact=True)
-    with pytest.raises(InputError, match="records are others"):
-        play(tmp_path / "run", resume=True, data=data_settings["others"], audit={"trials": 9})
+    named = "records are others"
+    assert_refused(named, play, tmp_path / "run", resume=True, data=data_settings["others"], audit={"trials": 9})
 
 
 def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(tmp_path: Path) -> None:
@@ -120,8 +117,7 @@ def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(tmp_
     assert split.outside is not None
     features[np.argmin(np.abs(features - split.outside.features[0]).sum(axis=1)), 1] += 0.25
     data = written("there.npz")
-    with pytest.raises(InputError, match=r"records outside .*others"):
-        play(tmp_path / "run", resume=True, data=data, audit={"trials": 9})
+    assert_refused(r"records outside .*others", play, tmp_path / "run", resume=True, data=data, audit={"trials": 9})
     secret = tmp_path / "run" / "challenger" / "seed.json"
     secret.write_text(
         json.dumps({key: value for key, value in json.loads(secret.read_text()).items() if key != "outside"})
@@ -162,5 +158,4 @@ def test_a_run_goes_on_with_the_federation_that_follows_from_its_configuration(t
 
 def test_two_runs_cannot_begin_in_one_directory(tmp_path: Path) -> None:
     (tmp_path / "run" / "challenger" / "batches").mkdir(parents=True)
-    with pytest.raises(InputError, match=r"exists .*no run"):
-        play(tmp_path / "run")
+    assert_refused(r"exists .*no run", play, tmp_path / "run")

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from fl_audit.app_audits.page import write_result
 from fl_audit.cli.main import app
-from fl_audit.errors import InputError
 from fl_audit.runs.signed_statement import STATEMENTS, SignerIdentity, new_key, sign, verify
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.commands import printed_by
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 
 
@@ -63,8 +64,7 @@ def test_a_hundred_edits_of_a_byte_of_any_file_are_found(copied: Path) -> None:
         whole = path.read_bytes()
         path.write_bytes(content)
         if path.name == STATEMENTS:
-            with pytest.raises(InputError):
-                verify(run)
+            assert_refused(None, verify, run)
         else:
             assert verify(run)[0].edited == (path.relative_to(run).as_posix(),)
         path.write_bytes(whole)
@@ -92,10 +92,8 @@ def test_links_are_refused_as_they_hold_what_nobody_signed(copied: Path) -> None
     (other_directory / "figure.txt").write_text("x")
     for target in (other_directory, other_directory / "figure.txt", copied / "nowhere"):
         (run / "more").symlink_to(target)
-        with pytest.raises(InputError, match=r"more .*no ordinary"):
-            verify(run)
-        with pytest.raises(InputError, match=r"more .*no ordinary"):
-            sign(run, copied / "key")
+        assert_refused(r"more .*no ordinary", verify, run)
+        assert_refused(r"more .*no ordinary", sign, run, copied / "key")
         (run / "more").unlink()
     assert verify(run)[0].agrees
 
@@ -103,16 +101,14 @@ def test_links_are_refused_as_they_hold_what_nobody_signed(copied: Path) -> None
 def test_a_key_in_the_run_directory_is_not_handed_on_with_it(copied: Path) -> None:
     run = copied / "run"
     for key_path in (run / "key", run / "challenger" / ".." / "key"):
-        with pytest.raises(InputError, match="handed on"):
-            sign(run, key_path, with_new_key=True)
+        assert_refused("handed on", sign, run, key_path, with_new_key=True)
     assert not (run / "key").exists()
     assert verify(run)[0].agrees
 
 
 def test_a_second_signature_is_added_and_replaces_none(copied: Path) -> None:
     new_key(copied / "other")
-    with pytest.raises(InputError, match="not by SHA256:"):
-        verify(copied / "run", copied / "other.pub")
+    assert_refused("not by SHA256:", verify, copied / "run", copied / "other.pub")
     sign(copied / "run", copied / "other", SignerIdentity("B. Auditor"))
     for key, name in (("key.pub", "A. Officer"), ("other.pub", "B. Auditor")):
         (verification,) = verify(copied / "run", copied / key)
@@ -125,13 +121,12 @@ def test_nobody_signs_other_files_beside_an_earlier_signature(copied: Path) -> N
     new_key(copied / "other")
     before = (copied / "run" / STATEMENTS).read_bytes()
     (copied / "run" / "report.html").write_text("<p>another page</p>")
-    with pytest.raises(InputError, match=r"report.html changed since A. Officer signed: .*move .* to begin anew"):
-        sign(copied / "run", copied / "other")
+    named = r"report.html changed since A. Officer signed: .*move .* to begin anew"
+    assert_refused(named, sign, copied / "run", copied / "other")
     assert (copied / "run" / STATEMENTS).read_bytes() == before
     shutil.move(copied / "run" / STATEMENTS, copied / "earlier")  # the remedy that the message names
     assert sign(copied / "run", copied / "other").agrees
-    with pytest.raises(InputError, match="was signed by"):
-        verify(copied / "run", copied / "key.pub")
+    assert_refused("was signed by", verify, copied / "run", copied / "key.pub")
 
 
 def test_the_envelope_is_dsse_around_an_in_toto_statement(signed: Path) -> None:
@@ -157,34 +152,25 @@ def test_a_key_of_openssl_signs_and_one_of_another_kind_is_refused(copied: Path)
     output = CliRunner().invoke(app, ["sign", str(copied / "run"), "--key", str(copied / "ed25519")]).stdout
     following = output.splitlines()[-1].removeprefix("next: fl-audit ").split()
     assert CliRunner().invoke(app, following).exit_code == 0
-    with pytest.raises(InputError, match="Ed25519 key in PEM"):
-        sign(copied / "run", copied / "x25519")
+    assert_refused("Ed25519 key in PEM", sign, copied / "run", copied / "x25519")
 
 
 def test_what_cannot_be_signed_is_refused(copied: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--new-key makes one"):
-        sign(copied / "run", tmp_path / "gone")
+    assert_refused("--new-key makes one", sign, copied / "run", tmp_path / "gone")
     (tmp_path / "text").write_text("no key")
-    with pytest.raises(InputError, match="no private key"):
-        sign(copied / "run", tmp_path / "text")
-    with pytest.raises(InputError, match="exists"):
-        new_key(copied / "key")
-    with pytest.raises(InputError, match="fl-audit sign writes"):
-        verify(tmp_path)
-    with pytest.raises(InputError, match=r"gone .*missing: .*public key"):
-        verify(copied / "run", tmp_path / "gone")
+    assert_refused("no private key", sign, copied / "run", tmp_path / "text")
+    assert_refused("exists", new_key, copied / "key")
+    assert_refused("fl-audit sign writes", verify, tmp_path)
+    assert_refused(r"gone .*missing: .*public key", verify, copied / "run", tmp_path / "gone")
     (copied / "run" / STATEMENTS).write_text("")
-    with pytest.raises(InputError, match="is empty"):
-        verify(copied / "run")
+    assert_refused("is empty", verify, copied / "run")
     (copied / "run" / "summary.json").unlink()
-    with pytest.raises(InputError, match="that is finished"):
-        sign(copied / "run", copied / "key")
+    assert_refused("that is finished", sign, copied / "run", copied / "key")
 
 
 def test_the_commands(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(copied)
-    done = CliRunner().invoke(app, ["sign", "run", "--key", "mine", "--new-key", "--name", "B", "--role", "officer"])
-    assert done.exit_code == 0, done.exception
+    printed_by("sign", "run", "--key", "mine", "--new-key", "--name", "B", "--role", "officer")
     command_result = CliRunner().invoke(app, ["verify", "run", "--key", "mine.pub"])
     assert command_result.exit_code == 0, command_result.exception
     assert "by B, officer" in command_result.stdout

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.errors import InputError
 from fl_audit.federation.federation_records import split_of
 from fl_audit.run_files import read_json
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.non_private_run import note_unprotected, unprotected_config, unprotected_place
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run_report import rebuild_report
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 from tests.builders.settings import small_settings
 
@@ -56,8 +56,7 @@ def test_the_report_shows_both_from_then_on(runs: Path) -> None:
     ],
 )
 def test_another_training_is_refused(of: str, beside: str, expected_message: str, runs: Path) -> None:
-    with pytest.raises(InputError, match=expected_message):
-        rebuild_report(runs / of, runs / beside)
+    assert_refused(expected_message, rebuild_report, runs / of, runs / beside)
     assert not (runs / "other" / "public" / "without-privacy.json").exists()
 
 
@@ -73,8 +72,7 @@ def test_a_run_that_was_changed_is_refused(runs: Path, tmp_path: Path) -> None:
     assert read_json(note_path) == expected
     batch = next(changed.glob("challenger/batches/*/releases.parquet"))
     pd.read_parquet(batch).assign(test_accuracy=1.0).to_parquet(batch)
-    with pytest.raises(InputError, match="missing or damaged"):
-        note_unprotected(runs / "private", changed)
+    assert_refused("missing or damaged", note_unprotected, runs / "private", changed)
 
 
 def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Path) -> None:
@@ -93,8 +91,7 @@ def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Pat
     assert metrics["auroc"] == pytest.approx(played["test_auroc"].mean())
     assert metrics["loss"] == pytest.approx(played["test_loss"].mean())
     assert {"Test accuracy", "Accuracy of naming one class", "Test accuracy without privacy"} <= set(names)
-    with pytest.raises(InputError, match="without privacy already"):
-        unprotected_config(plain)
+    assert_refused("without privacy already", unprotected_config, plain)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-user", "add-remove-user", "replace-record", "add-remove-record"])

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
-from fl_audit.errors import InputError
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.policy_judgement import judge_ledger, judge_result, judge_values
@@ -20,6 +19,8 @@ from fl_audit.runs.signed_statement import STATEMENTS, new_key, sign, verify
 from fl_audit.runs.site_policy import RuleStanding, SitePolicy, read_policy
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.commands import printed_by
+from tests.builders.refusals import assert_refused
 
 BUNDLE = "ab" * 32
 GOOD = AuditResult(
@@ -50,7 +51,19 @@ def written(directory: Path, result: AuditResult, signers: list[Path]) -> str:
     return verify(directory)[-1].key if signers else ""
 
 
-def policy_of(fingerprints: Mapping[str, str], **changes: dict[str, Any]) -> SitePolicy:
+@pytest.fixture
+def signed(tmp_path: Path, keys: dict[str, Path]) -> Callable[..., Path]:
+    """Return a function that writes a result, signed by both keys, to a directory."""
+
+    def write(result: AuditResult, name: str = "it") -> Path:
+        written(tmp_path / name, result, list(keys.values()))
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def policy(fingerprints: dict[str, str]) -> SitePolicy:
     values: dict[str, Any] = {
         "claim": {"largest-epsilon": 3.0, "largest-delta": 1e-5, "units": ["user", "client"]},
         "audit": {
@@ -63,18 +76,15 @@ def policy_of(fingerprints: Mapping[str, str], **changes: dict[str, Any]) -> Sit
         "signatures": {"by": [fingerprints["officer"], fingerprints["engineer"]], "fewest": 2, "largest-age-days": 90},
         "app": {"bundles": [BUNDLE]},
     }
-    return SitePolicy.model_validate({name: values.get(name, {}) | changes.get(name, {}) for name in values})
+    return SitePolicy.model_validate(values)
 
 
 def failures(policy: SitePolicy, directory: Path, now: datetime | None = None) -> dict[str, RuleStanding]:
     return {answer.rule: answer.standing for answer in judge_result(policy, directory, now) if not answer.is_passed}
 
 
-def test_a_result_that_keeps_every_rule_passes(
-    tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
-) -> None:
-    written(tmp_path / "good", GOOD, list(keys.values()))
-    answers = judge_result(policy_of(fingerprints), tmp_path / "good")
+def test_a_result_that_keeps_every_rule_passes(policy: SitePolicy, signed: Callable[..., Path]) -> None:
+    answers = judge_result(policy, signed(GOOD))
     assert len(answers) == 15
     assert all(answer.standing is RuleStanding.MET for answer in answers)
 
@@ -128,36 +138,30 @@ WRONG: dict[str, tuple[AuditResult, dict[str, RuleStanding]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_a_result_breaks_or_does_not_say_fails(
-    name: str, tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
-) -> None:
+def test_what_a_result_breaks_or_does_not_say_fails(name: str, policy: SitePolicy, signed: Callable[..., Path]) -> None:
     result, expected = WRONG[name]
-    written(tmp_path / "it", result, list(keys.values()))
-    assert failures(policy_of(fingerprints), tmp_path / "it") == expected
+    assert failures(policy, signed(result)) == expected
 
 
-def test_a_rule_is_left_open_only_if_the_policy_allows_it(
-    tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
+def test_a_rule_is_left_open_only_if_the_policy_allows_it(policy: SitePolicy, signed: Callable[..., Path]) -> None:
+    lenient_policy = policy.model_copy(update={"allow_unknown": ("app.bundles",)})
+    assert failures(lenient_policy, signed(replace(GOOD, bundle=None))) == {}
+    other_bundle = signed(replace(GOOD, bundle="cd" * 32), "other")
+    assert failures(lenient_policy, other_bundle) == {"app.bundles": RuleStanding.BROKEN}
+
+
+def test_forged_results_fail(
+    tmp_path: Path, keys: dict[str, Path], policy: SitePolicy, signed: Callable[..., Path]
 ) -> None:
-    written(tmp_path / "it", replace(GOOD, bundle=None), list(keys.values()))
-    policy = policy_of(fingerprints).model_copy(update={"allow_unknown": ("app.bundles",)})
-    assert failures(policy, tmp_path / "it") == {}
-    written(tmp_path / "other", replace(GOOD, bundle="cd" * 32), list(keys.values()))
-    assert failures(policy, tmp_path / "other") == {"app.bundles": RuleStanding.BROKEN}
-
-
-def test_forged_results_fail(tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]) -> None:
-    policy = policy_of(fingerprints)
-    written(tmp_path / "violated", replace(GOOD, verdict=Verdict.VIOLATED), list(keys.values()))
-    assert failures(policy, tmp_path / "violated") == {"audit.verdicts": RuleStanding.BROKEN}
+    violated = signed(replace(GOOD, verdict=Verdict.VIOLATED), "violated")
+    assert failures(policy, violated) == {"audit.verdicts": RuleStanding.BROKEN}
     # A verdict that was edited after it was signed is not what two people signed.
-    (tmp_path / "violated" / "summary.json").write_text(json.dumps(GOOD.to_json()))
-    assert failures(policy, tmp_path / "violated")["signatures.files"] is RuleStanding.BROKEN
-    assert failures(policy, tmp_path / "violated")["signatures.fewest"] is RuleStanding.BROKEN
+    (violated / "summary.json").write_text(json.dumps(GOOD.to_json()))
+    assert failures(policy, violated)["signatures.files"] is RuleStanding.BROKEN
+    assert failures(policy, violated)["signatures.fewest"] is RuleStanding.BROKEN
     # Statements of another audit, and a signature of somebody else in the place of the officer's.
-    written(tmp_path / "good", GOOD, list(keys.values()))
-    shutil.copy(tmp_path / "good" / STATEMENTS, tmp_path / "violated" / STATEMENTS)
-    assert failures(policy, tmp_path / "violated") == {}, "the same files, and so the same audit"
+    shutil.copy(signed(GOOD) / STATEMENTS, violated / STATEMENTS)
+    assert failures(policy, violated) == {}, "the same files, and so the same audit"
     new_key(tmp_path / "stranger")
     written(tmp_path / "strange", GOOD, [keys["engineer"], tmp_path / "stranger"])
     assert failures(policy, tmp_path / "strange") == {"signatures.by": RuleStanding.BROKEN}
@@ -301,12 +305,9 @@ def test_every_number_of_a_model_can_break_its_ceiling(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("days", "is_met"), [(89, True), (91, False), (-1, False)])
-def test_a_signature_ages(
-    days: int, is_met: bool, tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
-) -> None:
-    written(tmp_path / "it", GOOD, list(keys.values()))
+def test_a_signature_ages(days: int, is_met: bool, policy: SitePolicy, signed: Callable[..., Path]) -> None:
     now = datetime.now(UTC) + timedelta(days=days)
-    assert (failures(policy_of(fingerprints), tmp_path / "it", now) == {}) is is_met
+    assert (failures(policy, signed(GOOD), now) == {}) is is_met
 
 
 def test_the_ledger_of_a_site_is_composed_and_an_old_one_is_found(tmp_path: Path) -> None:
@@ -343,20 +344,17 @@ def test_the_ledger_of_a_site_is_composed_and_an_old_one_is_found(tmp_path: Path
 )
 def test_a_wrong_policy_is_refused_in_one_line(text: str, expected_message: str, tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(text)
-    with pytest.raises(InputError, match=expected_message) as caught:
-        read_policy(tmp_path / "policy.toml")
-    assert "\n" not in str(caught.value)
+    assert_refused(expected_message, read_policy, tmp_path / "policy.toml")
 
 
 def test_the_command_prints_a_line_a_rule_and_ends_by_it(
-    tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
+    tmp_path: Path, fingerprints: dict[str, str], signed: Callable[..., Path]
 ) -> None:
-    written(tmp_path / "good", GOOD, list(keys.values()))
-    written(tmp_path / "bad", WRONG["another bundle"][0], list(keys.values()))
+    good = str(signed(GOOD, "good"))
+    bad = str(signed(WRONG["another bundle"][0], "bad"))
     policy = tmp_path / "policy.toml"
     policy.write_text(f'[app]\nbundles = ["{BUNDLE}"]\n[signatures]\nby = ["{fingerprints["officer"]}"]\n')
-    passed = CliRunner().invoke(app, ["gate", str(policy), str(tmp_path / "good")])
-    assert (passed.exit_code, len(passed.output.splitlines())) == (0, 4)
-    failed = CliRunner().invoke(app, ["gate", str(policy), str(tmp_path / "good"), str(tmp_path / "bad"), "--json"])
+    assert len(printed_by("gate", policy, good).splitlines()) == 4
+    failed = CliRunner().invoke(app, ["gate", str(policy), good, bad, "--json"])
     answer = json.loads(failed.output)
     assert (failed.exit_code, answer["passes"], len(answer["answers"])) == (4, False, 2)

@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs import stored_models
@@ -20,6 +19,7 @@ from fl_audit.runs.run_report_contents import summarise
 from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.stored_run import read_run
 from fl_audit.runs.trial_batch_store import write_table
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally, small_plan
 
 OWN = """
@@ -44,28 +44,16 @@ def tied(feature_shape):
 """
 
 
-def accuracy(module: nn.Module, plan: RunPlan) -> float:
-    """Return the share of test records that a module of torch names right."""
-    records = load_federation(plan.federation).test_records
-    with torch.no_grad():
-        predicted = module.eval()(torch.from_numpy(records.features)).argmax(dim=1)
-    return float(np.mean(predicted.numpy() == records.labels))
-
-
-def loss(module: nn.Module, plan: RunPlan) -> float:
-    """Return the mean cross-entropy of a module on the test records."""
+def metrics_of(module: nn.Module, plan: RunPlan) -> dict[str, float]:
+    """Return accuracy, mean cross-entropy and area under the ROC curve of a module of torch on the test records."""
     records = load_federation(plan.federation).test_records
     with torch.no_grad():
         logits = module.eval()(torch.from_numpy(records.features))
-    return float(nn.functional.cross_entropy(logits, torch.from_numpy(records.labels)))
-
-
-def area(module: nn.Module, plan: RunPlan) -> float:
-    """Return the area under the ROC curve of a module on the test records, by scikit-learn."""
-    records = load_federation(plan.federation).test_records
-    with torch.no_grad():
-        logits = module.eval()(torch.from_numpy(records.features)).double()
-    return float(roc_auc_score(records.labels, logits[:, 1] - logits[:, 0]))
+    return {
+        "accuracy": float(np.mean(logits.argmax(dim=1).numpy() == records.labels)),
+        "loss": float(nn.functional.cross_entropy(logits, torch.from_numpy(records.labels))),
+        "auroc": float(roc_auc_score(records.labels, logits[:, 1].double() - logits[:, 0].double())),
+    }
 
 
 def test_a_fresh_module_has_the_accuracy_of_each_trial(tmp_path: Path) -> None:
@@ -76,20 +64,19 @@ def test_a_fresh_module_has_the_accuracy_of_each_trial(tmp_path: Path) -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(30, 2))
     for trial, expected in enumerate(contents.trials["test_accuracy"]):
         module.load_state_dict(run.model(trial))
-        assert accuracy(module, plan) == pytest.approx(expected)
-        assert loss(module, plan) == pytest.approx(contents.trials["test_loss"][trial])
+        assert metrics_of(module, plan)["accuracy"] == pytest.approx(expected)
+        assert metrics_of(module, plan)["loss"] == pytest.approx(contents.trials["test_loss"][trial])
     module.load_state_dict(load_file(tmp_path / "run" / MODEL))
-    assert accuracy(module, plan) == pytest.approx(contents.trials["test_accuracy"][0])
+    assert metrics_of(module, plan)["accuracy"] == pytest.approx(contents.trials["test_accuracy"][0])
     releases = contents.releases.set_index(["trial", "round"])
     for number in (2, 4):
         module.load_state_dict(run.model(round=number))
-        assert loss(module, plan) == pytest.approx(releases["test_loss"][0, number])
-        assert area(module, plan) == pytest.approx(releases["test_auroc"][0, number])
+        assert metrics_of(module, plan)["loss"] == pytest.approx(releases["test_loss"][0, number])
+        assert metrics_of(module, plan)["auroc"] == pytest.approx(releases["test_auroc"][0, number])
     by_round = run.history.set_index("round")["test_average_precision"]
     assert by_round[2] == pytest.approx(releases["test_average_precision"].loc[:, 2].mean())
     for wrong in ({"trial": 4}, {"round": 3}, {"trial": 1, "round": 2}):
-        with pytest.raises(InputError, match="accepted"):
-            run.model(**wrong)
+        assert_refused("accepted", run.model, **wrong)
 
 
 def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_names(
@@ -113,9 +100,8 @@ def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_nam
     module = tied((30,))
     assert set(run.model()) == set(module.state_dict())
     module.load_state_dict(run.model())
-    assert accuracy(module, plan) == pytest.approx(contents.trials["test_accuracy"][0])
-    with pytest.raises(InputError, match="trial 0 alone"):
-        run.model(trial=1)
+    assert metrics_of(module, plan)["accuracy"] == pytest.approx(contents.trials["test_accuracy"][0])
+    assert_refused("trial 0 alone", run.model, trial=1)
 
 
 def test_a_run_of_one_trial_tells_its_metrics_round_by_round(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.errors import FederationError, InputError
+from fl_audit.errors import FederationError
 from fl_audit.federation.record_tensors import probe_records
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.fast_path_checks import ModelExecutionProfile
@@ -17,6 +17,7 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.planning import plan_run
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally
 
 LARGEST = 59
@@ -95,18 +96,13 @@ def plan_of(texts: Path, name: str) -> RunPlan:
 
 
 def test_a_vocabulary_is_tried_with_the_largest_token_of_all(texts: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"record 150 .*'embed' \(Embedding\).* asked for 58: .*Embedding\(59, 8\)"
-    ) as caught:
-        plan_of(texts, "small")
-    assert "\n" not in str(caught.value)
+    assert_refused(r"record 150 .*'embed' \(Embedding\).* asked for 58: .*Embedding\(59, 8\)", plan_of, texts, "small")
     plan_check = check_plan(plan_of(texts, "right"), with_probe=False)
     assert [caution for caution in plan_check.cautions if "guarantee" not in caution.text] == []
 
 
 def test_a_module_in_the_place_of_a_factory_is_told(texts: Path) -> None:
-    with pytest.raises(InputError, match=r"NETWORK.* a Text, .*: .* def build"):
-        plan_of(texts, "NETWORK")
+    assert_refused(r"NETWORK.* a Text, .*: .* def build", plan_of, texts, "NETWORK")
 
 
 def test_probabilities_are_told_before_a_run(texts: Path) -> None:
@@ -120,15 +116,12 @@ def test_what_fails_in_clients_or_in_the_server_is_one_line(texts: Path) -> None
     with pytest.raises(FederationError, match=f"client \\d failed: .*{expected_error}") as caught:
         run_locally(plan_of(texts, "in_clients"), texts / "one")
     assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match=expected_error) as refused:
-        run_locally(plan_of(texts, "in_server"), texts / "two")
-    assert "\n" not in str(refused.value)
+    assert_refused(expected_error, lambda: run_locally(plan_of(texts, "in_server"), texts / "two"))
 
 
 def test_a_process_without_records_trusts_the_one_that_had_them(texts: Path) -> None:
     spec = ModelSpec("texts_models:right", (7,), 2)  # it looks up numbers from 1, which random examples do not have
-    with pytest.raises(InputError, match="is asked for -1"):
-        StackedModel.of(spec)
+    assert_refused("is asked for -1", StackedModel.of, spec)
     model = StackedModel.of(spec, profile=ModelExecutionProfile(fast=False, activations=77))
     assert (model.fast, model.activations) == (False, 77)
 

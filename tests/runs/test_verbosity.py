@@ -17,6 +17,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.runs import progress, verbosity
+from tests.builders.commands import printed_by
 from tests.builders.settings import small_toml
 
 CONFIG = small_toml(privacy={"accountant": "gdp"}, run={"seed": 0})
@@ -53,15 +54,12 @@ def test_a_shell_completes_commands_and_values() -> None:
 
 
 def test_help_has_no_stray_backslashes_and_names_the_exit_statuses() -> None:
-    helps = [CliRunner().invoke(app, [*words, "--help"]).stdout for words in ([], *([name] for name in _names()))]
+    names = get_command(app).commands  # type: ignore[attr-defined]
+    helps = [printed_by(*words, "--help") for words in ([], *([name] for name in names))]
     assert not any("\\" in help_text for help_text in helps)
     for status in ("0 ", "2 ", "3 ", "4 ", "130 "):
         assert re.search(rf"^\s+{status}", helps[0], re.MULTILINE), status
     assert "--install-completion" in helps[0]
-
-
-def _names() -> list[str]:
-    return list(get_command(app).commands)  # type: ignore[attr-defined]
 
 
 def test_run_prints_one_json_object(tmp_path: Path) -> None:
@@ -80,7 +78,7 @@ def test_run_prints_one_json_object(tmp_path: Path) -> None:
 
 
 def test_data_sets_as_json() -> None:
-    datasets = json.loads(CliRunner().invoke(app, ["datasets", "--json"]).stdout)["datasets"]
+    datasets = json.loads(printed_by("datasets", "--json"))["datasets"]
     digits = next(dataset for dataset in datasets if dataset["name"] == "digits")
     assert digits["found"] is True
     assert all(isinstance(dataset["found"], bool) for dataset in datasets)

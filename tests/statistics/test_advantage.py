@@ -107,7 +107,7 @@ def test_the_betting_interval_covers(draw) -> None:  # type: ignore[no-untyped-d
     assert missed <= stats.binom.ppf(1 - 1e-4, 400, 0.1)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.floats(0.5, 0.999))
 def test_the_interval_holds_what_it_does_not_refute(numbers: list[float], confidence: float) -> None:
     values = np.array(numbers)

@@ -24,7 +24,7 @@ def same(first_split: ScoreSplit, second_split: ScoreSplit) -> bool:
     return all(np.array_equal(a.first, b.first) and np.array_equal(a.second, b.second) for a, b in sample_pairs)
 
 
-@settings(max_examples=examples(150), deadline=None, derandomize=True)
+@settings(max_examples=examples(150), derandomize=True)
 @given(groups=GROUPS, seed=st.integers(0, 99), break_ties=st.booleans())
 def test_the_order_of_files_exchanged_groups_and_turned_signs_change_nothing(
     groups: tuple[Array, Array], seed: int, break_ties: bool
@@ -41,7 +41,7 @@ def test_the_order_of_files_exchanged_groups_and_turned_signs_change_nothing(
         assert same(score_split, split_scores(-again[0], -again[1], break_ties))
 
 
-@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@settings(max_examples=examples(40), derandomize=True)
 @given(groups=GROUPS, method=st.sampled_from(BY_THRESHOLD), seed=st.integers(0, 99))
 def test_a_bound_is_a_function_of_the_scores_alone(groups: tuple[Array, Array], method: BoundMethod, seed: int) -> None:
     member_scores, nonmember_scores = groups
@@ -55,7 +55,7 @@ def test_a_bound_is_a_function_of_the_scores_alone(groups: tuple[Array, Array], 
         assert epsilon_lower_bound(*again, 1e-5, method=method).epsilon == expected
 
 
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(groups=GROUPS)
 def test_every_score_is_in_one_part_and_ties_are_broken_into_places_of_their_own(groups: tuple[Array, Array]) -> None:
     member_scores, nonmember_scores = groups

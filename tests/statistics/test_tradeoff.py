@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom, binomtest
 
-from fl_audit.errors import InputError
 from fl_audit.statistics.pareto_front import convex_frontier
 from fl_audit.statistics.roc import tradeoff_band
 from tests.builders.refusals import assert_refused
@@ -112,5 +111,4 @@ def test_equal_scores_are_covered_whichever_side_a_test_puts_them_on() -> None:
 
 def test_wrong_numbers_are_refused_in_one_line() -> None:
     for groups, alarms, confidence in ((([], [1.0]), 0.1, 0.95), (([1.0], [1.0]), 1.1, 0.95), (([1.0], [1.0]), 0.1, 1)):
-        with pytest.raises(InputError, match="accepted"):
-            tradeoff_band(*map(np.array, groups), np.array([alarms]), confidence)
+        assert_refused("accepted", tradeoff_band, *map(np.array, groups), np.array([alarms]), confidence)

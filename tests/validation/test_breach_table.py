@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 from tests.validation.breach_table import Line, page
 from tests.validation.breach_truths import _UNKNOWN, _opened, _shifts, claimed, true_epsilon
 from tests.validation.breaches import EVERY, synthetic_run
@@ -59,8 +59,7 @@ def test_a_journal_goes_on_after_a_line_that_was_cut_off(tmp_path: Path) -> None
         file.write('{"number": 1, "te')
     append(path, {"number": 2, "tests": 46})
     assert [row["number"] for row in read(path, tests=46)] == [0, 2]
-    with pytest.raises(InputError, match="accepted is 47; begin another journal"):
-        read(path, tests=47)
+    assert_refused("accepted is 47; begin another journal", read, path, tests=47)
 
 
 def test_all_names_advance_together() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 from tests.validation.__main__ import CAMPAIGNS, main, play
 
 FOLDER = Path(__file__).parent
@@ -35,5 +35,4 @@ def test_a_campaign_reads_its_options_from_the_command(
 
 
 def test_an_unknown_campaign_is_refused() -> None:
-    with pytest.raises(InputError, match=r"campaign is 'nothing': accepted are breaches, "):
-        play("nothing")
+    assert_refused(r"campaign is 'nothing': accepted are breaches, ", play, "nothing")

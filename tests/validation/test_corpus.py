@@ -8,8 +8,8 @@ import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
-from fl_audit.errors import InputError
 from fl_audit.generator_states import GeneratorStates
+from tests.builders.refusals import assert_refused
 from tests.validation.corpus import scores, truth
 from tests.validation.corpus.auditors import Auditor, Finding, _installed, baseline, black_box, conformance
 from tests.validation.corpus.case import VERSION, Case, Store, played
@@ -124,8 +124,7 @@ def test_held_out_scores_show_a_leak_that_no_difference_of_means_has_in_advance(
 
 
 def test_a_package_that_is_not_installed_is_named_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"^nobody-has-it is not installed"):
-        _installed("no_such_module_at_all", "nobody-has-it")
+    assert_refused(r"^nobody-has-it is not installed", _installed, "no_such_module_at_all", "nobody-has-it")
 
 
 def _accuser(audit_case: Case, _trials: int, _generator: np.random.Generator) -> Finding:

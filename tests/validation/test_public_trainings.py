@@ -3,10 +3,8 @@
 import sys
 from pathlib import Path
 
-import pytest
-
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
-from fl_audit.errors import InputError
+from tests.builders.refusals import assert_refused
 from tests.validation.public_trainings.copies import Edit, applied, module_of, stand_in
 from tests.validation.public_trainings.edits import PLANTED, SITES, Place
 from tests.validation.public_trainings.trainings import TRAININGS
@@ -17,8 +15,7 @@ def test_an_edit_needs_its_place_once(tmp_path: Path) -> None:
     assert applied("noise = 1\n", [edit], "folder/train.py") == "noise = 0\n"
     assert applied("noise = 1\n", [edit], "folder/other.py") == "noise = 1\n"
     for text in ("", "noise = 1\nnoise = 1\n"):
-        with pytest.raises(InputError, match="accepted is the commit"):
-            applied(text, [edit], "folder/train.py")
+        assert_refused("accepted is the commit", applied, text, [edit], "folder/train.py")
 
 
 def test_a_copy_finds_its_stand_ins_and_leaves_nothing_behind(tmp_path: Path) -> None:

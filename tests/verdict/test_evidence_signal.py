@@ -6,15 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom, kstest
+from scipy.stats import binom, chi2, f, kstest, ttest_1samp
+from scipy.stats import t as student
 
 from fl_audit.array_types import Floats
 from fl_audit.mechanisms.noises.registry import STANDARD_GAUSSIAN
-from fl_audit.verdict.declared_tests import BESIDE_SCORES, FAMILY_LEVEL, TestName
+from fl_audit.verdict.declared_tests import (
+    BESIDE_SCORES,
+    FAMILY_LEVEL,
+    NotTestedReason,
+    TestName,
+    TestNotApplicableError,
+)
 from fl_audit.verdict.judging import FAMILY, run_family
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.signal_detection_limit import planned_signal, rare_power
+from fl_audit.verdict.signal_detection_limit import NoiseSumAlongTarget, planned_signal, rare_power
 from fl_audit.verdict.target_contribution_tests import drift_along as drift_of_targets
 from fl_audit.verdict.target_contribution_tests import (
     limit_along,
@@ -44,6 +51,64 @@ def test_the_shares_of_the_tests_are_those_of_their_weights_and_no_more_than_the
         assert alone.share + sum(name.share for name in BESIDE_SCORES) == pytest.approx(1.0)
     assert TestName.CANARIES.level == FAMILY_LEVEL
     assert TestName.SIGNAL.share / TestName.NOISE_TOTAL.share == pytest.approx(5)
+
+
+@pytest.mark.parametrize("seed", [2, 25, 34])
+def test_statistics_and_p_values_are_those_of_scipy(seed: int) -> None:
+    """The second round is without the target: it counts for nothing, not even as a degree of freedom."""
+    trials = 6
+    noise = 0.6 * np.random.default_rng(seed).standard_normal((trials, 4))
+    noise[4] += 0.8
+    members = np.arange(trials) % 2 == 0
+    signs = np.where(members, 1.0, -1.0)[:, None]
+    ratio = np.tile([0.5, 0.0, 0.25, 1.0], (trials, 1))
+    increments = signs * (ratio**2 / 2 + ratio * noise)
+    ones = np.ones_like(ratio)
+    run = NoiseMeasurements(members, increments, ratio, ones, 1.0, noise_kind=STANDARD_GAUSSIAN)
+    results = {test.name: test for test in run_family(run, TESTS)[0]}
+    noise = noise[:, ratio[0] > 0]
+    of_signal = ttest_1samp(noise, 0.0, axis=None, alternative="greater")
+    signal_result = results[TestName.SIGNAL]
+    assert signal_result.p_value == pytest.approx(of_signal.pvalue)
+    assert signal_result.statistic == pytest.approx(of_signal.statistic)
+    unit = math.sqrt(trials) * (0.25 + 0.125 + 0.5) / math.sqrt(3)
+    assert signal_result.measured == pytest.approx(1 + noise.sum() / math.sqrt(noise.size) / unit)
+    # A round's sums, over all trials and over those of each side.
+    towards = signs * noise
+    of_sides = [towards[side].sum(axis=0) / math.sqrt(3) for side in (members, ~members)]
+    sums = np.concatenate([noise.sum(axis=0) / math.sqrt(trials), *of_sides])
+    largest = np.abs(sums).max() / math.sqrt(np.var(towards, axis=0, ddof=1).mean())
+    assert abs(results[TestName.SIGNAL_ROUND].statistic) == pytest.approx(largest)
+    assert results[TestName.SIGNAL_ROUND].p_value == pytest.approx(2 * 9 * student.sf(largest, 15))
+    # A trial's sums, by the largest of them and by their spread.
+    sums = noise.sum(axis=1) / math.sqrt(3)
+    within = np.var(noise, axis=1, ddof=1).mean()
+    spread = f.sf(np.square(sums).mean() / within, trials, 12)
+    single = 2 * trials * student.sf(np.abs(sums).max() / math.sqrt(within), 12)
+    assert results[TestName.SIGNAL_TRIAL].p_value == pytest.approx(2 * min(single, spread))
+    # Too little noise in a trial, in a round or in the sums over rounds.
+    squares = np.square(noise)
+    of_sums = chi2.cdf(np.square(sums).sum(), trials)
+    smallest = min(*chi2.cdf(squares.sum(axis=1), 3), *chi2.cdf(squares.sum(axis=0), trials), of_sums)
+    assert results[TestName.NOISE_TRIAL].p_value == pytest.approx(10 * smallest)
+
+
+def test_noise_that_is_the_same_in_all_rounds_of_a_trial_is_a_shift_however_small() -> None:
+    sums = 4 * np.array([0.02, -0.01, 0.03])
+    ones = np.ones(3)
+    same = NoiseAlongTarget(sums**2 / 4, np.full(3, 4), ones > 0, sums, ones, noise=STANDARD_GAUSSIAN)
+    assert signal_trial_of(same).p_value < 1e-9
+
+
+def test_the_signal_is_tested_from_three_values_of_a_target_that_contributes() -> None:
+    assert signal_of(NoiseSumAlongTarget(0.0, 1.0, 2, 1.0)).p_value == 0.5
+    for refused, reason in (
+        (NoiseSumAlongTarget(0.0, 1.0, 1, 1.0), NotTestedReason.TOO_FEW),
+        (NoiseSumAlongTarget(0.0, 1.0, 2, 0.0), NotTestedReason.NO_DIFFERENCE),
+    ):
+        with pytest.raises(TestNotApplicableError) as raised:
+            signal_of(refused)
+        assert raised.value.reason is reason
 
 
 @pytest.mark.parametrize("runs", [150, pytest.param(600, marks=pytest.mark.long)])

@@ -17,6 +17,7 @@ from torch import Tensor
 from fl_audit.array_types import Floats
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.stacked_model import ClippedSums, StackedModel
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.strategies.received_contributions import UnnoisedRoundSum
@@ -293,3 +294,5 @@ def test_honest_federations_break_nothing(number: int, tmp_path: Path) -> None:
     answered_names = {answer["name"] for answer in summary["exact"] if not answer["not_asked"]}
     assert {str(ExactQuestion.SUM), str(ExactQuestion.START), str(ExactQuestion.EPSILON)} <= answered_names
     assert str(ExactQuestion.SECOND_SEED) in answered_names
+    adds_noise = plan.federation.mechanism.noise.origin is NoiseOrigin.SERVER
+    assert (str(ExactQuestion.STEP) in answered_names) == adds_noise

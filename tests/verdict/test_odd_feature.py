@@ -15,8 +15,9 @@ from fl_audit.verdict.judging import judge
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.synthetic_noise import OddFeature, play_odd_feature
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 @pytest.mark.parametrize("mu", [3.0, 5.0])
 def test_honest_runs_are_not_violated_where_sensitivities_follow_the_secret(mu: float) -> None:
     """100 honest runs with each mu: at most the binomial bound (1e-4) of 0.1 %, and 5 % for the lower bound."""
@@ -38,7 +39,6 @@ def test_honest_runs_are_not_violated_where_sensitivities_follow_the_secret(mu: 
     )
 
 
-@pytest.mark.long
 def test_whoever_takes_the_final_log_odds_for_normal_refutes_a_guarantee_that_is_kept() -> None:
     measured = play_odd_feature(np.random.default_rng(1), OddFeature(trials=400, mu=5.0))
     final = measured.increments.sum(axis=1)

@@ -14,7 +14,6 @@ from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenarios import KINDS
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialBudget
-from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.refusals import assert_refused
@@ -193,8 +192,13 @@ def test_low_precision_is_caught_by_its_floating_point_leak_and_nothing_else_is(
 
 
 def test_an_unknown_faulty_mechanism_is_named() -> None:
-    with pytest.raises(InputError, match=r"faulty mechanism .*'unicorn': .*wrong-denominator"):
-        selected_values("unicorn", {mechanism.name: mechanism for mechanism in FAULTY_MECHANISMS}, "faulty mechanism")
+    assert_refused(
+        r"faulty mechanism .*'unicorn': .*wrong-denominator",
+        selected_values,
+        "unicorn",
+        {mechanism.name: mechanism for mechanism in FAULTY_MECHANISMS},
+        "faulty mechanism",
+    )
 
 
 def test_false_alarms_are_counted() -> None:

@@ -16,7 +16,6 @@ from fl_audit.app_audits.live.observer_store import TrainingObserver, seed_in
 from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.cli.main import main
-from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases
@@ -297,18 +296,16 @@ def test_the_command_says_it_and_writes_a_page(
 )
 def test_a_file_that_holds_no_seed_is_refused_without_its_content(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "coins").write_bytes(content)
-    with pytest.raises(InputError, match="holds no seed") as caught:
-        seed_in(tmp_path / "coins")
-    error_text = str(caught.value).replace(str(tmp_path), "")
+    error = assert_refused("holds no seed", seed_in, tmp_path / "coins")
+    error_text = str(error).replace(str(tmp_path), "")
     for word in content.decode("latin-1").split():
         assert len(word) < 2 or word not in error_text
     assert "\n" not in error_text
 
 
 def test_coins_out_of_range_are_not_repeated() -> None:
-    with pytest.raises(InputError, match=r"coins .*of type") as caught:
-        Canary(0, 11, 2**64 + 123456789, 1.0)
-    assert "123456789" not in str(caught.value)
+    error = assert_refused(r"coins .*of type", Canary, 0, 11, 2**64 + 123456789, 1.0)
+    assert "123456789" not in str(error)
     assert_refused("directions is 18446744073709551617", Canary, 0, 2**64 + 1, 5, 1.0)
 
 

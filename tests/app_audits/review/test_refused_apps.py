@@ -12,8 +12,8 @@ from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.app_audits.review.app_loading import read_app
-from fl_audit.errors import InputError
 from tests.app_audits.review.apps import caught, with_strategy, write_app
+from tests.builders.refusals import assert_refused
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 SHAPE = (3, 5)
@@ -37,8 +37,8 @@ def _strategy() -> FedAvg:
 def test_a_refusal_names_the_audit_of_the_strategy_alone(tmp_path: Path, is_old: bool) -> None:
     loads = with_strategy("FedAvg()").replace("    strategy =", "    open('data-of-clients.csv')\n    strategy =")
     app = tmp_path if is_old else write_app(tmp_path, "loading_app", loads)
-    with pytest.raises(InputError, match=r"fl-audit strategy PACKAGE.MODULE:FACTORY.*AuditedSystem\(make_strategy, mo"):
-        read_app(app) if is_old else caught(app)
+    named = r"fl-audit strategy PACKAGE.MODULE:FACTORY.*AuditedSystem\(make_strategy, mo"
+    assert_refused(named, read_app if is_old else caught, app)
 
 
 def test_the_strategy_alone_is_audited_on_the_model_of_its_app() -> None:

@@ -17,7 +17,7 @@ from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
 from fl_audit.app_audits.black_box.scenario_texts import scenario_texts
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit, StatedClaim
-from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW
+from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW, untried_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import (
     ClaimAudit,
     DistinguisherTest,
@@ -37,10 +37,10 @@ from fl_audit.app_audits.review.review_messages import headline, report_lines_of
 from fl_audit.app_audits.review.review_result import ReviewResult, server_verdict
 from fl_audit.app_audits.review.scenario_groups import SideChannel, side_channel_results
 from fl_audit.app_audits.trial_options import ReviewOptions
-from fl_audit.errors import InputError
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.review.apps import CLIENT, caught, unclipped_server, with_strategy, write_app
+from tests.builders.refusals import assert_refused
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
@@ -57,9 +57,8 @@ def test_a_modifier_outside_of_the_masks_is_refused_with_what_flower_raises(mod:
     """The first in a list is outermost: it is handed messages of secure aggregation, which hold no model."""
     name = f"outside_{mod.partition('(')[0].lower()}"
     client = _with_mods(f"{mod}, secaggplus_mod", f"secaggplus_mod, {mod.partition('(')[0]}")
-    with pytest.raises(InputError) as refused:
-        caught(write_app(tmp_path, name, with_strategy("FedAvg()"), client))
-    error_text = str(refused.value)
+    error = assert_refused(None, lambda: caught(write_app(tmp_path, name, with_strategy("FedAvg()"), client)))
+    error_text = str(error)
     assert "KeyError: 'fitins.parameters'" in error_text
     assert f"mods=[secaggplus_mod, {mod.partition('(')[0]}, ...]" in error_text
     assert "\n" not in error_text
@@ -88,12 +87,14 @@ def test_a_modifier_that_bears_masks_is_not_played_outside_of_them(tmp_path: Pat
 def test_a_modifier_that_fails_is_named_and_not_the_strategy(failure: str, tmp_path: Path) -> None:
     mod = f"from flwr.app import Error, Message\n\ndef mine(m, context, call):\n    {failure}\n\napp = "
     client = CLIENT.replace("app = ", mod).replace("ClientApp()", "ClientApp(mods=[mine])")
-    with pytest.raises(InputError) as refused:
-        review(
+    error = assert_refused(
+        None,
+        lambda: review(
             write_app(tmp_path, f"failing_{len(failure)}", with_strategy("FedAvg()"), client),
             ReviewOptions(processes=1),
-        )
-    error_text = str(refused.value)
+        ),
+    )
+    error_text = str(error)
     assert "modifiers" in error_text
     assert "KeyError" in error_text
     assert ("mine" in error_text) is failure.startswith("raise")
@@ -182,6 +183,15 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     ]
     # A claim about clients is judged as ever.
     assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, mentions=mentions) is Verdict.CONSISTENT
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_page_opens_with_what_was_not_tried_unless_the_headline_says_what_was_not_loaded(
+    is_loaded: bool, tmp_path: Path
+) -> None:
+    audit = _result(unplayed=("removed",))
+    page = write_app_page(review_result(_review(audit)), [(audit, ())], is_loaded, tmp_path).read_text()
+    assert (f'<p class="opening">{untried_words(audit)}' in page) is is_loaded
 
 
 def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:

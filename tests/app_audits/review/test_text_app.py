@@ -6,10 +6,10 @@ import pytest
 
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.trial_options import ReviewOptions
-from fl_audit.errors import InputError
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.review.apps import caught
 from tests.app_audits.review.text_app import write_text_app
+from tests.builders.refusals import assert_refused
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 HONEST = "PrivateMean(1.0, 1.0, 4)"
@@ -47,5 +47,5 @@ def test_the_wrapper_of_flower_is_found_on_texts_by_what_it_does_with_any_model(
 
 def test_a_review_says_which_whole_numbers_the_wrapper_of_flower_cannot_scale(tmp_path: Path) -> None:
     """The remedy that it offers is the one with which the test above reviews the app."""
-    with pytest.raises(InputError, match=r"whole numbers \(position_ids\).*persistent=False"):
-        review(write_text_app(tmp_path, "refused_text_app", OF_FLOWER), OPTIONS)
+    named = r"whole numbers \(position_ids\).*persistent=False"
+    assert_refused(named, lambda: review(write_text_app(tmp_path, "refused_text_app", OF_FLOWER), OPTIONS))

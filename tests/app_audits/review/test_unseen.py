@@ -22,10 +22,10 @@ from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
 from fl_audit.app_audits.review.review_result import ReviewResult, mentions_and_unseen, server_verdict
 from fl_audit.app_audits.trial_options import ReviewOptions
-from fl_audit.errors import InputError
 from fl_audit.user_modules import collision_words
 from fl_audit.verdict.verdict import Verdict
 from tests.app_audits.review.apps import CLIENT, caught, with_strategy, write_app
+from tests.builders.refusals import assert_refused
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 SERVER = with_strategy("FedAvg(fraction_evaluate=0.0)")
@@ -223,11 +223,9 @@ def test_packages_that_hide_each_other_are_both_named(tmp_path: Path, position: 
         (directory / "typer.py").write_text("class Net: ...")
     theirs = directory / ("typer" if is_package else "typer.py")
     installed = Path(typer.__file__).parent
-    with pytest.raises(InputError) as refused:
-        caught(directory)
-    assert f"{theirs} is hidden by {installed}: " in str(refused.value)
-    assert "'typer'" in str(refused.value)
-    assert "\n" not in str(refused.value)
+    error = assert_refused(None, caught, directory)
+    assert f"{theirs} is hidden by {installed}: " in str(error)
+    assert "'typer'" in str(error)
 
 
 def test_other_errors_name_no_packages(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift, root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 
+pytestmark = pytest.mark.long
+
 CANARIES = 4
 DIRECTIONS = 24
 ROUNDS = 40
@@ -37,7 +39,6 @@ def share_found(added: float, other_clients: int) -> float:
     return float(np.mean(detections))
 
 
-@pytest.mark.long
 def test_the_limit_is_found_in_nine_of_ten_trainings_also_behind_others() -> None:
     """Binomial bounds at 1e-4 on either side; what was the limit without others is hardly found behind them."""
     half = ROUNDS * CANARIES // 2
@@ -52,7 +53,6 @@ def test_the_limit_is_found_in_nine_of_ten_trainings_also_behind_others() -> Non
     assert hidden.measured_mu(limit) == pytest.approx(mu, rel=1e-12)
 
 
-@pytest.mark.long
 def test_without_others_nothing_is_diluted_and_where_they_spread_too_far_nothing_is_found() -> None:
     clear = OtherClientsVariance(0.0, is_seen=False)
     assert clear.true_mu(1.4) == pytest.approx(1.4, rel=1e-12)
@@ -64,7 +64,6 @@ def test_without_others_nothing_is_diluted_and_where_they_spread_too_far_nothing
     assert squared_spread(20, 4, 400, is_replaced=True) == pytest.approx((20**2 + 4) / 400 / 4)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("other_clients", "added", "minimum_count", "maximum_count"), [(0, 1.0, 0, 4), (8, 1.0, 0, 4), (80, 0.0, 195, 200)]
 )

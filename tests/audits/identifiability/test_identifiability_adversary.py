@@ -334,17 +334,6 @@ def test_a_trial_without_difference_is_not_refused_for_rounding() -> None:
     assert np.array_equal(evidence.increment, np.zeros(TRIALS))
 
 
-def test_adam_models_cannot_be_weighed() -> None:
-    federation = make_federation(optimizer=ServerOptimizer(ServerOptimizerKind.ADAM, 0.1))
-    models = initial(federation)
-    assert_refused(r"'adam': .*'sgd' and 'momentum'", weigh_models, federation, [models, models + 0.1])
-
-
-def test_a_public_federation_whose_view_is_models_refuses_adam() -> None:
-    federation = make_federation(optimizer=ServerOptimizer(ServerOptimizerKind.ADAM, 0.1))
-    assert_refused("'adam'", replace, federation.public, view=InsiderView.MODEL)
-
-
 def test_innovations_are_standard_normal() -> None:
     """With each bit, (L - +-mu^2/2) / mu over 2000 noise draws; the seed is fixed, false alarms were 1 in 10^6."""
     federation = make_federation(model="logistic", multiplier=0.7)

@@ -10,7 +10,6 @@ from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.membership.attack_limits import largest_auc, largest_auc_within_training, largest_tpr
-from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import (
     GaussianRelease,
@@ -19,6 +18,7 @@ from fl_audit.privacy.events import (
     ReleaseEvent,
     SampledGaussianRelease,
 )
+from tests.builders.refusals import assert_refused
 
 Array = NDArray[np.float64]
 
@@ -152,9 +152,9 @@ def test_simulated_insiders_of_many_sampled_rounds_reach_the_limits(count: int, 
 
 
 def test_rates_out_of_range_are_refused() -> None:
+    profile = profile_of(GaussianRelease(1.0, 1.0))
     for fpr in (-0.1, 1.5, [0.5, np.nan]):
-        with pytest.raises(InputError, match=r"numbers .*0 to 1"):
-            largest_tpr(profile_of(GaussianRelease(1.0, 1.0)), fpr)
+        assert_refused(r"numbers .*0 to 1", largest_tpr, profile, fpr)
 
 
 @pytest.mark.parametrize("mu", [0.05, 1.0, 3.0])

@@ -10,7 +10,6 @@ from sklearn.metrics import roc_curve as sklearn_roc
 
 from fl_audit.audits.membership.attack_results import epsilon_of_one_target, one_target_scores
 from fl_audit.audits.membership.roc_metrics import _areas_between_trials, membership_rates, roc_curve
-from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 from tests.builders.refusals import assert_refused
 
@@ -113,15 +112,14 @@ def test_one_target_of_every_trial_is_drawn() -> None:
 
 def test_wrong_input_is_named() -> None:
     is_in = np.array([[True, False], [False, True]])
-    assert_refused(r"scores .*\(2, 3\)", lambda: membership_rates(np.zeros((2, 3)), TargetMembership(is_in), draws()))
-    with pytest.raises(InputError, match="scores contain NaN"):
-        membership_rates(np.full((2, 2), np.nan), TargetMembership(is_in), draws())
-    with pytest.raises(InputError, match="there are 4 members and 0 others"):
-        membership_rates(np.zeros((2, 2)), TargetMembership(np.ones_like(is_in)), draws())
-    with pytest.raises(InputError, match=r"members and others"):
-        membership_rates(np.zeros((2, 2)), TargetMembership(np.array([[True, True], [False, False]])), draws())
-    with pytest.raises(InputError, match="there are 1 trials"):
-        membership_rates(np.zeros((1, 2)), TargetMembership(is_in[:1]), draws())
+    for named, scores, coins in (
+        (r"scores .*\(2, 3\)", np.zeros((2, 3)), is_in),
+        ("scores contain NaN", np.full((2, 2), np.nan), is_in),
+        ("there are 4 members and 0 others", np.zeros((2, 2)), np.ones_like(is_in)),
+        ("members and others", np.zeros((2, 2)), np.array([[True, True], [False, False]])),
+        ("there are 1 trials", np.zeros((1, 2)), is_in[:1]),
+    ):
+        assert_refused(named, membership_rates, scores, TargetMembership(coins), draws())
     assert epsilon_of_one_target(np.zeros((2, 2)), TargetMembership(np.ones_like(is_in)), 0.0, draws()) is None
 
 

@@ -7,7 +7,6 @@ from sklearn.metrics import roc_auc_score
 
 from fl_audit.audits.membership.attacks.shadow import shadow_scores
 from fl_audit.audits.membership.record_confidences import log_probabilities
-from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 from tests.builders.refusals import assert_refused
 
@@ -71,8 +70,7 @@ def test_a_class_too_rare_to_be_learnt_is_attacked_by_what_all_classes_teach() -
 def test_wrong_input_is_named() -> None:
     values, labels, membership = federation(4, leak=0.0, trials=4)
     everybody = TargetMembership(np.ones_like(membership.is_in))
-    with pytest.raises(InputError, match=r"members and 0 others"):
-        shadow_scores(values, labels, everybody)
-    with pytest.raises(InputError, match="there are 1 trials: accepted are 2"):
-        shadow_scores(values[:1], labels, TargetMembership(membership.is_in[:1]))
+    assert_refused(r"members and 0 others", shadow_scores, values, labels, everybody)
+    named = "there are 1 trials: accepted are 2"
+    assert_refused(named, lambda: shadow_scores(values[:1], labels, TargetMembership(membership.is_in[:1])))
     assert_refused("labels are", shadow_scores, values, labels[:3], membership)

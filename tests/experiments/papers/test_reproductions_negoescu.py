@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fl_audit.errors import InputError
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
 from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import CUT, DELTA, _exact_curves
 from fl_audit.experiments.papers.negoescu2023.paper import PAPER
@@ -25,6 +24,7 @@ from fl_audit.experiments.papers.reproduce import chosen_items, reproduce
 from fl_audit.experiments.papers.reproduction_names import item_names
 from fl_audit.experiments.papers.runner import make
 from fl_audit.experiments.papers.statistics import t_interval
+from tests.builders.refusals import assert_refused
 from tests.released_model.rates import epsilon_star_of_rates
 
 # One worker makes what tests of this file share.
@@ -48,8 +48,7 @@ def test_names_of_both_papers() -> None:
     chosen, items = chosen_items("negoescu2023-fig4")
     assert chosen is PAPER
     assert [item.key for item in items] == ["fig4"]
-    with pytest.raises(InputError, match=r"'negoescu-fig5' .*'negoescu2023-fig5'"):
-        chosen_items("negoescu-fig5")
+    assert_refused(r"'negoescu-fig5' .*'negoescu2023-fig5'", chosen_items, "negoescu-fig5")
 
 
 @pytest.mark.long
@@ -161,6 +160,5 @@ def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytes
     results = make(PAPER, PAPER.items[:1], options)
     assert results.results == ()
     assert results.left_out == (f"{PAPER.items[0].title}: left out, none of its data sets is there",)
-    with pytest.raises(InputError, match=r"negoescu2023-fig1 cannot .*\blocation30"):
-        reproduce("negoescu2023-fig1", options)
+    assert_refused(r"negoescu2023-fig1 cannot .*\blocation30", reproduce, "negoescu2023-fig1", options)
     assert not (tmp_path / "out").exists()

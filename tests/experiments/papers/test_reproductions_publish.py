@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.errors import InputError
 from fl_audit.experiments.papers import publish
 from fl_audit.experiments.papers.bernau2019.epsilon_tables import table_2, table_3
 from fl_audit.experiments.papers.bernau2021.closed_forms import calibrated
@@ -31,6 +30,7 @@ from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alpha
 from fl_audit.report.figure_style import new_figure
 from fl_audit.statistics.interval_estimates import IntervalEstimate
+from tests.builders.refusals import assert_refused
 
 DOCS = Path(__file__).parents[3] / "docs" / "papers"
 
@@ -100,8 +100,7 @@ def test_pages_that_would_be_too_large_are_not_written(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publish, "MOST_BYTES", 10_000)
-    with pytest.raises(InputError, match=r"bytes: .*\b10,000"):
-        publish.publish(finished, tmp_path / "docs")
+    assert_refused(r"bytes: .*\b10,000", publish.publish, finished, tmp_path / "docs")
     assert not (tmp_path / "docs").exists()
 
 
@@ -110,13 +109,11 @@ def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monke
     other_papers = tuple(replace(paper, constants=lambda extent: "others") for paper in PAPERS)
     monkeypatch.setattr(publish, "PAPERS", other_papers)
     assert len(publish.stale_pages(tmp_path / "docs")) == 2
-    with pytest.raises(InputError, match=r"table3\.json: .*settings"):
-        publish.publish(finished / "a", tmp_path / "docs")
+    assert_refused(r"table3\.json: .*settings", publish.publish, finished / "a", tmp_path / "docs")
     monkeypatch.setattr(publish, "SCHEMA", 2)
     assert re.fullmatch(r"bernau2019-table2: schema 1, .*\b2", publish.stale_pages(tmp_path / "docs")[0])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no finished reproduction"):
-        publish.publish(tmp_path / "empty", tmp_path / "docs")
+    assert_refused("no finished reproduction", publish.publish, tmp_path / "empty", tmp_path / "docs")
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 import re
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,12 @@ import pandas as pd
 import pytest
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 from fl_audit.experiments.papers import reproduce, runner
 from fl_audit.experiments.papers.bernau2021 import attack_cost_scaling, paper
 from fl_audit.experiments.papers.bernau2021.advantage_and_belief import ADVANTAGE
 from fl_audit.experiments.papers.bernau2021.insider_runs import ADULT, claimed_mu, insider_run, labels_of, mu_of_trials
 from fl_audit.experiments.papers.item_results import COLUMNS
-from fl_audit.experiments.papers.papers import ComputeExtent, PaperDataset, ReproductionOptions
+from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.papers.reproduce import PAPERS, chosen_items
 from fl_audit.experiments.papers.reproduction_names import ITEMS, item_names
 from fl_audit.experiments.papers.runner import play
@@ -28,13 +26,8 @@ from fl_audit.runs import many_runs
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
-
-
-def _in_quick_form(data: PaperDataset) -> PaperDataset:
-    quick = data.in_form(ComputeExtent.QUICK)
-    assert quick is not None
-    return quick
-
+from tests.builders.pages import ParsedPage
+from tests.builders.refusals import assert_refused
 
 _FULL = replace(
     ADULT,
@@ -52,7 +45,8 @@ _FULL = replace(
         "run.trials-per-batch": 3,
     },
 )
-SMALL = _in_quick_form(_FULL)
+SMALL = _FULL.in_form(ComputeExtent.QUICK)
+assert SMALL is not None
 LS_B = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
 OTHER = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD, 0.75)
 
@@ -61,30 +55,6 @@ OTHER = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD, 0.75
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "parallel_runs", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(runner, "find_data", lambda *_: ((_FULL,), ("Adult is small",)))
-
-
-class Balanced(HTMLParser):
-    """Checks that tags are balanced and collects images and visible text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.images: list[dict[str, str | None]] = []
-        self.text = ""
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "img":
-            self.images.append(dict(attrs))
-        elif tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 @pytest.mark.long
@@ -130,9 +100,10 @@ WORDS_OF_THE_PAGE = (
 
 def _check_page(path: Path, keys: list[str]) -> None:
     html = path.read_text(encoding="utf-8")
-    page = Balanced(html)
-    assert len(page.images) == len(keys)
-    assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in page.images)
+    page = ParsedPage(html)
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(images) == len(keys)
+    assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in images)
     assert not re.search(r"url\(|@import|<script|<link", html)
     for words in WORDS_OF_THE_PAGE:
         assert words in page.text, words
@@ -209,8 +180,12 @@ def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
 def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
     play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
     (tmp_path / "runs-quick").rename(tmp_path / "runs")
-    with pytest.raises(InputError, match="another configuration"):
-        play([insider_run(_FULL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)], ReproductionOptions(tmp_path))
+    assert_refused(
+        "another configuration",
+        lambda: play(
+            [insider_run(_FULL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)], ReproductionOptions(tmp_path)
+        ),
+    )
 
 
 @pytest.mark.long
@@ -229,14 +204,14 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "find_data", lambda *_: ((), ("no Adult (gone)",)))
     monkeypatch.setattr(attack_cost_scaling, "_seconds", lambda work, size: 1e-9 * size**2)  # nothing is timed here
-    with pytest.raises(InputError, match=r"bernau2021-fig9 .*no Adult \(gone\)"):
-        reproduce.reproduce("bernau2021-fig9", ReproductionOptions(tmp_path / "out"))
+    named = r"bernau2021-fig9 .*no Adult \(gone\)"
+    assert_refused(named, lambda: reproduce.reproduce("bernau2021-fig9", ReproductionOptions(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
     _, reproduction, _ = reproduce.reproduce("bernau2021", ReproductionOptions(tmp_path / "out"))
     assert [item.key for item, _ in reproduction.results] == ["table1", "table3", "fig1", "fig2", "fig3"]
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="is a file"):
-        reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path / "file"))
+    named = "is a file"
+    assert_refused(named, lambda: reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path / "file")))
 
 
 def test_every_paper_has_items_of_its_own() -> None:
@@ -254,6 +229,6 @@ def test_every_paper_has_items_of_its_own() -> None:
 def test_papers_do_not_mix_in_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "older2020-fig3.html").write_text("")
     monkeypatch.setattr(reproduce, "PAPERS", (replace(paper.PAPER, key="older2020"), paper.PAPER))
-    with pytest.raises(InputError, match=r"older2020: .*bernau2021"):
-        reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path))
+    named = r"older2020: .*bernau2021"
+    assert_refused(named, lambda: reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path)))
     assert [path.name for path in tmp_path.iterdir()] == ["older2020-fig3.html"]

@@ -38,6 +38,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.targets import BeliefTarget
 from tests.builders.commands import RunCommand, command_runner
+from tests.builders.refusals import assert_refused
 
 B = Adjacency.REPLACE_RECORD
 U = Adjacency.ADD_REMOVE_RECORD
@@ -58,9 +59,8 @@ def test_names() -> None:
 
 
 def test_an_unknown_name_gets_the_nearest_and_the_list() -> None:
-    with pytest.raises(InputError, match=r"'bernau2021-fig10' .*'bernau2021-fig1'") as error_info:
-        chosen_items("bernau2021-fig10")
-    assert all(name in str(error_info.value) for name in item_names())
+    error = assert_refused(r"'bernau2021-fig10' .*'bernau2021-fig1'", chosen_items, "bernau2021-fig10")
+    assert all(name in str(error) for name in item_names())
 
 
 @pytest.mark.parametrize(

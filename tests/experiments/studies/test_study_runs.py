@@ -3,10 +3,9 @@
 import sys
 
 import numpy as np
-import pytest
 
-from fl_audit.errors import InputError
 from fl_audit.experiments.studies.study_runs import arrays_of_script
+from tests.builders.refusals import assert_refused
 
 DOUBLED = """
 import sys
@@ -22,7 +21,6 @@ def test_a_script_of_another_interpreter_gets_arrays_and_returns_arrays() -> Non
 
 
 def test_what_an_interpreter_says_is_told_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"ModuleNotFoundError: .*'no_such_package'"):
-        arrays_of_script(sys.executable, "import no_such_package", {}, "an attack")
-    with pytest.raises(InputError, match=r"/no/python .*no interpreter: .*of a Python"):
-        arrays_of_script("/no/python", "", {}, "an attack")
+    named = r"ModuleNotFoundError: .*'no_such_package'"
+    assert_refused(named, arrays_of_script, sys.executable, "import no_such_package", {}, "an attack")
+    assert_refused(r"/no/python .*no interpreter: .*of a Python", arrays_of_script, "/no/python", "", {}, "an attack")

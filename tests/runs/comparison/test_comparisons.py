@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from fl_audit.cli.main import app
-from fl_audit.errors import InputError
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.runs.comparison.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
 from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult
 from fl_audit.verdict.verdict import Verdict
+from tests.builders.commands import printed_by
+from tests.builders.refusals import assert_refused
 
 
 def _entry(name: str, value: float, **fields: Any) -> dict[str, Any]:
@@ -38,10 +37,7 @@ def _stored(directory: Path, *attacks: dict[str, Any], **changes: Any) -> Path:
 
 
 def _compare(*arguments: object, columns: int = 200) -> str:
-    environment = {"COLUMNS": str(columns)}
-    result = CliRunner().invoke(app, ["compare", *map(str, arguments)], catch_exceptions=False, env=environment)
-    assert result.exit_code == 0
-    return result.stdout
+    return printed_by("compare", *arguments, env={"COLUMNS": str(columns)})
 
 
 @pytest.fixture
@@ -180,14 +176,9 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_bad_input_is_one_line(two: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="at least two"):
-        rows([two[0]])
-    with pytest.raises(InputError, match="named twice"):
-        rows([two[0], two[0]])
-    with pytest.raises(InputError, match="no finished run"):
-        rows([two[0], tmp_path / "empty"])
+    assert_refused("at least two", rows, [two[0]])
+    assert_refused("named twice", rows, [two[0], two[0]])
+    assert_refused("no finished run", rows, [two[0], tmp_path / "empty"])
     (tmp_path / "empty" / "summary.json").write_text("[]")
-    with pytest.raises(InputError, match="no summary of"):
-        rows([two[0], tmp_path / "empty"])
-    with pytest.raises(InputError, match="ends in"):
-        CliRunner().invoke(app, ["compare", *map(str, two), "--plot", "x.jpg"], catch_exceptions=False)
+    assert_refused("no summary of", rows, [two[0], tmp_path / "empty"])
+    assert_refused("ends in", printed_by, "compare", *two, "--plot", "x.jpg")

@@ -12,17 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
-from fl_audit.errors import InputError
 from fl_audit.runs.exports.badge import badge
 from fl_audit.runs.exports.trackers import _require_answer, findings_of, series_of
 from fl_audit.runs.stored_run import Run, read_run
+from tests.builders.commands import printed_by
+from tests.builders.refusals import assert_refused
+from tests.one_pixel import ONE_PIXEL
 
-ONE_PIXEL = (
-    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde\x00\x00\x00\x0cIDATx"
-    b"\x9cc```\x00\x00\x00\x04\x00\x01\xf6\x178U\x00\x00\x00\x00IEND\xaeB`\x82"
-)
 LOG_ODDS = [[1.0, 2.0], [-0.5, 1.5], [0.2, -3.0]]  # of D against D', of three trials over two rounds
-BITS = [True, True, False]
 
 
 def stored(directory: Path) -> Path:
@@ -43,7 +40,7 @@ def stored(directory: Path) -> Path:
     (directory / "summary.json").write_text(json.dumps(summary))
     configuration = {"privacy": {"prior": 0.5, "epsilon": 2.0}, "run": {"device": "cpu"}, "data": {"path": None}}
     (directory / "public" / "configuration.json").write_text(json.dumps({"configuration": configuration}))
-    trials = {"trial": [0, 1, 2], "bit": BITS, "log_odds": [row[-1] for row in LOG_ODDS]}
+    trials = {"trial": [0, 1, 2], "bit": [True, True, False], "log_odds": [row[-1] for row in LOG_ODDS]}
     pd.DataFrame(trials | dict.fromkeys(("belief", "won", "test_accuracy"), 0.5)).to_parquet(
         directory / "trials.parquet"
     )
@@ -65,12 +62,6 @@ def stored(directory: Path) -> Path:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return read_run(stored(tmp_path / "first"))
-
-
-def export(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["export", *map(str, arguments)], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
 
 
 def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
@@ -103,7 +94,7 @@ def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
 def test_tensorboard_reads_what_was_written(run: Run, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    output = export(run.path, "--to", "tensorboard", "--out", tmp_path / "logs")
+    output = printed_by("export", run.path, "--to", "tensorboard", "--out", tmp_path / "logs")
     assert output == f"tensorboard: {tmp_path / 'logs' / 'first'}\n"
     events = EventAccumulator(str(tmp_path / "logs" / "first"))
     events.Reload()
@@ -123,7 +114,7 @@ def test_mlflow_reads_what_was_written(run: Run, tmp_path: Path, monkeypatch: py
 
     monkeypatch.chdir(tmp_path)  # MLflow keeps artifacts where it is run
     address = f"sqlite:///{tmp_path / 'runs.db'}"
-    export(run.path, "--to", "mlflow", "--out", address, "--experiment", "audits")
+    printed_by("export", run.path, "--to", "mlflow", "--out", address, "--experiment", "audits")
     client = MlflowClient(tracking_uri=address)
     experiment = client.get_experiment_by_name("audits")
     assert experiment is not None
@@ -141,7 +132,7 @@ def test_mlflow_reads_what_was_written(run: Run, tmp_path: Path, monkeypatch: py
 
 
 def test_the_badge_says_the_verdict(run: Run, tmp_path: Path) -> None:
-    export(run.path, "--to", "badge", "--out", tmp_path / "badge.svg")
+    printed_by("export", run.path, "--to", "badge", "--out", tmp_path / "badge.svg")
     root = ElementTree.fromstring((tmp_path / "badge.svg").read_text())
     assert root.attrib["aria-label"] == "privacy audit: consistent, epsilon 2"
     assert "#1a7f37" in badge(run.summary)
@@ -173,7 +164,6 @@ def test_a_directory_as_database_is_refused_before_mlflow_waits_for_it(tmp_path:
     for directory in (tmp_path, tmp_path / "pipe"):
         if directory != tmp_path:
             os.mkfifo(directory)
-        with pytest.raises(InputError, match="accepted"):
-            _require_answer(f"sqlite:///{directory}")
+        assert_refused("accepted", _require_answer, f"sqlite:///{directory}")
     _require_answer(f"sqlite:///{tmp_path / 'mlflow.db'}")
     _require_answer("sqlite://")

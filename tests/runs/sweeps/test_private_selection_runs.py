@@ -6,13 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_files import read_tensors
 from fl_audit.atomic_files import write_json
-from fl_audit.cli.main import app
-from fl_audit.errors import InputError
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.accounting_enums import TrainingCount
 from fl_audit.privacy.claim import Claim
@@ -22,7 +19,7 @@ from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.stored_models import read_model
-from fl_audit.runs.sweeps.grid import Axis, Point, grid
+from fl_audit.runs.sweeps.grid import Axis, grid
 from fl_audit.runs.sweeps.selection import (
     SELECTED,
     PrivateSelection,
@@ -34,6 +31,8 @@ from fl_audit.runs.sweeps.selection import (
     selection_page,
 )
 from fl_audit.runs.sweeps.sweep import run_sweep
+from tests.builders.commands import printed_by
+from tests.builders.refusals import assert_refused
 from tests.builders.settings import small_settings
 
 VALUES = small_settings(
@@ -46,11 +45,7 @@ GEOMETRIC = SelectionRule(TrainingCount.GEOMETRIC, 2)
 POISSON = SelectionRule(TrainingCount.POISSON, 2)
 
 
-def points(*rates: float) -> tuple[Point, ...]:
-    return grid(VALUES, [Axis("training.learning-rate", rates)])
-
-
-POINTS = points(0.1, 0.5)
+POINTS = grid(VALUES, [Axis("training.learning-rate", (0.1, 0.5))])
 
 
 def secret_that_draws(number: int, rule: SelectionRule) -> int:
@@ -77,8 +72,7 @@ def test_points_are_drawn_uniformly_and_as_the_secret_says() -> None:
     assert any(
         drawn_points(POINTS, other_rule, secret) != drawn_points(POINTS, GEOMETRIC, secret) for secret in secrets
     )
-    with pytest.raises(InputError, match="whole numbers from 2"):
-        SelectionRule(TrainingCount.GEOMETRIC, 1)
+    assert_refused("whole numbers from 2", SelectionRule, TrainingCount.GEOMETRIC, 1)
 
 
 def test_the_best_has_the_largest_metric_or_the_smallest_loss() -> None:
@@ -123,13 +117,10 @@ def test_the_best_of_two_is_published_alone_and_spends_what_the_theorem_says(tmp
     modification_times = {path: path.stat().st_mtime_ns for path in trainings[0].rglob("*.parquet")}
     assert selection_with(directory, secret, GEOMETRIC) == selection
     assert {path: path.stat().st_mtime_ns for path in modification_times} == modification_times
-    with pytest.raises(InputError, match="another private selection"):
-        selection_with(directory, secret, POISSON)
-    with pytest.raises(InputError, match="holds a private selection"):
-        run_sweep(POINTS, directory, engine=Engine.LOCAL)
+    assert_refused("another private selection", selection_with, directory, secret, POISSON)
+    assert_refused("holds a private selection", run_sweep, POINTS, directory, engine=Engine.LOCAL)
 
-    line = ["account", "--ledger", str(tmp_path / "ledger"), *selection.ledger_options, "--json"]
-    spent = json.loads(CliRunner().invoke(app, line, catch_exceptions=False).stdout)
+    spent = json.loads(printed_by("account", "--ledger", tmp_path / "ledger", *selection.ledger_options, "--json"))
     assert spent["epsilon"] == pytest.approx(selection.epsilon, rel=1e-12)
     assert spent["added"]
 
@@ -163,12 +154,12 @@ def test_no_training_at_all_publishes_no_model_and_spends_as_much(tmp_path: Path
     ids=lambda value: value.key if isinstance(value, Axis) else "",
 )
 def test_what_the_theorem_does_not_cover_is_refused(tmp_path: Path, axis: Axis, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        run_selection(grid(VALUES, [axis]), tmp_path / "out", GEOMETRIC, engine=Engine.LOCAL)
+    assert_refused(
+        problem, lambda: run_selection(grid(VALUES, [axis]), tmp_path / "out", GEOMETRIC, engine=Engine.LOCAL)
+    )
     assert not (tmp_path / "out").exists()
 
 
 def test_a_seed_in_the_configuration_is_refused(tmp_path: Path) -> None:
     values = {**VALUES, "run": {**VALUES["run"], "seed": 5}}
-    with pytest.raises(InputError, match="has a seed"):
-        run_selection(grid(values, []), tmp_path, GEOMETRIC, engine=Engine.LOCAL)
+    assert_refused("has a seed", lambda: run_selection(grid(values, []), tmp_path, GEOMETRIC, engine=Engine.LOCAL))

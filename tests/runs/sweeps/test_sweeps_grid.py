@@ -1,11 +1,10 @@
 """Points of a sweep from axes: every combination, names that hold, one line for what is wrong."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_audit.errors import InputError
 from fl_audit.runs.sweeps.grid import Axis, baselines, grid, parse_axis, point, require_distinct, without_privacy
+from tests.builders.refusals import assert_refused
 from tests.builders.settings import small_settings
 
 VALUES = small_settings(privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global"}, audit={"insider": False})
@@ -60,8 +59,7 @@ def test_names_are_plain_and_distinct(texts: list[str]) -> None:
 def test_what_is_swept_replaces_what_was_claimed() -> None:
     (sweep_point,) = grid(VALUES, [Axis("privacy.belief", (0.8,))])
     assert (sweep_point.config.privacy.belief, sweep_point.config.privacy.epsilon) == (0.8, None)
-    with pytest.raises(InputError, match="can be claimed"):
-        grid(VALUES, [Axis("privacy.belief", (0.8,)), Axis("privacy.epsilon", (1,))])
+    assert_refused("can be claimed", grid, VALUES, [Axis("privacy.belief", (0.8,)), Axis("privacy.epsilon", (1,))])
 
 
 def test_a_part_of_a_table_can_be_swept() -> None:

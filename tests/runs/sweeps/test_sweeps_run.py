@@ -16,8 +16,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from fl_audit.cli.main import main
-from fl_audit.errors import FederationError, InputError
+from fl_audit.errors import FederationError
 from fl_audit.learning.metric_names import Metric
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.released_model.normal_fit_tests import FIT
@@ -41,6 +40,8 @@ from fl_audit.runs.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.runs.sweeps.sweep import SweepResults, run_sweep
 from fl_audit.runs.sweeps.tables import UNTRAINED, choose_utility, models_table, points_table
 from fl_audit.words import number_text
+from tests.builders.commands import exit_status
+from tests.builders.refusals import assert_refused
 from tests.builders.runs import run_locally
 from tests.builders.settings import small_settings
 from tests.untold import assert_untold
@@ -156,13 +157,10 @@ def test_an_interrupted_command_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fl_audit.runs.sweeps.sweep.run_sweep", interrupted)
-    monkeypatch.setattr(sys, "argv", ["fl-audit", "sweep", "config.toml", "--set", "run.seed=7", "--out", "out"])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").write_text("[privacy]\nadjacency = 'replace-record'\nepsilon = 1\n")
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 130
+    assert exit_status("sweep", "config.toml", "--set", "run.seed=7", "--out", "out") == 130
     assert capfd.readouterr().err.endswith(
         "interrupted; go on with: fl-audit sweep config.toml --set run.seed=7 --out out\n"
     )
@@ -240,8 +238,7 @@ def test_frontier_and_ranges_of_points() -> None:
     assert table.loc["epsilon=1.0", ["utility", "utility_low", "utility_high"]].tolist() == [0.6, 0.5, 0.7]
     assert table["on_frontier"].tolist() == [True, False, False]
     assert choose_utility(models, None) == Metric.ACCURACY
-    with pytest.raises(InputError, match="not computed"):
-        choose_utility(models, Metric.AUROC)
+    assert_refused("not computed", choose_utility, models, Metric.AUROC)
 
 
 def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
@@ -320,23 +317,25 @@ def test_what_cannot_work_is_refused_before_training(
     utility: Metric | None, out: str, expected_message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=expected_message):
-        run_sweep(grid({**VALUES, "data": {**VALUES["data"], "name": "digits"}}, []), tmp_path / out, utility=utility)
+    assert_refused(
+        expected_message,
+        lambda: run_sweep(
+            grid({**VALUES, "data": {**VALUES["data"], "name": "digits"}}, []), tmp_path / out, utility=utility
+        ),
+    )
 
 
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     notes = tmp_path / "points" / "epsilon=1.0" / "notes.txt"
     notes.parent.mkdir(parents=True)
     notes.write_text("mine")
-    with pytest.raises(InputError, match="no finished point"):
-        run_sweep(points(1.0), tmp_path)
+    assert_refused("no finished point", lambda: run_sweep(points(1.0), tmp_path))
     assert notes.read_text() == "mine"
 
 
 def test_a_sweep_without_epsilon_star_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     blind = grid(small_settings(audit={"epsilon-star": False}), [])
-    with pytest.raises(InputError, match="needs it true"):
-        run_sweep(blind, tmp_path / "sweep")
+    assert_refused("needs it true", run_sweep, blind, tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
 
 
