@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
+from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for, noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
@@ -110,6 +110,14 @@ def test_small_advantages_need_more_noise_than_eq_6_asks() -> None:
 
 def test_noise_multiplier_passes_through() -> None:
     assert noise_multiplier_for(NoiseMultiplierTarget(7.25), unit(Accountant.GDP, 30, 0.01)) == 7.25
+
+
+def test_noise_for_several_claims_is_the_largest_although_another_is_missed_by_more() -> None:
+    """At the noise of the first claim the second has the larger epsilon, and the third needs more noise."""
+    target = EpsilonTarget(1.0)
+    settings_of_claims = ((1, 0.001), (200, 0.05), (1, 1.0))
+    claims = [unit(Accountant.RDP, rounds, 1e-5, sampling_rate=rate) for rounds, rate in settings_of_claims]
+    assert noise_multiplier_for_all(target, claims) == noise_multiplier_for(target, claims[-1])
 
 
 def test_gdp_needs_less_noise_than_classic_for_the_same_belief() -> None:

@@ -90,6 +90,10 @@ def test_fewer_than_two_records_have_no_epsilon_star() -> None:
     )
     star = epsilon_star_of_moments(combined_moments, population, DELTA)
     assert np.isnan(star).tolist() == [False, True, True]
+    two = moments_of(np.array([0.2, 0.4]), 0.0, 1.0)
+    assert np.isfinite(
+        [epsilon_star_of_moments(two, population, DELTA), epsilon_star_of_moments(population, two, DELTA)]
+    ).all()
     assert range_of(np.empty((3, 0))).count.tolist() == [0, 0, 0]
 
 

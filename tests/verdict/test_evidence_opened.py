@@ -24,7 +24,7 @@ from fl_audit.statistics.exact_counts import (
 )
 from fl_audit.verdict.declared_tests import OF_OPENED, NotTestedReason, TestName, TestNotApplicableError, TestResult
 from fl_audit.verdict.judging import OPENED_TESTS, run_family
-from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
+from fl_audit.verdict.opened_secrets import NoiseShareProducts, OpenedParticipation, OpenedSecrets
 from fl_audit.verdict.participation_tests import epsilon_at_rate, epsilon_if_participation_known
 from fl_audit.verdict.verdict_messages import message_of
 from tests.builders.refusals import assert_refused
@@ -176,6 +176,13 @@ def test_what_the_mechanism_does_not_have_is_not_offered() -> None:
     with pytest.raises(TestNotApplicableError) as raised:
         OPENED_TESTS[TestName.SHARE_PAIRS](replace(nothing, has_shares=True))
     assert raised.value.reason is NotTestedReason.UNOPENED_SHARES
+
+
+def test_copies_of_a_share_are_found_although_their_cosine_is_rounded_to_more_than_1() -> None:
+    copies = NoiseShareProducts(np.arange(2), np.full((2, 2), 3.0), 10, ())
+    assert 3.0 / math.sqrt(3.0) / math.sqrt(3.0) > 1
+    opened = OpenedSecrets(np.array([True, False]), is_kept=True, has_shares=True, shares=copies)
+    assert OPENED_TESTS[TestName.SHARE_PAIRS](opened).p_value == 0.0
 
 
 def test_samples_whose_shapes_disagree_are_refused() -> None:

@@ -12,7 +12,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
+from fl_audit.verdict.declared_tests import (
+    FAMILY_LEVEL,
+    OF_OPENED,
+    NotTestedReason,
+    TestName,
+    TestNotApplicableError,
+    TestResult,
+    leading_first,
+)
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.noise_copies import (
     _joint_distribution,
@@ -32,7 +40,7 @@ from fl_audit.verdict.noise_scale import chi_square_quantile, detectable_ratio, 
 from fl_audit.verdict.noise_shape import tails
 from fl_audit.verdict.noise_sizes import carried_sizes, even_sizes
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
-from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_mean, student_p
+from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_mean, largest_p, student_p
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.builders.refusals import assert_refused
 from tests.validation.breach_kinds import BREACHES, Breach
@@ -61,6 +69,24 @@ def test_the_shares_of_the_family_add_up_to_its_level() -> None:
     for judged in (TestName.SCORES, TestName.CANDIDATES):
         together = (judged, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, *OF_OPENED)
         assert math.fsum(name.level for name in together) <= FAMILY_LEVEL
+
+
+@pytest.mark.parametrize(
+    ("failures", "order"),
+    [
+        ({TestName.SENSITIVITY: 0.5, TestName.REPEATED_NOISE: 0.4}, [TestName.REPEATED_NOISE, TestName.SENSITIVITY]),
+        ({TestName.SENSITIVITY: 0.5, TestName.DISTINGUISHER: 0.6}, [TestName.DISTINGUISHER, TestName.SENSITIVITY]),
+        (
+            {TestName.NOISE_TOTAL: 0.4, TestName.DISTINGUISHER: 0.6, TestName.SIGNAL: 0.5},
+            [TestName.NOISE_TOTAL, TestName.SIGNAL, TestName.DISTINGUISHER],
+        ),
+    ],
+)
+def test_the_clearest_failure_leads_unless_noise_that_is_not_missing_depends_on_the_secret(
+    failures: dict[TestName, float], order: list[TestName]
+) -> None:
+    broken = [TestResult(name, 0.0, share * name.level, 0.0, 0.0) for name, share in failures.items()]
+    assert [test.name for test in leading_first(broken)] == order
 
 
 @pytest.mark.long
@@ -170,6 +196,12 @@ def test_chi_square_quantiles_and_the_published_reach() -> None:
         for p in (1e-6, 0.05, 0.5, 0.9, 1 - 1e-6):
             assert chi_square_quantile(p, freedom) == pytest.approx(stats.chi2.ppf(p, freedom), rel=1e-9)
     assert 1 - detectable_ratio(200 * 30 * 649, 1.5e-4) == pytest.approx(0.0017, abs=1e-4)
+
+
+@pytest.mark.parametrize(("largest", "count"), [(0.1, 1), (0.1, 40), (2.0, 40), (5.0, 40)])
+def test_the_largest_of_many_draws_is_tested_on_both_sides(largest: float, count: int) -> None:
+    below = (2 * stats.norm.cdf(largest) - 1) ** count
+    assert largest_p(largest, count) == pytest.approx(min(1.0, 2 * min(below, 1 - below)), rel=1e-6)
 
 
 def test_the_cosine_of_independent_vectors_has_its_tail() -> None:

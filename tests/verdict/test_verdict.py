@@ -200,6 +200,7 @@ def test_scores_that_separate_too_well_violate_a_guarantee_and_others_leave_it_o
     assert [test.name for test in leaky.broken] == [TestName.SCORES]
     none = judge_scores(np.empty(0), rng.standard_normal(9), guarantee, 0.95)
     assert (none.verdict, none.epsilon_lower_bound) == (Verdict.INCONCLUSIVE, 0.0)
+    assert none.tests[0].more["ceiling"] == 0.0
 
 
 def judged_targets(

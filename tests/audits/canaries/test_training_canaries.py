@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.stats import binom, ks_2samp, norm
+from scipy.stats import binom, ks_2samp, nct, norm, t
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.canaries.bounds import one_run_bound
@@ -205,6 +205,9 @@ def test_shift_with_decoys_uses_them_and_others_refuse_them() -> None:
         for decoy_scores in ((), decoys)
     )
     assert helped.limit_of_detection < alone.limit_of_detection
+    # At the limit, nine of ten lower bounds are above 0.
+    noncentrality = gdp_mu(alone.limit_of_detection, 1e-5) / np.sqrt(1 / coins.sum() + 1 / (~coins).sum())
+    assert nct.sf(t.ppf(0.95, 198), 198, noncentrality) == pytest.approx(0.9, abs=1e-6)
     assert_refused("decoys with trade-off", one_run_bound, scores, coins, 1e-5, decoys=decoys)
 
 
