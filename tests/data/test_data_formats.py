@@ -46,9 +46,9 @@ def rows(frame: pd.DataFrame = TABLE) -> list[list[object]]:
     return [list(frame.columns), *frame.astype(object).to_numpy().tolist()]
 
 
-def archived(name: str, inside: str, content: bytes = b"x") -> None:
-    with zipfile.ZipFile(name, "w") as archive:
-        archive.writestr(inside, content)
+def archived(inside: str) -> None:
+    with zipfile.ZipFile("t", "w") as archive:
+        archive.writestr(inside, b"x")
 
 
 WRITTEN: dict[str, tuple[Callable[[], object], dict[str, object]]] = {
@@ -127,9 +127,9 @@ def write_database() -> None:
 
 
 KINDS: dict[str, Callable[[], object]] = {
-    "a zip archive": lambda: archived("t", "table.csv"),
-    "an office document": lambda: archived("t", "[Content_Types].xml"),
-    "a NumPy archive": lambda: archived("t", "x.npy"),
+    "a zip archive": lambda: archived("table.csv"),
+    "an office document": lambda: archived("[Content_Types].xml"),
+    "a NumPy archive": lambda: archived("x.npy"),
     "a damaged zip archive": lambda: Path("t").write_bytes(b"PK\x03\x04rest"),
     "an SQLite database": write_database,
     "a Stata file": lambda: TABLE.drop(columns="seen").to_stata("t"),

@@ -70,10 +70,6 @@ def write_csv(path: Path, names: Sequence[str], rows: list[Cells]) -> None:
         csv.writer(file).writerows([names, *([_text(cell) for cell in row] for row in rows)])
 
 
-def write_excel(path: Path, names: Sequence[str], rows: list[Cells]) -> None:
-    write_workbook(path, {"Data": [list(names), *rows]})
-
-
 def write_parquet(path: Path, names: Sequence[str], rows: list[Cells]) -> None:
     """Write columns of one type with it, and columns of several types as text."""
     arrays = {}
@@ -85,7 +81,7 @@ def write_parquet(path: Path, names: Sequence[str], rows: list[Cells]) -> None:
 
 WRITERS: dict[str, Callable[[Path, Sequence[str], list[Cells]], None]] = {
     "csv": write_csv,
-    "xlsx": write_excel,
+    "xlsx": lambda path, names, rows: write_workbook(path, {"Data": [list(names), *rows]}),
     "parquet": write_parquet,
 }
 

@@ -45,7 +45,7 @@ def test_a_folder_of_pictures_is_its_pixels(folder: Path) -> None:
     ]
 
 
-def test_colour_size_and_grey(folder: Path, tmp_path: Path) -> None:
+def test_colour_size_and_grey(folder: Path) -> None:
     for number, pixels in enumerate(COLOUR):
         Image.fromarray(pixels).save(folder / "cat" / f"colour{number}.png")
     mixed = load("images", path=str(folder))

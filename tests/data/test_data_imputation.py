@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.impute import SimpleImputer
 
-from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.column_encoding import SourceFileRows
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.missing_values import imputed
 from fl_audit.data.table_settings import TableSettings
 from tests.builders.refusals import assert_refused
+from tests.builders.tables import load_table
 
 KNOWN = """age,ward,score,label
 10,a,1,yes
@@ -27,8 +27,7 @@ KNOWN = """age,ward,score,label
 
 
 def load(path: Path, **options: str) -> LoadedDataset:
-    given_options = {"path": str(path), "label": "label", "missing": "impute"} | options
-    return load_source(DataSpec("table", options=tuple(given_options.items())))
+    return load_table(path, "label", **{"missing": "impute"} | options)
 
 
 def column(source: LoadedDataset, name: str) -> np.ndarray:
@@ -78,8 +77,7 @@ def test_a_column_without_any_value_is_refused(tmp_path: Path) -> None:
 
 def test_a_table_with_gaps_is_refused_with_the_settings_that_help(tmp_path: Path) -> None:
     (tmp_path / "known.csv").write_text(KNOWN.replace("NA", ""))
-    spec = DataSpec("table", options=(("path", str(tmp_path / "known.csv")), ("label", "label")))
-    error = assert_refused(None, load_source, spec)
+    error = assert_refused(None, load_table, tmp_path / "known.csv", "label")
     (fill,) = [choice for choice in error.choices if choice.value == "impute"]
     assert str(fill) in str(error)
 

@@ -14,7 +14,7 @@ from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDat
 from fl_audit.data.tables import MOST_COLUMNS
 from fl_audit.errors import Remedy
 from tests.builders.refusals import assert_refused
-from tests.builders.tables import load_csv
+from tests.builders.tables import load_csv, load_table
 
 TABLE = "age,colour,ok,outcome\n20,red,true,well\n30,blue,false,ill\n40,red,true,well\n"
 
@@ -55,8 +55,7 @@ def test_the_largest_numbers_are_scaled(tmp_path: Path) -> None:
 def test_csv_gzipped_and_absolute(tmp_path: Path) -> None:
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(TABLE.encode()))
-    source = load_source(DataSpec("csv", None, (("path", str(path)), ("label", "outcome"))))
-    assert len(source.pool) == 3
+    assert len(load_table(path, "outcome").pool) == 3
 
 
 def test_npz_bytes_become_images(tmp_path: Path) -> None:
@@ -107,12 +106,7 @@ def table_of(columns: dict[str, list[object]], records: int = 40) -> str:
 
 def load_with(path: Path, text: str, **options: object) -> LoadedDataset:
     (path / "table.csv").write_text(text)
-    option_values = (
-        ("path", "table.csv"),
-        ("label", "y"),
-        *((name.replace("_", "-"), value) for name, value in options.items()),
-    )
-    return load_source(DataSpec("csv", str(path), option_values))  # type: ignore[arg-type]
+    return load_table(path / "table.csv", "y", **options)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from fl_audit.data.records import Records
 from fl_audit.data.texts import read_vocabulary
 from fl_audit.learning.model_adaptation import unpacked
 from tests.builders.refusals import assert_refused
+from tests.builders.tables import load_table
 
 WORDS = (
     "[PAD]",
@@ -77,8 +78,7 @@ def tokenizer_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def loaded(path: Path, **extra_options: Any) -> LoadedDataset:
-    options = {"path": str(path), "label": "liked", "text": "review", **extra_options}
-    return load_source(DataSpec("csv", options=tuple(options.items())))
+    return load_table(path, "liked", **{"text": "review"} | extra_options)
 
 
 def test_a_column_of_text_becomes_the_ids_of_a_public_vocabulary(table: Path, vocabulary: Path) -> None:
@@ -152,8 +152,7 @@ def test_settings_of_text_that_contradict_each_other_are_refused(
 
 
 def test_settings_of_text_without_a_text_are_refused(table: Path) -> None:
-    options = (("path", str(table)), ("label", "liked"), ("tokens", 8))
-    assert_refused(r"tokens is 8 in .*no column .*text", lambda: load_source(DataSpec("csv", options=options)))
+    assert_refused(r"tokens is 8 in .*no column .*text", load_table, table, "liked", tokens=8)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +171,7 @@ def test_a_file_that_is_no_vocabulary_is_refused(tmp_path: Path, content: str, e
 def test_a_column_of_free_text_is_told_of_the_setting(tmp_path: Path) -> None:
     rows = [f"a text of number {number},{number % 2}" for number in range(30)]
     (tmp_path / "t.csv").write_text("\n".join(["review,liked", *rows]) + "\n")
-    options = (("path", str(tmp_path / "t.csv")), ("label", "liked"))
-    assert_refused(r"text in \[data\] .*column of text", lambda: load_source(DataSpec("csv", options=options)))
+    assert_refused(r"text in \[data\] .*column of text", load_table, tmp_path / "t.csv", "liked")
 
 
 def archive(path: Path, **arrays: Any) -> LoadedDataset:

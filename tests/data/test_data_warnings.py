@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.missing_values import USUAL_WORDS, missing_value_word_counts, without_words
 from fl_audit.data.warnings import header_warnings
 from fl_audit.errors import Remedy
 from tests.builders.refusals import assert_refused
+from tests.builders.tables import load_table
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 
@@ -47,9 +47,7 @@ FILES = count()
 def read(content: bytes, **options: object) -> LoadedDataset:
     path = Path(f"own{next(FILES)}.csv")  # data are loaded once for each name
     path.write_bytes(content)
-    extra_settings = {key.replace("_", "-"): value for key, value in options.items()}
-    all_settings = {"path": str(path.absolute()), "label": "y", **extra_settings}
-    return load_source(DataSpec("csv", None, tuple(all_settings.items())))  # type: ignore[arg-type]
+    return load_table(path, **{"label": "y"} | options)
 
 
 def fixed(dataset: LoadedDataset, columns: dict[str, object], **options: object) -> LoadedDataset:

@@ -16,13 +16,11 @@ from fl_audit.message_keys import Key, MessageRecordName
 FROZEN_CLIENT, FAULTY_CLIENT = 1, 2
 
 
-def faulty_app(
-    kind: str, once: Path | None = None, server_round: int = 2, always: bool = False, times: int = 1
-) -> ClientApp:
-    """Return an app whose client 2 has a fault of the given kind in one round.
+def faulty_app(kind: str, once: Path | None = None, always: bool = False) -> ClientApp:
+    """Return an app whose client 2 has a fault of the given kind in round 2.
 
-    If `once` names a file, the fault occurs the first `times` times only, which the file notes; with `always` it occurs
-    every time. With "hangs and freezes" client 1 freezes too. With "dies, later raises" the client dies in two calls of
+    If `once` names a file, the fault occurs the first time only, which the file notes; with `always` it occurs every
+    time. With "hangs and freezes" client 1 freezes too. With "dies, later raises" the client dies in two calls of
     the round, answers the third one, and then raises.
     """
 
@@ -30,8 +28,8 @@ def faulty_app(
         config = message.content.config_records[MessageRecordName.CONFIG]
         client = context.node_config["partition-id"]
         faulty = (FROZEN_CLIENT, FAULTY_CLIENT) if kind == "hangs and freezes" else (FAULTY_CLIENT,)
-        due = client in faulty and config[Key.ROUND] == server_round
-        if not due or (once is not None and not always and _noted(once) >= times):
+        due = client in faulty and config[Key.ROUND] == 2
+        if not due or (once is not None and not always and _noted(once) > 0):
             return call_next(message, context)
         if once is not None:
             with once.open("a") as file:

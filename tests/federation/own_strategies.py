@@ -58,18 +58,6 @@ def prox() -> FedAvg:
     return FedProx(proximal_mu=0.5)
 
 
-def with_rate() -> FedAvg:
-    return WithRate()
-
-
-def speaking() -> FedAvg:
-    return Speaking()
-
-
-def failing() -> FedAvg:
-    return Failing()
-
-
 def waiting() -> FedAvg:
     return FedAvg(min_available_nodes=100)
 

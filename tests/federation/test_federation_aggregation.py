@@ -52,9 +52,9 @@ def _open_plan(aggregation: str, trials: int = 1, **training: Any) -> RunPlan:
     return plan_run(parse_config(settings))
 
 
-def _final(plan: RunPlan, run_directory: Path, trial: int = 0) -> Tensor:
+def _final(plan: RunPlan, run_directory: Path) -> Tensor:
     run_locally(plan, run_directory)
-    return load_federation(plan.federation).model.layout.flatten(read_run(run_directory).model(trial))
+    return load_federation(plan.federation).model.layout.flatten(read_run(run_directory).model(0))
 
 
 def _updates(federation: LoadedFederation, models: Tensor, number: int) -> tuple[Tensor, Tensor]:
@@ -139,9 +139,9 @@ def test_planning_calls_a_factory_of_ones_own_once(strategy: str, monkeypatch: p
 @pytest.mark.parametrize(
     ("name", "expected_message"),
     [
-        ("with_rate", r"sends clients the setting 'lr': clients of this run follow \[training\]"),
-        ("speaking", "sends messages by itself"),
-        ("failing", "aggregate_train raised ZeroDivisionError: nothing to divide by$"),
+        ("WithRate", r"sends clients the setting 'lr': clients of this run follow \[training\]"),
+        ("Speaking", "sends messages by itself"),
+        ("Failing", "aggregate_train raised ZeroDivisionError: nothing to divide by$"),
         ("waiting", "waits for more clients than the 3 that take part"),
     ],
 )

@@ -35,9 +35,9 @@ def assert_same(first_contents: ReportContents, second_contents: ReportContents)
         pd.testing.assert_frame_equal(getattr(first_contents, label), getattr(second_contents, label), check_exact=True)
 
 
-def app_context(config: Path, out: Path) -> Context:
-    """Return the context of an app of Flower's own command."""
-    settings = UserConfig({"config": str(config), "out": str(out)})
+def app_context(directory: Path) -> Context:
+    """Return the context of an app of Flower's own command, with its configuration and its run in a directory."""
+    settings = UserConfig({"config": str(directory / "audit.toml"), "out": str(directory / "flower")})
     return Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=settings)
 
 
@@ -88,7 +88,7 @@ def test_the_app_of_flowers_own_command_refuses_what_a_run_refuses(
 ) -> None:
     path = tmp_path / "audit.toml"
     path.write_text(SMALL_TOML.replace("learning-rate = 1.0", "learning-rate = 1e300"))
-    context = app_context(path, tmp_path / "flower")
+    context = app_context(tmp_path)
     grid = local_grid(client_app, 3, 60.0)
     assert_refused(r"learning-rate is 1e\+300: accepted are", server_app, grid=grid, context=context)
     assert not (tmp_path / "flower").exists()
@@ -109,7 +109,7 @@ def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
         raise InputError("so far")
 
     monkeypatch.setattr("fl_audit.runs.flower_app.load_config", load)
-    context = app_context(tmp_path / "audit.toml", tmp_path / "flower")
+    context = app_context(tmp_path)
     assert_refused("so far", server_app, grid=object.__new__(InMemoryGrid), context=context)
     monkeypatch.setattr("fl_audit.runs.flower_app._SECONDS_FOR_RAY", 0.2)
     with pytest.raises(FederationError, match=r"Flower .*no Ray .* 0 s"):
@@ -124,7 +124,7 @@ def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdi
 ) -> None:
     path = tmp_path / "audit.toml"
     path.write_text(SMALL_TOML)
-    context = app_context(path, tmp_path / "flower")
+    context = app_context(tmp_path)
     plan = plan_run(load_config(path))
     contents = run_audit(plan, tmp_path / "known", Engine.LOCAL)
     server_app(grid=local_grid(client_app, plan.federation.clients, 60.0), context=context)

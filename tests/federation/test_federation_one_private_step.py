@@ -198,7 +198,6 @@ def test_weights_whose_rounding_hides_the_noise_are_refused_and_the_remedy_works
 
 
 @pytest.mark.long
-@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adversary", ["server", "client"])
 @pytest.mark.parametrize("batch", [ALL, SOME])
 @pytest.mark.parametrize("clients", [2, 4])

@@ -22,23 +22,22 @@ from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 
 AVERAGED = {"strategy": "dp-fedavg", "rounds": 40, "learning-rate": 1.0}
 PRIVATE = {"strategy": "dp-sgd-clients", "rounds": 12, "local-steps": 4, "local-batch": 10}
-NOISE = {"belief": None, "noise-multiplier": 1.0, "sensitivity": None, "accountant": "gdp"}
-AUDIT = {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40}
 
 
 def one_run_plan(training: dict[str, Any], **changes: dict[str, Any]) -> RunPlan:
-    model = {"name": "dense-128"}
-    sections = {
-        "data": {"clients": 6, **changes.get("data", {})},
+    sections: dict[str, dict[str, Any]] = {
+        "data": {"clients": 6},
+        "model": {"name": "dense-128"},
         "training": training,
-        "privacy": NOISE | changes.get("privacy", {}),
-        "audit": AUDIT | changes.get("audit", {}),
-        "run": {"trials-per-batch": None} | changes.get("run", {}),
+        "privacy": {"belief": None, "noise-multiplier": 1.0, "sensitivity": None, "accountant": "gdp"},
+        "audit": {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40},
+        "run": {"trials-per-batch": None},
     }
-    return small_plan(model=model, **sections)
+    return small_plan(**changed_settings(sections, changes))
 
 
 def slope(table: pd.DataFrame) -> tuple[float, float]:

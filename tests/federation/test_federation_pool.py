@@ -417,7 +417,7 @@ def _context(client: int) -> Context:
     return Context(1, 2, UserConfig({"partition-id": client}), RecordDict(), UserConfig())
 
 
-def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_arrays_travel_beside_messages_which_stay_as_they_are() -> None:
     """Values that several calls share are sent once and arrive as one object; others are sent with their call."""
     models, small, alone = (Array(np.arange(2.0**power)) for power in (18, 2, 14))
     common = ArrayRecord({"models": models, "norms": small})

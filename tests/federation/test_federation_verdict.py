@@ -10,6 +10,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from tests.builders.runs import run_locally, small_plan
+from tests.builders.settings import changed_settings
 from tests.builders.strategies import HalvedNoise
 
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -28,8 +29,7 @@ pytestmark = pytest.mark.xdist_group("verdict")
 def play(
     directory: Path, strategy: type[TrialBatchStrategy] = TrialBatchStrategy, **changes: dict[str, Any]
 ) -> ReportContents:
-    settings = {name: values | changes.get(name, {}) for name, values in SECTIONS.items()}
-    plan = small_plan(**settings)
+    plan = small_plan(**changed_settings(SECTIONS, changes))
     return run_locally(plan, directory / "run", parties=ClientAppAndStrategy(strategy=strategy))
 
 

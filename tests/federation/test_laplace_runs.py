@@ -29,8 +29,8 @@ def plan_of(trials: int = 60, **sections: dict[str, Any]) -> RunPlan:
     return small_plan(privacy=LAPLACE | sections.pop("privacy", {}), audit=audit, run=run, **sections)
 
 
-def summary_of(plan: RunPlan, directory: Path, engine: Engine = Engine.LOCAL) -> dict[str, Any]:
-    run_audit(plan, directory, engine, with_report=False)
+def summary_of(plan: RunPlan, directory: Path) -> dict[str, Any]:
+    run_audit(plan, directory, Engine.LOCAL, with_report=False)
     summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
     return summary
 

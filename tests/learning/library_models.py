@@ -123,8 +123,8 @@ def _lora(model: nn.Module, *targets: str) -> nn.Module:
     return adapted
 
 
-def bert_lora(classes: int = CLASSES, wide: bool = False) -> nn.Module:
-    return _lora(bert(classes, wide), "query", "value")
+def bert_lora(wide: bool = False) -> nn.Module:
+    return _lora(bert(CLASSES, wide), "query", "value")
 
 
 def llama_lora(classes: int = CLASSES) -> nn.Module:

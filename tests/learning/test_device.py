@@ -48,7 +48,7 @@ def test_a_processor_changes_no_setting_of_a_card() -> None:
     assert _allowed() == before
 
 
-def test_every_party_settles_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_party_settles_its_device() -> None:
     """The setting travels in the public federation: each process that loads it has the arithmetic of the run."""
     public = small_plan(run={"device": "cuda"}).federation
     assert public.device is Device.CUDA

@@ -12,11 +12,9 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.gdp_fit import gdp_fit
 
-ADD = Adjacency.ADD_REMOVE_RECORD
-
 
 def profile_of(noise: float, rounds: int, rate: float = 1.0) -> PrivacyProfile:
-    return PrivacyProfile(gaussian_rounds(noise, rounds, rate), ADD)
+    return PrivacyProfile(gaussian_rounds(noise, rounds, rate), Adjacency.ADD_REMOVE_RECORD)
 
 
 @pytest.mark.parametrize("size", [1, 2, 9])

@@ -91,10 +91,6 @@ def test_the_exact_bound_is_reached_by_the_best_adversary(adjacency: Adjacency, 
 # --- The bound of a guarantee on reconstruction, against the closed form, exact attacks and simulated ones
 
 
-def one_round(mu: float) -> Claim:
-    return Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-3)
-
-
 def simplex_success(mu: float, candidates: int) -> float:
     """Return how often the best attack names the right corner of a simplex whose corners have norm mu, unit noise."""
     apart = mu * math.sqrt(candidates / (candidates - 1))
@@ -112,7 +108,8 @@ def simplex_success(mu: float, candidates: int) -> float:
 def test_the_best_attack_on_a_simplex_comes_as_near_the_bound_as_is_known(
     candidates: int, mu: float, share: float
 ) -> None:
-    bound = reconstruction_bound(one_round(mu), 1 / candidates)
+    claim = Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-3)
+    bound = reconstruction_bound(claim, 1 / candidates)
     success = simplex_success(mu, candidates)
     assert success <= bound * (1 + 1e-9)
     assert success / bound == pytest.approx(share, abs=0.02)

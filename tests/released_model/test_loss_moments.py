@@ -21,10 +21,10 @@ from tests.few_examples import examples
 DELTA = 1e-3
 
 
-def from_parts(shards: list[np.ndarray], population: np.ndarray, delta: float = DELTA) -> np.ndarray:
+def from_parts(shards: list[np.ndarray], population: np.ndarray) -> np.ndarray:
     ends = joint_range([range_of(shard) for shard in shards] + [range_of(population)])
     members = joint_moments([moments_of(shard, ends.low, ends.high) for shard in shards])
-    return epsilon_star_of_moments(members, moments_of(population, ends.low, ends.high), delta)
+    return epsilon_star_of_moments(members, moments_of(population, ends.low, ends.high), DELTA)
 
 
 @settings(max_examples=examples(60))

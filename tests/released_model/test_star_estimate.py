@@ -223,11 +223,11 @@ def test_speed_of_a_million_losses() -> None:
 # --- The fit of normals to the losses of a run's trials is tested as for one model, trial by trial
 
 
-def _losses(kind: str, trials: int, records: int = 400) -> tuple[np.ndarray, np.ndarray]:
+def _losses(kind: str, trials: int) -> tuple[np.ndarray, np.ndarray]:
     draw = np.random.default_rng(1)
     if kind == "skewed":
-        return draw.gamma(1, 0.3, (trials, records)), draw.gamma(1, 0.5, (trials, records))
-    return draw.normal(10, 1, (trials, records)), draw.normal(11, 1, (trials, records))
+        return draw.gamma(1, 0.3, (trials, 400)), draw.gamma(1, 0.5, (trials, 400))
+    return draw.normal(10, 1, (trials, 400)), draw.normal(11, 1, (trials, 400))
 
 
 @pytest.mark.long

@@ -27,7 +27,6 @@ from tests.report.conftest import KINDS
 STANDINGS = {Verdict.CONSISTENT: ClaimStanding.HELD, Verdict.VIOLATED: ClaimStanding.REFUTED}
 LIMITS = ("epsilon and delta", "gaussian mu", "surer than", "advantage over", "named right", "found as a member")
 MECHANISM = "The mechanism and its implementation"
-CERTAIN = {"mu": 9.0, "trials": 20}
 
 
 def annex(contents):
@@ -113,7 +112,7 @@ def test_whoever_signs_reads_first_that_it_is_a_simulation_and_signs_once(make_c
 
 
 def test_a_guarantee_that_excludes_no_belief_is_said_to_assure_next_to_nothing(make_contents):
-    contents = make_contents(**CERTAIN)
+    contents = make_contents(mu=9.0, trials=20)
     numbers = verdict_of(contents)
     contents = replace(
         contents, findings=contents.findings.replaced(VerdictFinding(Verdict.CONSISTENT, numbers.judgement))

@@ -92,14 +92,11 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
 def test_every_figure_is_drawn_as_png(make_contents, shape):
     contents = make_contents(**shape)
     pictures = draw_all(contents)
-    missing_names = set() if has_tradeoff(contents) else {"tradeoff"}
+    has_tradeoff = min(contents.run.bits.sum(), (~contents.run.bits).sum()) >= FEWEST
+    missing_names = set() if has_tradeoff else {"tradeoff"}
     assert {picture.name for picture in pictures} == EXPECTED - missing_names
     assert all(picture.png.startswith(PNG_SIGNATURE) for picture in pictures)
     assert all(picture.caption and picture.title for picture in pictures)
-
-
-def has_tradeoff(contents: ReportContents) -> bool:
-    return min(contents.run.bits.sum(), (~contents.run.bits).sum()) >= FEWEST
 
 
 OF_OTHER_RUNS = {"crafted", "attacks", "reconstruction", "pictures", "client-metrics"}

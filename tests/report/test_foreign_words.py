@@ -17,7 +17,6 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
 from tests.builders.runs import small_plan
 
-OF_CLIENTS = {"strategy": "dp-fedavg", "local-batch": 5}
 CASES: dict[str, dict[str, Mapping[str, Any]]] = {
     **{name: {"privacy": {"noise": name}} for name in names_of_noises()},
     "inside-training": {
@@ -27,7 +26,7 @@ CASES: dict[str, dict[str, Mapping[str, Any]]] = {
     "no noise": {"privacy": {"private": False, "noise-multiplier": None, "delta": None, "clipping-norm": None}},
     "adaptive clipping": {
         "privacy": {"clipping": "adaptive", "adjacency": "add-remove-client"},
-        "training": OF_CLIENTS,
+        "training": {"strategy": "dp-fedavg", "local-batch": 5},
     },
 }
 

@@ -27,9 +27,9 @@ TARGETS = 30
 MU = 0.55
 
 
-def with_targets(run: FinishedRun, seed: int = 5) -> FinishedRun:
+def with_targets(run: FinishedRun) -> FinishedRun:
     """Return a run with scores of coins, of a perfect attack, and of insiders at the signal that is claimed."""
-    source = np.random.default_rng(seed)
+    source = np.random.default_rng(5)
     is_in = source.random((TRIALS, TARGETS)) < 0.5
     log_odds = np.where(is_in, 0.5, -0.5) * MU**2 + MU * source.standard_normal(is_in.shape)
     table = pd.DataFrame(

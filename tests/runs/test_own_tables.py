@@ -28,14 +28,12 @@ from tests.builders.tables import load_table
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 
-_MOST_REFUSALS = 5
-
 
 def initialised(name: str) -> str:
     """Return what `init` says in the end of one of the tables, where its advice is followed to the letter."""
     flags = ["init", "--data", str(write_table(name, Path())), "--label", LABEL[name], "--belief", "0.9"]
     flags += ["--set", "audit.trials=20", "--rounds", "3", "--clients", "2"]
-    for _ in range(_MOST_REFUSALS):
+    for _ in range(5):
         ran = CliRunner().invoke(app, flags)
         if ran.exit_code == 0:
             return ran.stdout

@@ -18,6 +18,7 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import Run, read_run
 from tests.builders.refusals import assert_refused
 from tests.builders.settings import changed_settings, toml_text
+from tests.builders.tables import load_table
 
 
 def table(directory: Path, records: int = 400) -> Path:
@@ -54,15 +55,14 @@ def played(directory: Path, **changes: dict[str, object]) -> Run:
 def test_labels_are_scaled_by_the_range_of_the_training_records(tmp_path: Path) -> None:
     path = tmp_path / "known.csv"
     path.write_text("age,days\n20,5\n30,15\n40,10\n50,25\n")
-    options = (("path", str(path)), ("label", "days"), ("task", "regression"))
-    source = load_source(DataSpec("table", options=options))
+    source = load_table(path, "days", task="regression")
     assert source.pool.has_quantities
     assert source.pool.labels.tolist() == [0.0, 0.5, 0.25, 1.0]
     assert (source.pool.label_range, source.pool.classes, source.class_names) == ((5.0, 25.0), 1, ())
     assert source.pool.take([3]).label_range == (5.0, 25.0)
     test = tmp_path / "test.csv"
     test.write_text("age,days\n20,45\n30,5\n")
-    tested = load_source(DataSpec("table", options=(*options, ("test-path", str(test)))))
+    tested = load_table(path, "days", task="regression", test_path=str(test))
     assert tested.test is not None
     assert tested.test.labels.tolist() == [2.0, 0.0], "test labels beyond the range are not cut"
 
@@ -81,19 +81,17 @@ def test_numbers_that_look_like_a_quantity_are_refused_with_the_task_that_learns
 ) -> None:
     path = tmp_path / "days.csv"
     pd.DataFrame({"a": np.random.default_rng(0).random(len(days)), "days": days}).to_csv(path, index=False)
-    options = (("path", str(path)), ("label", "days"))
-    error = assert_refused("looks like a quantity", load_source, DataSpec("table", options=options))
+    error = assert_refused("looks like a quantity", load_table, path, "days")
     (remedy,) = [candidate for candidate in (*error.remedies, *error.choices) if candidate.key == "task"]
     assert str(remedy) in str(error)
-    assert load_source(DataSpec("table", options=(*options, ("task", str(remedy.value))))).pool.has_quantities
+    assert load_table(path, "days", task=remedy.value).pool.has_quantities
 
 
 def test_a_label_of_words_is_no_quantity(tmp_path: Path) -> None:
     path = tmp_path / "words.csv"
     path.write_text("age,group\n20,young\n30,old\n")
-    options = (("path", str(path)), ("label", "group"), ("task", "regression"))
     named = "label column group has words, and task is 'regression'"
-    assert_refused(named, load_source, DataSpec("table", options=options))
+    assert_refused(named, load_table, path, "group", task="regression")
 
 
 @pytest.mark.long

@@ -19,8 +19,8 @@ from tests.builders.runs import run_locally, small_plan
 Damage = Callable[[Path], object]
 
 
-def plan_with(trials: int = 6, seed: int = 0) -> RunPlan:
-    changes = {"trials": trials, "epsilon-star": False, "membership": False}
+def plan_with(seed: int = 0) -> RunPlan:
+    changes = {"epsilon-star": False, "membership": False}
     return small_plan(training={"rounds": 2}, audit=changes, run={"seed": seed})
 
 

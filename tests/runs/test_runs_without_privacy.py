@@ -75,7 +75,7 @@ def test_a_run_that_was_changed_is_refused(runs: Path, tmp_path: Path) -> None:
     assert_refused("missing or damaged", note_unprotected, runs / "private", changed)
 
 
-def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Path) -> None:
+def test_the_same_training_is_made_from_the_run_itself(runs: Path) -> None:
     config = parse_config(small_settings())
     plain = unprotected_config(config)
     assert (plain.data, plain.model, plain.training) == (config.data, config.model, config.training)

@@ -277,7 +277,7 @@ def test_twenty_rules_against_ten_results(tmp_path: Path, keys: dict[str, Path],
     assert [answer.rule for answer in judge_ledger(policy, tmp_path) if not answer.is_passed] == ["ledger.digest"]
 
 
-def test_every_number_of_a_model_can_break_its_ceiling(tmp_path: Path) -> None:
+def test_every_number_of_a_model_can_break_its_ceiling() -> None:
     policy = SitePolicy.model_validate(
         {
             "model": {

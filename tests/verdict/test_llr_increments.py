@@ -19,14 +19,14 @@ def check_innovations(
     return check_scores(innovations(increments, signal, bits), bits)
 
 
-def adaptive_run(seed: int, trials: int = 400, rounds: int = 12, noise: float = 1.0) -> Run:
+def adaptive_run(seed: int, trials: int = 400, noise: float = 1.0) -> Run:
     """Increments whose signal depends on the log-odds so far, some rounds without signal; noise 1 is honest."""
     rng = np.random.default_rng(seed)
     bits = rng.integers(2, size=trials)
     total = np.zeros(trials)
     history = []
     signals = []
-    for _ in range(rounds):
+    for _ in range(12):
         signal = 0.5 / (1 + np.exp(-total)) * (rng.random(trials) > 0.1)
         history.append(signal**2 * (bits - 0.5) + noise * signal * rng.normal(size=trials))
         total = total + history[-1]

@@ -155,13 +155,10 @@ def test_the_interval_of_the_noise_covers() -> None:
     assert_refused("confidence is 1", lambda: ratio_interval(SquareSum(1.0, 1, STANDARD_GAUSSIAN), 1.0))
 
 
-def _excess(run: NoiseMeasurements) -> float | None:
-    return estimate_noise(0.95, total_squares(run), record_squares(run)).excess
-
-
 def test_honest_noise_is_not_said_to_give_accuracy_away() -> None:
     rng = np.random.default_rng(12)
-    messages = [_excess(draw_measured(rng, 5, 10)) for _ in range(200)]
+    runs = [draw_measured(rng, 5, 10) for _ in range(200)]
+    messages = [estimate_noise(0.95, total_squares(run), record_squares(run)).excess for run in runs]
     assert sum(map(bool, messages)) <= binom.ppf(1 - 1e-4, 200, 0.001)
 
 
@@ -207,21 +204,16 @@ def test_scores_that_separate_too_well_violate_a_guarantee_and_others_leave_it_o
 
 
 def judged_targets(
-    rng: np.random.Generator,
-    guarantee: Guarantee,
-    noise: float,
-    share: float,
-    trials: int,
-    rounds: int = 5,
-    louder: float = 1.0,
+    rng: np.random.Generator, guarantee: Guarantee, noise: float, share: float, trials: int
 ) -> VerdictDetails:
     """Return the verdict on log-odds of one target a trial whose contribution is a share of the largest one.
 
-    The guarantee is of 30 rounds, and the others hold no target. Without the target there is `louder` times the noise.
+    The guarantee is of 30 rounds, and the others hold no target.
     """
+    rounds = 5
     shift = share / 8.0
     is_in = rng.random(trials) < 0.5
-    draws = np.where(is_in, noise, louder * noise)[:, None] * rng.standard_normal((trials, rounds))
+    draws = noise * rng.standard_normal((trials, rounds))
     log_odds = (shift * draws + np.where(is_in, 0.5, -0.5)[:, None] * shift**2).sum(axis=1)
     lengths = np.where(is_in, rounds * shift, 0.0)
     along = NoiseAlongTarget(

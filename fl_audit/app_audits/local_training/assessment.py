@@ -55,7 +55,7 @@ def unasked(trainings: RecordedTrainings) -> dict[Pitfall, str]:
         ),
         (
             trainings.has_dependent_noise,
-            "the noise is not independent at the coordinates, so its size is not known",
+            "the noise is no independent normal noise, so epsilon is not known",
             (Pitfall.CLAIMED_EPSILON, Pitfall.NOISE_DISTRIBUTION),
         ),
         (

@@ -9,10 +9,11 @@ independent at the coordinates: its size there says little of its size along the
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from scipy.special import polygamma, psi
-from scipy.stats import chi2, gamma
+from scipy.stats import chi2, gamma, kstest, kurtosistest, norm
 
 from fl_audit.app_audits.local_training.pitfalls import LEVEL
 from fl_audit.array_types import Flags, Floats, Floats32
@@ -150,6 +151,8 @@ def smallest_ball_radius(points: Floats) -> float:
 
 # Level of all tests of a training's noise together: a rejection leaves the verdict open, and accuses nobody.
 _DEPENDENCE_LEVEL = 1e-4
+_MOST_CORRELATED = 6  # steps whose noise is compared, from the first
+_FEWEST_VALUES = 50  # values of noise whose distribution is tested
 _MOST_VECTORS = 256  # vectors or coordinates of a matrix of correlations
 
 
@@ -181,6 +184,54 @@ def dependent_tensors(samples: Sequence[Sequence[Floats]], shapes: Sequence[tupl
         if smallest * 3 * len(shapes) < _DEPENDENCE_LEVEL:
             p_values[number] = smallest * 3 * len(shapes)
     return p_values
+
+
+def unit_noise(samples: Sequence[Sequence[Floats]], scales: Floats, sizes: Sequence[int]) -> list[list[Floats]]:
+    """Return samples of noise over its scale, and zeros where there is none.
+
+    Shapes: `samples` (redraws,) of (steps,) of (parameters,), `scales` (steps, tensors).
+    """
+    widths = np.repeat(scales, sizes, axis=1)
+    return [
+        [
+            np.divide(noise, width, out=np.zeros_like(noise), where=width > 0)
+            for noise, width in zip(sample, widths, strict=False)
+        ]
+        for sample in samples
+    ]
+
+
+def step_correlation(samples: Sequence[Sequence[Floats]]) -> tuple[int, int, float] | None:
+    """Return two of the first steps whose noise is correlated, and the correlation; None if none is significant.
+
+    Shapes: `samples` (redraws,) of (steps,) of (parameters,), as `unit_noise` returns them.
+    """
+    count = min(_MOST_CORRELATED, max(map(len, samples), default=0))
+    whole = [np.array([sample[step] for step in range(count)]) for sample in samples if len(sample) >= count]
+    if count < 2 or not whole:
+        return None
+    noise = np.concatenate(whole, axis=1)
+    products = noise @ noise.T
+    # For independent noise that is symmetric around zero, an inner product over this root has mean 0 and variance 1.
+    roots = np.sqrt(noise**2 @ (noise**2).T)
+    pairs = [(first, second) for first, second in combinations(range(count), 2) if roots[first, second] > 0]
+    strongest = max(pairs, key=lambda pair: abs(products[pair] / roots[pair]), default=None)
+    if strongest is None or 2 * norm.sf(abs(products[strongest] / roots[strongest])) * len(pairs) > _DEPENDENCE_LEVEL:
+        return None
+    first, second = strongest
+    return first, second, float(products[strongest] / np.sqrt(products[first, first] * products[second, second]))
+
+
+def is_normal(samples: Sequence[Sequence[Floats]]) -> bool:
+    """Return True if noise over its scale may be normal, by its distribution and its fourth moment.
+
+    Shapes: `samples` (redraws,) of (steps,) of (parameters,), as `unit_noise` returns them.
+    """
+    values = np.concatenate([np.zeros(0), *(noise[noise != 0] for sample in samples for noise in sample)])
+    if len(values) < _FEWEST_VALUES:
+        return True
+    p_values = float(kstest(values, "norm").pvalue), float(kurtosistest(values).pvalue)
+    return 2 * min(p_values) > _DEPENDENCE_LEVEL
 
 
 def _arrangements(draws: Sequence[Floats], shape: tuple[int, ...]) -> Iterator[list[Floats]]:

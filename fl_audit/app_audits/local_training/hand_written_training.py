@@ -137,7 +137,7 @@ def _replay(effect: RecordEffect) -> LeaveOneOutEffect:
         effect.taking,
         1.0,
         1.0,
-        0.0,
+        0.0 if effect.is_later_noise_moved else effect.undrawn,
         effect.coupling if effect.is_coupled else None,
         (),
         effect.compared,

@@ -38,6 +38,7 @@ KEPT_STEPS = 6
 _LONG = 60  # steps beyond which replays end when enough steps are compared
 NOISE_TOLERANCE = 1e-3
 """Difference of the noise of two replays, over its claimed scale, that rounding explains."""
+_SEARCHED_DIRECTIONS = 16  # random directions in which nearest gradients are looked for
 _TOLERANCE = 1e-4  # of the clipping norm, and of the largest gradient: sums of float32 in another order
 
 
@@ -134,7 +135,7 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
 
     another = record_at(dataset, 0 if usual else 1)
     # Layers that draw would draw otherwise for a smaller batch: there another record takes the place. So it does where
-    # no step without the record can be compared, as where it takes fewer parts of a batch that is trained in parts.
+    # no step without the record can be compared, as where a loader draws fewer parts of a batch without it.
     return compared(another) if first[0].is_random else compared(None) or compared(another)
 
 
@@ -145,7 +146,7 @@ def _repeated(
     leader, longer = led
     _, again = _recorded(run, lambda data: data, generator_states, leader.track, is_short)
     pairs = [pair for pair in _pairs(longer, again) if all(step.total is not None for step in pair)]
-    fresh_sums = sum(step.total is not None for step in longer.steps if step.is_fresh)
+    fresh_sums = sum(step.total is not None for step in longer.whole_steps if step.is_fresh)
     if not pairs or len(pairs) < fresh_sums:
         return None
     return _compared("nothing", -1, True, pairs, longer, again, is_short)
@@ -201,8 +202,8 @@ def _pairs(training: RecordedTraining, shorter: RecordedTraining) -> Iterator[tu
 
     Of several steps on a mini-batch only the first is used, because only it starts from the recorded weights.
     """
-    steps_by_batches = {step.batches[-1:]: step for step in shorter.steps if step.is_fresh}
-    for step in training.steps:
+    steps_by_batches = {step.batches[-1:]: step for step in shorter.whole_steps if step.is_fresh}
+    for step in training.whole_steps:
         if step.is_fresh and step.batches[-1:] in steps_by_batches:
             yield step, steps_by_batches[step.batches[-1:]]
 
@@ -278,7 +279,22 @@ def _gap(
     if first_kept.shape != second_kept.shape:
         return None
     scale = max(float(np.abs(first_kept).max(initial=0.0)), 1e-12)
-    return float(np.abs(first_kept - second_kept).max(initial=0.0)) / scale
+    gap = float(np.abs(first_kept - second_kept).max(initial=0.0)) / scale
+    # A training may put the records of its mini-batch in an order of its own.
+    return gap if gap <= _TOLERANCE else min(gap, _gap_in_any_order(first_rows, two, is_replaced) / scale)
+
+
+def _gap_in_any_order(first_rows: Floats, second_rows: Floats, is_replaced: bool) -> float:
+    """Return the largest distance of a gradient of the second step from the nearest one of the first step.
+
+    With `is_replaced`, the gradient that is farthest is that of the record that took another's place, and is left out.
+    """
+    directions = np.random.default_rng(0).standard_normal((first_rows.shape[1], _SEARCHED_DIRECTIONS))
+    first_marks, second_marks = first_rows @ directions, second_rows @ directions
+    nearest = [int(((first_marks - mark) ** 2).sum(axis=1).argmin()) for mark in second_marks]
+    distances = np.sort(np.abs(second_rows - first_rows[nearest]).max(axis=1, initial=0.0))
+    compared = distances[:-1] if is_replaced else distances
+    return float(compared.max(initial=0.0))
 
 
 def _schedule(

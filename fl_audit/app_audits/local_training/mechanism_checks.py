@@ -36,7 +36,9 @@ def _batch_norm(trainings: RecordedTrainings) -> str:
 
 def _coupled(trainings: RecordedTrainings) -> str:
     for replay in trainings.replays:
-        if replay.is_coupled:
+        # A record that acts on steps for which it was not drawn, by steps before, changes the effect of no other one.
+        is_of_itself = trainings.measured is not None and replay.gradient_change_of_others is None
+        if replay.is_coupled and not is_of_itself:
             change = (
                 replay.gradient_change_of_others
                 if replay.gradient_change_of_others is not None

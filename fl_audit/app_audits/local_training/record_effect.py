@@ -16,7 +16,7 @@ from fl_audit.app_audits.local_training.edited_datasets import (
     with_label,
 )
 from fl_audit.app_audits.local_training.gradient_statistics import ROUNDING, is_moved, smallest_ball_radius
-from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS
+from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS, NOISE_TOLERANCE
 from fl_audit.app_audits.local_training.record_versions import (
     ABSENT,
     FACTORS,
@@ -42,6 +42,7 @@ are keyed by the number of the step; those that are not finite are left out.
 _MOST_RECORDS = 3  # records that are tried for values without an effect
 _MOST_BETWEEN = 3  # records of a mini-batch that are compared beside its first and last one
 _MOST_VERSIONS = 3  # versions of each of these
+_REDRAWS = 12  # redraws of the noise with and without a record: so many that signs do not differ by a factor by chance
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ class RecordEffectSearch:
         best = max(effects, key=lambda effect: effect.order)
         everywhere = self._everywhere(index, best, versions)
         over_noise, smallest_over_noise = self._over_noise(best, everywhere)
+        noise_moved, is_sum, is_followed_later = self._noise_behaviour(index, best)
         return RecordEffect(
             index,
             over_noise,
@@ -156,9 +158,12 @@ class RecordEffectSearch:
             self._growth(points),
             self._coupling(indices, best),
             best.has_absence,
-            self._noise_moved(index, best),
+            noise_moved if is_sum else None,
             len(self.steps),
             len(everywhere),
+            is_sum,
+            is_followed_later,
+            self._undrawn(index, everywhere),
         )
 
     def _points(self, index: int, steps: Sequence[int], versions: Sequence[RecordVersion]) -> dict[int, Points]:
@@ -263,25 +268,64 @@ class RecordEffectSearch:
             smallest_effects.append(_rounded(mu if is_known else max(mu, min(usual, same))))
         return tuple(effects), tuple(smallest_effects)
 
-    def _noise_moved(self, index: int, effect: _StepEffect) -> float | None:
-        """Return by how much the noise of a step changes where the record is left out, over its scale.
+    def _undrawn(self, index: int, everywhere: Mapping[int, _StepEffect]) -> float:
+        """Return the largest effect of the record, over its length, on a step whose mini-batch does not contain it."""
+        lengths = {step: effect.length for step, effect in everywhere.items()}
+        undrawn = [
+            length for step, length in lengths.items() if self.positions.get(step) and index not in self.positions[step]
+        ]
+        return max(undrawn, default=0.0) / max(lengths.values(), default=1.0)
 
-        None if it cannot be left out, or nothing has noise.
+    def _noise_changes(
+        self, index: int, effect: _StepEffect, steps: Sequence[int]
+    ) -> dict[int, tuple[Floats, Floats, Floats]]:
+        """Return changes of steps by other noise, with and without the record, and what rounding explains of them.
+
+        They are in units of the noise's scale. Steps without noise, or of trainings that failed, are left out.
+
+        Shapes: (redraws, coordinates with noise) twice, and (coordinates with noise,).
         """
-        step, scales = effect.step, self.scales[effect.step]
-        noisy = scales > 0
-        if not self.can_leave_out or not noisy.any():
-            return None
-        noises = list[Floats]()
-        for without in (None, index):
-            values = [self._gradients([step], {}, without, redraw).get(step) for redraw in (None, 0)]
-            known_values = [value.astype(np.float64) for value in values if value is not None]
-            if len(known_values) < 2:
-                return None
-            noises.append(known_values[1] - known_values[0])
-        rounding = ROUNDING * float(np.abs(self.unchanged[step]).max(initial=0.0))
-        moved = np.maximum(np.abs(noises[1] - noises[0])[noisy] - rounding, 0.0)
-        return float((moved / scales[noisy]).max())
+        trainings: dict[RecordVersion, list[dict[int, Floats32]]] = {}
+        for version in (effect.version, effect.reference):
+            is_absent = version is ABSENT
+            items = {} if is_absent else {index: version.item}
+            without = index if is_absent else None
+            trainings[version] = [self._gradients(steps, items, without, redraw) for redraw in (None, *range(_REDRAWS))]
+        changes = dict[int, tuple[Floats, Floats, Floats]]()
+        for step in steps:
+            scales = self.scales[step]
+            noisy = scales > 0
+            is_known = all(step in gradients for redraws in trainings.values() for gradients in redraws)
+            if not is_known or not noisy.any():
+                continue
+            values = [
+                np.array([gradients[step].astype(np.float64) for gradients in redraws])
+                for redraws in trainings.values()
+            ]
+            first, second = (value[1:, noisy] - value[0, noisy] for value in values)
+            rounding = 4 * ROUNDING * max(float(np.abs(value).max(initial=0.0)) for value in values)
+            changes[step] = first / scales[noisy], second / scales[noisy], rounding / scales[noisy]
+        return changes
+
+    def _noise_behaviour(self, index: int, effect: _StepEffect) -> tuple[float | None, bool, bool]:
+        """Return how far the record changes the noise of its first step, over its scale, and two further facts.
+
+        These are whether that step is a sum of a record's effect and of noise that may follow the records by a factor,
+        and whether the noise of a later step follows the record. The change is None if it was not compared.
+        """
+        own_steps = [step for step in self.steps if index in self.positions.get(step, ())] or [effect.step]
+        first_step, *later_steps = [step for step in self.steps if step >= own_steps[0]][:KEPT_STEPS]
+        changes = self._noise_changes(index, effect, [first_step, *later_steps])
+        if first_step not in changes:
+            return None, True, False
+        first, second, rounding = changes[first_step]
+        is_sum = _beyond(_change_without_factor(first, second), rounding) <= NOISE_TOLERANCE
+        is_followed_later = any(
+            _beyond(changes[step][0] - changes[step][1], changes[step][2]) > NOISE_TOLERANCE
+            for step in later_steps
+            if step in changes
+        )
+        return _beyond(first - second, rounding), is_sum, is_followed_later
 
     def _coupling(self, indices: Sequence[int], effect: _StepEffect) -> float | None:
         """Return the part of its effect by which the record changes that of another one; None if none is found."""
@@ -322,6 +366,24 @@ def _over_noise(difference: Floats, scales: Floats, rounding: float) -> float:
     if float(np.abs(difference[bare]).max(initial=0.0)) > rounding:
         return math.inf
     return float(np.linalg.norm(difference[~bare] / scales[~bare]))
+
+
+def _beyond(change: Floats, rounding: Floats) -> float:
+    """Return the largest change beyond what rounding explains, (redraws, coordinates) and (coordinates,)."""
+    return float(np.maximum(np.abs(change) - rounding, 0.0).max(initial=0.0))
+
+
+def _change_without_factor(first_noise: Floats, second_noise: Floats) -> Floats:
+    """Return what is left of the smaller noise at each coordinate without its multiple of the larger one.
+
+    It is zero where they differ by a factor that is the same for all redraws. Shapes: (redraws, coordinates).
+    """
+    is_first_larger = (first_noise**2).sum(axis=0) > (second_noise**2).sum(axis=0)
+    larger = np.where(is_first_larger, first_noise, second_noise)
+    smaller = np.where(is_first_larger, second_noise, first_noise)
+    squares = (larger**2).sum(axis=0)
+    factors = (larger * smaller).sum(axis=0) / np.where(squares > 0, squares, 1.0)
+    return np.asarray(smaller - factors * larger)
 
 
 def _rounded(mu: float) -> float:

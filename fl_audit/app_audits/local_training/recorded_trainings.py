@@ -52,6 +52,11 @@ class RecordEffect:
     noise_moved: float | None  # change of the noise, over its scale, where it is left out; None if it was not left out
     compared: int  # number of steps that were compared
     taking: int  # number of these that the record moved
+    # Whether a step adds noise to what the record has an effect on. False where what is applied is a function of such a
+    # sum, as a sign or a clipped noised sum is: then noise and effect cannot be measured apart.
+    is_sum: bool = True
+    is_later_noise_moved: bool = False  # whether the noise of steps after the record's first one follows the record
+    undrawn: float = 0.0  # longest effect on a step for which the record was not drawn, over the longest effect
 
     @property
     def is_growing(self) -> bool:
@@ -66,8 +71,10 @@ class RecordEffect:
     @property
     def is_coupled(self) -> bool:
         """Whether the record changes the effect of another one, as it does where a batch is clipped as a whole."""
-        # Where a step is divided by the size of its sample, leaving a record out changes all effects.
-        return self.coupling is not None and self.coupling > _LEAST_COUPLING and not self.is_noise_moved
+        # Where a step is divided by the size of its sample, leaving a record out changes all effects. A clipping norm
+        # that follows a count in earlier steps does so too.
+        follows_scale = self.is_noise_moved or self.is_later_noise_moved
+        return self.coupling is not None and self.coupling > _LEAST_COUPLING and not follows_scale
 
     @property
     def is_noise_moved(self) -> bool:
@@ -81,6 +88,9 @@ class MeasuredSteps:
 
     steps: Sequence[MeasuredStep] = ()
     effects: tuple[RecordEffect, ...] = field(default=())  # one for each set of tensors that steps have
+    # Whether the noise of each step is normal, independent of that of other steps, and of a scale that no record moves.
+    # If not, epsilon does not follow from the noise multipliers of the steps.
+    is_composable: bool = True
 
     @property
     def bare(self) -> tuple[MeasuredStep, ...]:
@@ -89,8 +99,8 @@ class MeasuredSteps:
 
     @property
     def has_dependent_noise(self) -> bool:
-        """Whether the noise of some step is not independent at the coordinates of a tensor."""
-        return any(step.dependent_tensors for step in self.steps)
+        """Whether epsilon does not follow from noise multipliers, since noise is no independent normal noise."""
+        return not self.is_composable or any(step.dependent_tensors for step in self.steps)
 
     @property
     def has_bound(self) -> bool:
@@ -140,7 +150,12 @@ class RecordedTrainings:
     @cached_property
     def unseen_sampling(self) -> tuple[str, ...]:
         """Descriptions of noised steps whose sampling of records was not observed; () if there are none."""
-        steps = [(step, training.batches_of(step)) for training in self.private_trainings for step in training.noised]
+        steps = [
+            (step, training.batches_of(step))
+            for training in self.private_trainings
+            for step in training.whole_steps
+            if step.is_noised
+        ]
         unseen = []
         # Of a batch that was drawn before, code of the training may draw records by itself.
         hidden = sum(
@@ -148,6 +163,18 @@ class RecordedTrainings:
         )
         if hidden:
             unseen.append(f"how {hidden} of {len(steps)} steps drew their records: no DataLoader of torch gave them")
+        drawn_and_clipped = [
+            (records, step.rows)
+            for step, fed in steps
+            if step.is_fresh and step.rows is not None and (records := sum(len(batch.indices) for batch in fed))
+        ]
+        surplus = [(records, rows) for records, rows in drawn_and_clipped if rows > records]
+        if surplus:
+            records, rows = surplus[0]
+            unseen.append(
+                f"which records have several gradients in {len(surplus)} of {len(steps)} steps: a loader drew "
+                f"{records} records, and {rows} gradients were clipped"
+            )
         other_samplers = sorted(
             {batch.sampler for _, fed in steps for batch in fed if batch.sampling is BatchSamplingKind.OTHER}
         )
@@ -276,7 +303,7 @@ class RecordedTrainings:
 
     @property
     def has_dependent_noise(self) -> bool:
-        """Whether noise was measured that is not independent at the coordinates, so that its size is not known."""
+        """Whether noise was measured that is no independent normal noise, so that epsilon is not known."""
         return self.measured is not None and self.measured.has_dependent_noise
 
     @cached_property

@@ -1,6 +1,6 @@
 """Check the sampling of records, and the use of mini-batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.stats import chi2
@@ -20,7 +20,7 @@ _MIN_DRAWN = 20  # fewest records that equal samples must contain together to co
 
 
 def _fed(training: RecordedTraining) -> Iterator[tuple[PrivateStep, list[Batch]]]:
-    for step in training.steps:
+    for step in training.whole_steps:
         yield step, training.batches_of(step)
 
 
@@ -196,21 +196,12 @@ def _rows(training: RecordedTraining) -> Iterator[tuple[int, int]]:
 
     A batch may be clipped in parts that are added up, of which the last one brings the noise.
     """
-    for index, (step, batches) in enumerate(_fed(training)):
+    for step, batches in _fed(training):
         if step.rows is not None and step.is_fresh and batches:
             size = (
                 sum(len(batch.indices) for batch in batches) if _uses_all(step, batches) else len(batches[-1].indices)
             )
-            yield step.rows + sum(_rows_of_further_parts(training.steps, index)), size
-
-
-def _rows_of_further_parts(steps: Sequence[PrivateStep], first: int) -> Iterator[int]:
-    """Yield the number of per-record gradients of each part after the `first` of a batch, up to that with noise."""
-    for index in range(first + 1, len(steps)):
-        step = steps[index]
-        if steps[index - 1].is_noised or step.is_fresh or step.rows is None:
-            return
-        yield step.rows
+            yield step.rows, size
 
 
 def _cut_batch(trainings: RecordedTrainings) -> str:

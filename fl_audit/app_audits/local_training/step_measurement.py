@@ -25,9 +25,12 @@ from fl_audit.app_audits.local_training.gradient_statistics import (
     NoiseScales,
     dependent_tensors,
     is_moved,
+    is_normal,
     lengths,
     noise_samples,
     noise_scales,
+    step_correlation,
+    unit_noise,
 )
 from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS, Edit
 from fl_audit.app_audits.local_training.output_tracing import ObservedRun
@@ -41,6 +44,7 @@ _MOST_NUMBERS = 30_000_000  # numbers of gradients that are kept
 _NOISE_NUMBERS = 20_000  # numbers of noise from which scales are estimated
 _FEWEST_REDRAWS = 10  # so that noise in few directions is told from noise that is independent at the coordinates
 _MOST_REDRAWS = 20
+_COPIED = 0.999  # correlation from which on the noise of a step is a copy
 _FAILURES = (InputError, IndexError, TypeError, KeyError, ValueError)
 
 
@@ -116,12 +120,15 @@ def measured_steps(run: RunObserved, dataset: Any, first: Sequence[AppliedGradie
     redraws = [trainings.whole(redraw=number) for number in range(samples)]
     steps = [number for number in range(min(len(first_run.applied), step_count)) if _follows(number, first_run, runs)]
     steps_measured, unseen = list[MeasuredStep](), list[str]()
-    effects = list[RecordEffect]()
+    effects, is_composable = list[RecordEffect](), True
     for group in _groups(first_run, steps):
-        measured, effect, why = _measured_group(trainings, dataset, group, [first_run, *redraws], runs)
+        measured, effect, why, is_group_composable = _measured_group(
+            trainings, dataset, group, [first_run, *redraws], runs
+        )
         steps_measured += measured
         effects += [effect] if effect is not None else []
         unseen += why
+        is_composable &= is_group_composable
     if step_count < len(first_run.applied):
         unseen.append(
             f"{len(first_run.applied) - step_count} of {len(first_run.applied)} steps, whose gradients are too "
@@ -129,7 +136,12 @@ def measured_steps(run: RunObserved, dataset: Any, first: Sequence[AppliedGradie
         )
     steps_measured.sort(key=lambda step: step.number)
     return StepMeasurement(
-        first_run, again, runs, redraws[0], MeasuredSteps(tuple(steps_measured), tuple(effects)), tuple(unseen)
+        first_run,
+        again,
+        runs,
+        redraws[0],
+        MeasuredSteps(tuple(steps_measured), tuple(effects), is_composable),
+        tuple(unseen),
     )
 
 
@@ -174,8 +186,11 @@ def _measured_group(
     steps: Sequence[int],
     redraws: Sequence[ObservedRun],
     runs: Sequence[ObservedRun],
-) -> tuple[list[MeasuredStep], RecordEffect | None, list[str]]:
-    """Return the measured steps of one group, the effect of a record on them, and what could not be seen."""
+) -> tuple[list[MeasuredStep], RecordEffect | None, list[str], bool]:
+    """Return the measured steps of one group, the effect of a record on them, and what could not be seen.
+
+    The last of the result is whether epsilon follows from the multipliers of the steps.
+    """
     first_run = redraws[0]
     noised_steps = [step for step in steps if first_run.applied[step].passes]
     unseen = list[str]()
@@ -184,7 +199,7 @@ def _measured_group(
             f"the noise of {len(steps) - len(noised_steps)} steps, whose gradients torch.autograd did not compute"
         )
     if not noised_steps:
-        return [], None, unseen
+        return [], None, unseen, True
     sizes = [math.prod(shape) for shape in first_run.applied[noised_steps[0]].shapes]
     samples = noise_samples(
         [
@@ -199,10 +214,10 @@ def _measured_group(
             "whether arrays of numpy that the steps use are noise, since drawing the generator numpy.random anew does "
             "not change them; draw noise by the generators of torch, numpy and Python that every module shares"
         )
-        return [], None, unseen
+        return [], None, unseen, True
     if any(bare) and first_run.moves_weights:
         unseen.append("the noise of weights that are changed beside the steps, which apply gradients without noise")
-        return [], None, unseen
+        return [], None, unseen, True
     shapes = first_run.applied[noised_steps[0]].shapes
     p_values = {
         tensor: p_value
@@ -220,7 +235,76 @@ def _measured_group(
     ).effect()
     if effect is None:
         unseen.append("the effect of a record: none was found whose values move a step")
-    return _steps(noised_steps, first_run, samples, scales, bare, effect, tuple(p_values)), effect, unseen
+    if effect is not None and not effect.is_sum:
+        unseen.append(
+            f"noise and the effect of a record in {len(noised_steps)} steps: what is applied is no sum with noise, but "
+            "follows both together, as a sign, a rounding or a clipping of a noised sum does; audit it with the noised "
+            "sum itself in the gradients"
+        )
+        return [], None, unseen, True
+    unseen += _coordinates_without_noise(samples, scales, sizes, noised_steps, first_run, runs)
+    # Noise that is not independent at the coordinates looks correlated and not normal, and was named.
+    doubts = [] if p_values else _composition_doubts(samples, scales.scales, sizes, effect)
+    unseen += doubts
+    measured = _steps(noised_steps, first_run, samples, scales, bare, effect, tuple(p_values))
+    return measured, effect, unseen, not doubts
+
+
+def _coordinates_without_noise(
+    samples: Sequence[Sequence[Floats]],
+    scales: NoiseScales,
+    sizes: Sequence[int],
+    steps: Sequence[int],
+    run: ObservedRun,
+    runs: Sequence[ObservedRun],
+) -> list[str]:
+    """Return a phrase on coordinates that follow the records and have no noise, in tensors that have some; or none."""
+    counts = np.zeros(len(sizes), dtype=np.int64)
+    for row, step in enumerate(steps):
+        values = run.gradients([step])[0]
+        rounding = ROUNDING * float(np.abs(values).max(initial=0.0))
+        noise = np.max([np.abs(sample[row]) for sample in samples if row < len(sample)], axis=0, initial=0.0)
+        moved = np.zeros(values.size)
+        for other_run in runs:
+            for changed in other_run.gradients([step]):
+                moved = np.maximum(moved, np.abs(values - changed) if changed.shape == values.shape else 0.0)
+        is_bare = (noise <= rounding) & (moved > rounding) & (np.repeat(scales.scales[row], sizes) > 0)
+        counts += [int(coordinates.sum()) for coordinates in np.split(is_bare, np.cumsum(sizes)[:-1])]
+    if not counts.any():
+        return []
+    tensor = int(counts.argmax())
+    return [
+        f"the noise of {counts[tensor]} numbers of tensor {tensor + 1} of {len(sizes)}: it is zero there in some step, "
+        "and they follow the records; add noise to all rows of a tensor, whether a sample moves them or not"
+    ]
+
+
+def _composition_doubts(
+    samples: Sequence[Sequence[Floats]], scales: Floats, sizes: Sequence[int], effect: RecordEffect | None
+) -> list[str]:
+    """Return why epsilon does not follow from the noise multipliers of steps, in the order of the reasons."""
+    doubts = list[str]()
+    if effect is not None and effect.is_noise_moved:
+        return doubts
+    noise = unit_noise(samples, scales, sizes)
+    correlation = step_correlation(noise)
+    if correlation is not None and abs(correlation[2]) < _COPIED:
+        doubts.append(
+            f"what steps spend together: their noise is not independent (correlation {correlation[2]:.2g} of steps "
+            f"{correlation[0] + 1} and {correlation[1] + 1}), as where it is correlated on purpose, or where noised "
+            "sums are averaged over steps before they are applied; audit it with the noised sum of each step in the "
+            "gradients"
+        )
+    if not is_normal(noise) and not doubts:
+        doubts.append(
+            "which epsilon the noise gives: it is not normal with one scale for each tensor, as epsilon assumes"
+        )
+    if effect is not None and effect.is_later_noise_moved and not doubts:
+        doubts.append(
+            "whether the scale of the noise of later steps, which follows a record of earlier ones, is private, as a "
+            "clipping norm that follows a noised count is"
+        )
+    return doubts
 
 
 def _dependence_words(tensor: int, p_value: float, shapes: Sequence[tuple[int, ...]]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+import numpy as np
 from torch import Tensor
 
 from fl_audit.array_types import Floats
@@ -193,6 +194,21 @@ class RecordedTraining:
         return tuple(step for step in self.steps if step.is_noised)
 
     @property
+    def whole_steps(self) -> tuple[PrivateStep, ...]:
+        """Steps, in order, where parts of a mini-batch that are clipped one by one and noised together are one step.
+
+        A part that a loader drew by itself, as for `BatchMemoryManager`, stays a step of its own.
+        """
+        parts_by_step: list[list[PrivateStep]] = []
+        for step in self.steps:
+            is_further_part = not step.is_fresh and bool(parts_by_step) and not parts_by_step[-1][-1].is_noised
+            if is_further_part:
+                parts_by_step[-1].append(step)
+            else:
+                parts_by_step.append([step])
+        return tuple(_joined(parts) for parts in parts_by_step)
+
+    @property
     def multipliers(self) -> tuple[float, float]:
         """Smallest noise multiplier of the steps that added noise, and the one that `make_private` was last given.
 
@@ -220,6 +236,21 @@ class RecordedTraining:
                 history.insert(0, (noise, rate, min(steps, remaining)))
             remaining -= steps
         return tuple(history)
+
+
+def _joined(parts: Sequence[PrivateStep]) -> PrivateStep:
+    """Return a step whose mini-batch was clipped in parts, of which the last one brings the noise."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = [part.rows for part in parts if part.rows is not None]
+    gradients = [part.gradients for part in parts if part.gradients is not None]
+    return replace(
+        parts[-1],
+        batches=parts[0].batches,
+        is_fresh=parts[0].is_fresh,
+        rows=sum(counts) if len(counts) == len(parts) else None,
+        gradients=np.concatenate(gradients) if len(gradients) == len(parts) else None,
+    )
 
 
 def batches_of_one_loader(sample: Sequence[int], batches: Sequence[Batch], rows: int | None) -> tuple[int, ...]:

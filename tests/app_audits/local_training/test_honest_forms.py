@@ -210,21 +210,50 @@ def _with_public_data_before(model: nn.Module, dataset: Any) -> nn.Module:
     return _trained(model, _made(model, dataset))
 
 
-def _in_parts(largest: int, reads: int | None = None) -> Callable[[nn.Module, Any], Any]:
+def _in_parts(largest: int, reads: int | None = None, is_read_twice: bool = False) -> Callable[[nn.Module, Any], Any]:
     """Return a training that clips each batch in parts, and steps after the last one, as Opacus' virtual steps do.
 
-    It leaves out the records of a batch after the first `reads`; None uses all.
+    It leaves out the records of a batch after the first `reads`; None uses all. With `is_read_twice`, all records are
+    in one more part.
     """
 
     def train(model: nn.Module, dataset: Any) -> nn.Module:
         engine, private, optimizer, loader = _made(model, dataset)
         for inputs, labels in loader:
             parts = list(zip(inputs[:reads].split(largest), labels[:reads].split(largest), strict=True))
+            parts += [(inputs, labels)] if is_read_twice else []
             for number, (part, part_labels) in enumerate(parts, 1):
                 optimizer.signal_skip_step(do_skip=number < len(parts))
                 nn.functional.cross_entropy(private(part), part_labels).backward()
                 optimizer.step()
                 optimizer.zero_grad()
+        engine.get_epsilon(DELTA)
+        return model
+
+    return train
+
+
+def _in_order_of_features(model: nn.Module, dataset: Any) -> nn.Module:
+    """Sort the records of each batch, as a training on texts does by their lengths."""
+    engine, private, optimizer, loader = _made(model, dataset)
+    for inputs, labels in loader:
+        order = inputs[:, 0].argsort()
+        _step(private, optimizer, inputs[order], labels[order])
+    engine.get_epsilon(DELTA)
+    return model
+
+
+def _with_more_records(repeats: bool) -> Callable[[nn.Module, Any], Any]:
+    """Return a training that adds to each batch its records of one class again, or the same public records."""
+
+    def train(model: nn.Module, dataset: Any) -> nn.Module:
+        engine, private, optimizer, loader = _made(model, dataset)
+        public_inputs, public_labels = labelled_records(6).tensors
+        for inputs, labels in loader:
+            is_added = labels == 2
+            more_inputs = inputs[is_added] if repeats else public_inputs
+            more_labels = labels[is_added] if repeats else public_labels
+            _step(private, optimizer, torch.cat([inputs, more_inputs]), torch.cat([labels, more_labels]))
         engine.get_epsilon(DELTA)
         return model
 
@@ -241,11 +270,13 @@ HONEST: dict[str, Callable[[nn.Module, Any], Any]] = {
     "two models of one engine": _two_models,
     "another model on public data before": _with_public_data_before,
     "a learning rate by public data": _with_public_rate,
+    "batches in parts by hand": _in_parts(9),
+    "record by record": _in_parts(1),
+    "batches in an order of their own": _in_order_of_features,
 }
 UNSEEN = {
     "a sampler of one's own": (_with_own_sampler, "_OwnSampler"),
-    "batches in parts by hand": (_in_parts(9), "steps drew their records"),
-    "record by record": (_in_parts(1), "steps drew their records"),
+    "public records in each batch": (_with_more_records(repeats=False), "which records have several gradients"),
 }
 """Honest forms of which it cannot be seen that they are honest, and what is named then."""
 
@@ -266,6 +297,20 @@ def test_an_honest_form_is_not_accused(name: str, needs_opacus: Callable[[int, i
 def test_a_batch_in_parts_that_leaves_records_out_is_still_found() -> None:
     found = _audited(_in_parts(4, reads=10))
     assert Pitfall.CUT_BATCH in {pitfall.pitfall for pitfall in found.pitfalls}
+
+
+def test_batches_in_parts_that_use_records_twice_are_found() -> None:
+    found = _audited(_in_parts(9, is_read_twice=True))
+    assert found.verdict is Verdict.VIOLATED
+    assert Pitfall.OVER_NORM in {pitfall.pitfall for pitfall in found.pitfalls}
+    assert any("which records have several gradients" in reason for reason in found.unseen)
+
+
+def test_records_of_a_class_that_are_used_twice_are_never_consistent() -> None:
+    """A replay leaves out three records, which need not be of that class."""
+    found = _audited(_with_more_records(repeats=True))
+    assert found.verdict is not Verdict.CONSISTENT
+    assert any("which records have several gradients" in reason for reason in found.unseen)
 
 
 @pytest.mark.parametrize("name", UNSEEN)

@@ -30,9 +30,9 @@ ROUNDS = 40
 CLAIM: Claim = StatedReleases("add-remove-client", noise_multiplier=1.0, rounds=ROUNDS).claim(1e-3)
 
 
-def limit_of(canaries: int, spread: float, rounds: int = ROUNDS) -> CanaryDetectionLimit:
-    number = rounds * canaries
-    return canary_detection_limit((sqrt(number) / 2, number), rounds, OtherClientsVariance(spread, False), CLAIM, 1.0)
+def limit_of(canaries: int, spread: float) -> CanaryDetectionLimit:
+    number = ROUNDS * canaries
+    return canary_detection_limit((sqrt(number) / 2, number), ROUNDS, OtherClientsVariance(spread, False), CLAIM, 1.0)
 
 
 @pytest.mark.long

@@ -19,11 +19,11 @@ from tests.learning.gradient_truth import clip_and_sum, example_gradients
 Array = NDArray[np.float64]
 
 
-def _model(trials: int = 3, targets: int = 6) -> tuple[StackedModel, Tensor, Tensor, Tensor]:
+def _model() -> tuple[StackedModel, Tensor, Tensor, Tensor]:
     spec = ModelSpec("adult-mlp", (8,), 3)
     source = torch.Generator().manual_seed(1)
-    features = torch.randn(targets, 8, generator=source)
-    return StackedModel.of(spec), initial_models(spec, 4, range(trials)), features, torch.arange(targets) % 3
+    features = torch.randn(6, 8, generator=source)
+    return StackedModel.of(spec), initial_models(spec, 4, range(3)), features, torch.arange(6) % 3
 
 
 @pytest.mark.parametrize("norm", [0.3, None])

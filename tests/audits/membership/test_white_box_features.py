@@ -48,11 +48,11 @@ NETS: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
 }
 
 
-def _drawn(shape: Shape, classes: int, parameters: int, trials: int = 3, targets: int = 7) -> tuple[Tensor, ...]:
+def _drawn(shape: Shape, classes: int, parameters: int) -> tuple[Tensor, ...]:
     source = torch.Generator().manual_seed(5)
-    models = 0.4 * torch.randn(trials, parameters, generator=source)
-    features = torch.rand(targets, *shape, generator=source)
-    return models, features, torch.arange(targets) % classes
+    models = 0.4 * torch.randn(3, parameters, generator=source)
+    features = torch.rand(7, *shape, generator=source)
+    return models, features, torch.arange(7) % classes
 
 
 @pytest.mark.parametrize("name", NETS)

@@ -423,8 +423,8 @@ def test_parts_are_counted_together() -> None:
     )
 
 
-def _open_claim(interval: IntervalEstimate, trials: int = 24) -> PaperClaim:
-    return PaperClaim("6", "said", "there", "AUC", interval, 0.0, trials=trials)
+def _open_claim(interval: IntervalEstimate) -> PaperClaim:
+    return PaperClaim("6", "said", "there", "AUC", interval, 0.0, trials=24)
 
 
 def test_claims_say_how_many_trials_would_decide_them() -> None:

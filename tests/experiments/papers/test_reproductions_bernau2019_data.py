@@ -142,13 +142,9 @@ def test_skewed_purchases_are_the_same_for_everybody() -> None:
     assert np.array_equal(small.pool.features, large.pool.features[:750])
     assert np.array_equal(small.test.labels, large.test.labels[:750])
     assert not np.array_equal(small.pool.labels, small.test.labels)
-    assert np.flatnonzero(small.pool.features[0])[:5].tolist() == FIRST_ONES
-    assert small.pool.labels[:5].tolist() == FIRST_LABELS
-
-
-FIRST_ONES = [0, 1, 2, 3, 5]
-FIRST_LABELS = [0, 5, 10, 14, 11]
-"""Stored runs refer to these records: change them never."""
+    # Stored runs refer to these records: change them never.
+    assert np.flatnonzero(small.pool.features[0])[:5].tolist() == [0, 1, 2, 3, 5]
+    assert small.pool.labels[:5].tolist() == [0, 5, 10, 14, 11]
 
 
 def test_entropy_of_skewed_purchases() -> None:
