@@ -41,7 +41,7 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 _FOLDERS = ("fl_audit", "clients", "server", "strategies")
-_NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "runs", "site", "site-source")
+_NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__")
 _MOST_TESTS = 25
 _MOST_FILES = 4
 _SECONDS = 200
