@@ -45,7 +45,7 @@ _NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__")
 _MOST_TESTS = 25
 _MOST_FILES = 4
 _SECONDS = 200
-_OPTIONS = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not long and not ray"]
+_OPTIONS = ["-q", "--disable-warnings", "-n", "0", "-p", "no:cacheprovider", "-m", "not long and not ray"]
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
