@@ -417,9 +417,10 @@ def test_a_node_with_other_packages_is_named_and_refused(tmp_path: Path) -> None
         package_directory = tmp_path / "other" / f"{package}-9.9.9.dist-info"
         package_directory.mkdir(parents=True)
         (package_directory / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 9.9.9\n")
-    paths = os.pathsep.join([str(package_directory.parent), *(entry for entry in sys.path if entry)])
     named = r"node \S+ has flwr 9\.9\.9, numpy 9\.9\.9 and torch 9\.9\.9: accepted"
     with ray_cluster() as cluster:
+        # Ray has added the directory of its own packages.
+        paths = os.pathsep.join([str(package_directory.parent), *(entry for entry in sys.path if entry)])
         node = start_node(cluster, directory=tmp_path, paths=paths)
         try:
             wait_for_nodes(cluster, 2)
