@@ -18,7 +18,8 @@ from threadpoolctl import threadpool_limits
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.page import drawn_pictures, report_files
-from fl_audit.report import figure_style
+from fl_audit.report import figure_style, report_elements
+from fl_audit.report.report_elements import SectionError
 from tests.builders.runs import run_locally, small_plan
 from tests.few_examples import ALL, examples
 from tests.one_pixel import ONE_PIXEL
@@ -102,6 +103,30 @@ def _own_draws(request: pytest.FixtureRequest) -> None:
     np.random.seed(int.from_bytes(name[:4]))  # noqa: NPY002  # the generator that users' code draws from
     # `torch.manual_seed` takes a hundred times as long: without a card it notes each call for later.
     torch.default_generator.manual_seed(int.from_bytes(name[:7]))
+
+
+@pytest.fixture(scope="session")
+def section_errors() -> Iterator[list[str]]:
+    """Reasons for which parts of reports could not be computed, in this process."""
+    reasons = list[str]()
+
+    def noted(part: str, reason: str) -> SectionError:
+        reasons.append(f"{part}: {reason}")
+        return SectionError(part, reason)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_elements, "SectionError", noted)
+        yield reasons
+
+
+@pytest.fixture(autouse=True)
+def _no_section_fails(request: pytest.FixtureRequest, section_errors: list[str]) -> Iterator[None]:
+    """Let no test pass whose report lacks a part for an error, unless it is marked `section_errors`."""
+    yield
+    reasons = list(section_errors)
+    section_errors.clear()
+    if request.node.get_closest_marker("section_errors") is None:
+        assert reasons == []
 
 
 @pytest.fixture(autouse=True)

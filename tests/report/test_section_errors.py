@@ -16,6 +16,7 @@ from fl_audit.verdict.sections_verdict import verdict_section
 from fl_audit.verdict.verdict import Verdict
 from tests.builders.pages import console_text
 
+pytestmark = pytest.mark.section_errors
 REASON = "a test has the p-value nan"
 MakeContents = Callable[..., ReportContents]
 NUMBERS = ("verdict", "findings", "look_at", "not_computed")  # parts of a summary that rest on several sections

@@ -18,6 +18,7 @@ from fl_audit.verdict.verdict import Verdict
 from tests.builders.runs import small_plan
 from tests.builders.tables import write_people
 
+pytestmark = pytest.mark.section_errors
 REASON = "the attack has no number"
 
 
