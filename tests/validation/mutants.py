@@ -376,8 +376,9 @@ def _play_in_copy(arguments: Sequence[str]) -> None:
     """Play a campaign in a copy of the repository."""
     with TemporaryDirectory() as directory:
         shutil.copytree(_ROOT, directory, symlinks=True, ignore=_NOT_COPIED, dirs_exist_ok=True)
-        command = [sys.executable, "-B", "-m", "tests.validation", "mutants", *arguments, "--in-place"]
-        subprocess.run(command, cwd=directory, env=os.environ | {"PYTHONPATH": directory}, check=True)
+        # With -P the campaign is that of the copy, while files are named from the working directory.
+        command = [sys.executable, "-B", "-P", "-m", "tests.validation", "mutants", *arguments, "--in-place"]
+        subprocess.run(command, env=os.environ | {"PYTHONPATH": directory}, check=True)
 
 
 def _again(path: Path) -> Iterator[Mutant]:
@@ -414,4 +415,5 @@ def main() -> None:
         else sample(options.count, options.seed, options.folder or _FOLDERS)
     )
     calls = json.loads(options.calls.read_text())
+    os.chdir(_ROOT)
     pytest.main(_OPTIONS, plugins=[_Player(mutants, calls, options.out)])

@@ -199,14 +199,14 @@ class RecordedTraining:
 
         A part that a loader drew by itself, as for `BatchMemoryManager`, stays a step of its own.
         """
-        parts_by_step: list[list[PrivateStep]] = []
+        steps_by_batch: list[list[PrivateStep]] = []
         for step in self.steps:
-            is_further_part = not step.is_fresh and bool(parts_by_step) and not parts_by_step[-1][-1].is_noised
+            is_further_part = not step.is_fresh and bool(steps_by_batch) and not steps_by_batch[-1][-1].is_noised
             if is_further_part:
-                parts_by_step[-1].append(step)
+                steps_by_batch[-1].append(step)
             else:
-                parts_by_step.append([step])
-        return tuple(_joined(parts) for parts in parts_by_step)
+                steps_by_batch.append([step])
+        return tuple(_joined(batch_steps) for batch_steps in steps_by_batch)
 
     @property
     def multipliers(self) -> tuple[float, float]:
@@ -238,18 +238,18 @@ class RecordedTraining:
         return tuple(history)
 
 
-def _joined(parts: Sequence[PrivateStep]) -> PrivateStep:
+def _joined(batch_steps: Sequence[PrivateStep]) -> PrivateStep:
     """Return a step whose mini-batch was clipped in parts, of which the last one brings the noise."""
-    if len(parts) == 1:
-        return parts[0]
-    counts = [part.rows for part in parts if part.rows is not None]
-    gradients = [part.gradients for part in parts if part.gradients is not None]
+    if len(batch_steps) == 1:
+        return batch_steps[0]
+    counts = [step.rows for step in batch_steps if step.rows is not None]
+    gradients = [step.gradients for step in batch_steps if step.gradients is not None]
     return replace(
-        parts[-1],
-        batches=parts[0].batches,
-        is_fresh=parts[0].is_fresh,
-        rows=sum(counts) if len(counts) == len(parts) else None,
-        gradients=np.concatenate(gradients) if len(gradients) == len(parts) else None,
+        batch_steps[-1],
+        batches=batch_steps[0].batches,
+        is_fresh=batch_steps[0].is_fresh,
+        rows=sum(counts) if len(counts) == len(batch_steps) else None,
+        gradients=np.concatenate(gradients) if len(gradients) == len(batch_steps) else None,
     )
 
 
