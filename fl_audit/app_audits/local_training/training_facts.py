@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from torch import Tensor
@@ -193,7 +194,7 @@ class RecordedTraining:
         """Steps that added noise, in order."""
         return tuple(step for step in self.steps if step.is_noised)
 
-    @property
+    @cached_property
     def whole_steps(self) -> tuple[PrivateStep, ...]:
         """Steps, in order, where parts of a mini-batch that are clipped one by one and noised together are one step.
 
